@@ -1,0 +1,1 @@
+"""One agent playing one episode: client, conversation, token ledger, policies."""

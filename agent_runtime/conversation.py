@@ -1,0 +1,39 @@
+"""The conversation of one episode: an append-only list of messages.
+
+Owns the order of turns and the cleaning of replies; knows nothing of tokens.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from agentgym.episode.v1 import episode_pb2
+
+__all__ = ["Message", "Role", "clean_reply"]
+
+
+class Role(IntEnum):
+    """Who speaks; values equal those of `agentgym.episode.v1.Role`."""
+
+    SYSTEM = episode_pb2.ROLE_SYSTEM
+    USER = episode_pb2.ROLE_USER
+    ASSISTANT = episode_pb2.ROLE_ASSISTANT
+
+
+class Message(NamedTuple):
+    """One message; `sampled` marks what the policy wrote."""
+
+    role: Role
+    text: str
+    sampled: bool = False
+
+
+def clean_reply(text: str) -> str:
+    """A reply as the environment is to see it.
+
+    A trailing `</s>` goes, as in the original; code points that no UTF-8 text can hold become
+    U+FFFD, so that every reply can travel.
+    """
+    text = text.removesuffix("</s>")
+    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text

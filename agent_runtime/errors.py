@@ -1,0 +1,107 @@
+"""What can go wrong while one agent plays one episode, each with the fault attributed.
+
+    AgentRuntimeError               base; carries fault, retriable, reason
+    ├── EnvironmentFailure          an in-band error of an environment server
+    ├── ConnectionLost              no server answers; says which address, after how long
+    ├── ContractMismatch            client and server speak different contract revisions
+    └── PolicyError                 the model or its server failed
+        ├── PolicyUnavailable       down, unreachable or out of time
+        ├── PolicyOverloaded        it refused for load; retriable
+        ├── PolicyRejected          it refused the request itself; never retriable
+        └── PolicyMisbehaved        it answered with what cannot be used (NaN logprobs, no tokens)
+
+`retriable` speaks of the whole episode: whether playing it again can succeed. Nothing in this
+package retries; the run's budget owns that.
+"""
+
+from __future__ import annotations
+
+from agentgym.env.v1 import types_pb2
+
+__all__ = [
+    "AgentRuntimeError",
+    "ConnectionLost",
+    "ContractMismatch",
+    "EnvironmentFailure",
+    "PolicyError",
+    "PolicyMisbehaved",
+    "PolicyOverloaded",
+    "PolicyRejected",
+    "PolicyUnavailable",
+]
+
+
+class AgentRuntimeError(Exception):
+    """Base: a failure with a fault, a machine-readable reason, and whether to play again."""
+
+    fault: types_pb2.Fault = types_pb2.FAULT_INFRASTRUCTURE
+    retriable: bool = True
+    reason: str = "AGENT_RUNTIME_ERROR"
+
+
+class EnvironmentFailure(AgentRuntimeError):
+    """When an environment server answers a command with an error."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str,
+        fault: types_pb2.Fault,
+        retriable: bool,
+        metadata: dict[str, str] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.fault = fault
+        self.retriable = retriable
+        self.metadata = metadata or {}
+        self.retry_after = retry_after
+        """Seconds that the server asked to wait before the same command; None = did not ask."""
+
+
+class ConnectionLost(AgentRuntimeError):
+    """When a server cannot be reached within its deadline."""
+
+    reason = "CONNECTION_LOST"
+
+
+class ContractMismatch(AgentRuntimeError):
+    """When client and server speak different contract revisions."""
+
+    retriable = False
+    reason = "CONTRACT_REVISION_UNSUPPORTED"
+
+
+class PolicyError(AgentRuntimeError):
+    """When the policy fails."""
+
+    fault = types_pb2.FAULT_POLICY
+    reason = "POLICY_ERROR"
+
+
+class PolicyUnavailable(PolicyError):
+    """When the policy's server is down, unreachable or out of time."""
+
+    reason = "POLICY_UNAVAILABLE"
+
+
+class PolicyOverloaded(PolicyError):
+    """When the policy's server refuses for load."""
+
+    reason = "POLICY_OVERLOADED"
+
+
+class PolicyRejected(PolicyError):
+    """When the policy's server refuses the request itself: key, model name, parameters."""
+
+    retriable = False
+    reason = "POLICY_REJECTED"
+
+
+class PolicyMisbehaved(PolicyError):
+    """When the policy answers with what cannot be used, such as NaN or missing logprobs."""
+
+    retriable = False
+    reason = "POLICY_MISBEHAVED"

@@ -1,0 +1,79 @@
+"""What an environment author uses: write an `Environment` and a `TaskSet`, get everything else."""
+
+from env_servers.sdk.environment import Environment, EnvironmentConfig, EnvironmentSpec
+from env_servers.sdk.errors import (
+    EnvironmentUnavailable,
+    InvalidOption,
+    SdkError,
+    UnknownEnvironment,
+    UnknownItem,
+    UnknownSplit,
+)
+from env_servers.sdk.grammar import (
+    Grammar,
+    Parameter,
+    Rejected,
+    Verb,
+    read_first_action,
+    read_last_action,
+    read_single_action,
+)
+from env_servers.sdk.registry import BUILT_IN, environment_names, load_environment
+from env_servers.sdk.tasks import (
+    EMBEDDED_BASE,
+    RangeSplit,
+    RangeTaskSet,
+    StaticTaskSet,
+    TaskSet,
+    item_index,
+)
+from env_servers.sdk.types import (
+    ActionFormat,
+    Advice,
+    Advisor,
+    ConversationStart,
+    Execution,
+    Metric,
+    Observation,
+    ResetOptions,
+    StopReason,
+    Task,
+)
+
+__all__ = [
+    "BUILT_IN",
+    "EMBEDDED_BASE",
+    "ActionFormat",
+    "Advice",
+    "Advisor",
+    "ConversationStart",
+    "Environment",
+    "EnvironmentConfig",
+    "EnvironmentSpec",
+    "EnvironmentUnavailable",
+    "Execution",
+    "Grammar",
+    "InvalidOption",
+    "Metric",
+    "Observation",
+    "Parameter",
+    "RangeSplit",
+    "RangeTaskSet",
+    "Rejected",
+    "ResetOptions",
+    "SdkError",
+    "StaticTaskSet",
+    "StopReason",
+    "Task",
+    "TaskSet",
+    "UnknownEnvironment",
+    "UnknownItem",
+    "UnknownSplit",
+    "Verb",
+    "environment_names",
+    "item_index",
+    "load_environment",
+    "read_first_action",
+    "read_last_action",
+    "read_single_action",
+]

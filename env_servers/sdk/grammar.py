@@ -1,0 +1,253 @@
+"""From what a model wrote to one native action, by the environment's own grammar.
+
+Owns the three action formats; knows no environment. A reply that cannot be read is a `Rejected`
+with the text that the agent is to see: never an exception, never an evaluation of its content.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from env_servers.sdk.types import ActionFormat, Advice
+
+__all__ = [
+    "Grammar",
+    "Parameter",
+    "Rejected",
+    "ReplyReader",
+    "Verb",
+    "read_first_action",
+    "read_last_action",
+    "read_single_action",
+]
+
+INVALID_ACTION: Final = "Invalid Action.\n\n"
+"""The original's answer to an unreadable function call; the last observation follows it."""
+SEVERAL_ACTIONS: Final = (
+    "Error: Only one 'Action' is allowed per response. Please adjust your response."
+)
+
+
+class Rejected(NamedTuple):
+    """A reply that is no action; `message` is shown to the agent."""
+
+    message: str
+    repeat_observation: bool = False
+    """Append the last observation to the message."""
+
+
+type_names: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+ReplyReader = Callable[[str], "str | Rejected"]
+
+_SINGLE_ACTION = re.compile(r"Action:[ \t]*\n*[ \t]*([^\n]*)")
+_NOT_WORDS = re.compile(r"[^A-Za-z0-9, ]+")
+_SPACES = re.compile(r"\s+")
+_PYTHON_BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
+
+
+def read_last_action(reply: str) -> str | Rejected:
+    """Everything after the last `Action:`, stripped; without one the empty action."""
+    _, marker, action = reply.rpartition("Action:")
+    return action.strip() if marker else ""
+
+
+def read_first_action(reply: str) -> str | Rejected:
+    """What stands between the first `Action:` and the next; without one the whole reply."""
+    parts = reply.split("Action:", 2)
+    return (parts[1] if len(parts) > 1 else reply).strip()
+
+
+def read_single_action(reply: str) -> str | Rejected:
+    """The first non-empty line after the only `Action:`, reduced to letters, digits and commas.
+
+    Several `Action:` are rejected; none is the empty action, as in the original.
+    """
+    found = _SINGLE_ACTION.findall(reply)
+    if len(found) > 1:
+        return Rejected(SEVERAL_ACTIONS)
+    if not found:
+        return ""
+    return _SPACES.sub(" ", _NOT_WORDS.sub("", found[0])).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One argument of a verb."""
+
+    name: str
+    type: str = "string"
+    """A JSON type name."""
+    description: str = ""
+    required: bool = True
+    enum: tuple[str, ...] = ()
+    items: str = ""
+    """JSON type of an array's items."""
+
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of the argument."""
+        schema: dict[str, Any] = {"type": self.type}
+        if self.description:
+            schema["description"] = self.description
+        if self.enum:
+            schema["enum"] = list(self.enum)
+        if self.items:
+            schema["items"] = {"type": self.items}
+        return schema
+
+    def check(self, value: object) -> None:
+        """Raise ValueError unless the value has the declared type."""
+        expected = type_names[self.type]
+        wrong_bool = isinstance(value, bool) and bool not in expected
+        if wrong_bool or not isinstance(value, expected):
+            raise ValueError(f"argument {self.name} must be of type {self.type}")
+        if self.enum and value not in self.enum:
+            raise ValueError(f"argument {self.name} must be one of {', '.join(self.enum)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A native action as a function: a name, typed parameters, and the text it renders to."""
+
+    name: str
+    description: str
+    template: str | Callable[[Mapping[str, Any]], str]
+    """A format string over the parameters, or a function of the arguments."""
+    parameters: tuple[Parameter, ...] = ()
+
+    def render(self, arguments: Mapping[str, Any]) -> str:
+        """The native action; raises ValueError for missing, unknown or mistyped arguments."""
+        known = {parameter.name: parameter for parameter in self.parameters}
+        for name, value in arguments.items():
+            if name not in known:
+                raise ValueError(f"{self.name} has no argument {name}")
+            known[name].check(value)
+        for parameter in self.parameters:
+            if parameter.required and parameter.name not in arguments:
+                raise ValueError(f"{self.name} needs the argument {parameter.name}")
+        if isinstance(self.template, str):
+            return self.template.format_map(arguments)
+        return self.template(arguments)
+
+    def schema(self) -> dict[str, Any]:
+        """An OpenAI-style tool declaration."""
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": {
+                    "type": "object",
+                    "properties": {p.name: p.schema() for p in self.parameters},
+                    "required": [p.name for p in self.parameters if p.required],
+                    "additionalProperties": False,
+                },
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """The verbs of an environment and how each action format is read."""
+
+    verbs: tuple[Verb, ...] = ()
+    read_react: ReplyReader = read_last_action
+    express: Callable[[str], tuple[str, Mapping[str, Any]]] | None = None
+    """A native action as (verb, arguments), so that scripted players can speak every format."""
+    _by_name: dict[str, Verb] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {verb.name: verb for verb in self.verbs})
+
+    def functions_json(self) -> str:
+        """The verbs as a JSON list of OpenAI-style tools."""
+        return json.dumps([verb.schema() for verb in self.verbs])
+
+    def read(self, reply: str, action_format: ActionFormat) -> str | Rejected:
+        """One native action, or why there is none."""
+        if action_format is ActionFormat.REACT:
+            return self.read_react(reply)
+        if action_format is ActionFormat.FUNCTION_CALLING:
+            return self._read_function_call(reply)
+        return self._read_code(reply)
+
+    def read_call(self, name: str, arguments: object) -> str | Rejected:
+        """The native action of a structured call."""
+        verb = self._by_name.get(name)
+        if verb is None or not isinstance(arguments, dict):
+            return Rejected(INVALID_ACTION, repeat_observation=True)
+        try:
+            return verb.render(arguments)  # pyright: ignore[reportUnknownArgumentType]
+        except (ValueError, KeyError, TypeError):
+            return Rejected(INVALID_ACTION, repeat_observation=True)
+
+    def read_call_json(self, name: str, arguments_json: str) -> str | Rejected:
+        """The native action of a structured call whose arguments are JSON text."""
+        try:
+            arguments = json.loads(arguments_json or "{}")
+        except (ValueError, RecursionError):
+            return Rejected(INVALID_ACTION, repeat_observation=True)
+        return self.read_call(name, arguments)
+
+    def write(self, advice: Advice, action_format: ActionFormat) -> str:
+        """A scripted player's advice as a model would have replied it."""
+        if action_format is ActionFormat.REACT or self.express is None:
+            return f"Thought:\n{advice.thought}\n\nAction:\n{advice.action}"
+        name, arguments = self.express(advice.action)
+        if action_format is ActionFormat.FUNCTION_CALLING:
+            return json.dumps(
+                {"thought": advice.thought, "function_name": name, "arguments": dict(arguments)}
+            )
+        call = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+        comment = "".join(f"# {line}\n" for line in advice.thought.splitlines())
+        return f"```python\n{comment}{name}({call})\n```"
+
+    def _read_function_call(self, reply: str) -> str | Rejected:
+        try:
+            call = json.loads(reply)
+            name, arguments = call["function_name"], call.get("arguments") or {}
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return Rejected(INVALID_ACTION, repeat_observation=True)
+        return (
+            self.read_call(name, arguments)
+            if isinstance(name, str)
+            else Rejected(INVALID_ACTION, repeat_observation=True)
+        )
+
+    def _read_code(self, reply: str) -> str | Rejected:
+        """The one call of the fenced block, its arguments taken as literals."""
+        block = _PYTHON_BLOCK.search(reply)
+        try:
+            tree = ast.parse((block[1] if block else reply).strip(), mode="eval")
+            name, arguments = self._literal_call(tree.body)
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            return Rejected(INVALID_ACTION, repeat_observation=True)
+        return self.read_call(name, arguments)
+
+    def _literal_call(self, node: ast.expr) -> tuple[str, dict[str, Any]]:
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+            raise ValueError("not a call of a named function")
+        verb = self._by_name.get(node.func.id)
+        if verb is None or len(node.args) > len(verb.parameters):
+            raise ValueError("unknown function or too many arguments")
+        arguments = {
+            parameter.name: ast.literal_eval(value)
+            for parameter, value in zip(verb.parameters, node.args, strict=False)
+        }
+        for keyword in node.keywords:
+            if keyword.arg is None or keyword.arg in arguments:
+                raise ValueError("starred or repeated argument")
+            arguments[keyword.arg] = ast.literal_eval(keyword.value)
+        return verb.name, arguments

@@ -1,0 +1,64 @@
+"""From an environment's name to its class, without importing any other environment.
+
+Three places are asked in order: the built-in table, the entry points of the group
+`agentgym.environments`, and an importable module of that name (for a package in the working
+folder). Each must hold one `Environment` subclass under the name `environment`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from importlib.metadata import entry_points
+from typing import Final
+
+from env_servers.sdk.environment import Environment
+from env_servers.sdk.errors import EnvironmentUnavailable, UnknownEnvironment
+
+__all__ = ["BUILT_IN", "environment_names", "load_environment"]
+
+BUILT_IN: Final = ("babyai", "echo", "maze", "textcraft", "wordle")
+"""Environments of this distribution, each the package `env_servers.<name>`."""
+ENTRY_POINT_GROUP: Final = "agentgym.environments"
+_EXTRAS: Final = {"babyai": "babyai"}
+"""Environments whose engine is an optional dependency, with the extra that brings it."""
+
+
+def environment_names() -> list[str]:
+    """Built-in and installed environments, sorted."""
+    installed = {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
+    return sorted(installed.union(BUILT_IN))
+
+
+def load_environment(name: str) -> type[Environment]:
+    """The environment class of a name.
+
+    Raises UnknownEnvironment, or EnvironmentUnavailable where its engine is not installed.
+    """
+    try:
+        module = importlib.import_module(_module_of(name))
+    except ModuleNotFoundError as error:
+        raise EnvironmentUnavailable(_missing(name, error)) from error
+    found = getattr(module, "environment", None)
+    if not (isinstance(found, type) and issubclass(found, Environment)):
+        raise UnknownEnvironment(
+            f"module {module.__name__} has no Environment subclass named `environment`",
+            valid=environment_names(),
+        )
+    return found
+
+
+def _module_of(name: str) -> str:
+    if name in BUILT_IN:
+        return f"env_servers.{name}"
+    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        return point.module
+    if name.isidentifier() and importlib.util.find_spec(name) is not None:
+        return name
+    raise UnknownEnvironment(f"unknown environment {name!r}", valid=environment_names())
+
+
+def _missing(name: str, error: ModuleNotFoundError) -> str:
+    extra = _EXTRAS.get(name)
+    advice = f"pip install 'agentgym-grpc[{extra}]'" if extra else f"install {error.name}"
+    return f"environment {name} needs the module {error.name}, which is not installed: {advice}"
