@@ -54,6 +54,8 @@ class RunOutcome:
     failed: int
     """Episodes that were given up."""
     interrupted: bool
+    described: Mapping[str, pb.GetEnvironmentResponse]
+    """What the servers said of each environment."""
 
     @property
     def complete(self) -> bool:
@@ -132,6 +134,7 @@ class _Session:
             len(self._keys),
             len(scheduler.failed_keys),
             self._interrupted,
+            self._fleet.described,
         )
 
     def _scheduler(self, finished: set[EpisodeKey]) -> Scheduler:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json as json_text
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -24,7 +24,9 @@ from orchestrator.run_folder import find_run, inspect_folder
 from orchestrator.statistics import summarise_run
 from orchestrator.store import RunReader
 
-__all__ = ["Sample", "main", "print_outcome"]
+__all__ = ["Sample", "main", "play_command", "print_outcome"]
+
+Conclude = Callable[[RunOutcome, Console], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,18 +44,34 @@ class Sample:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns 0 when every episode was played, 130 when interrupted."""
-    return guarded(lambda: _main(sys.argv[1:] if argv is None else list(argv)))
+    given = sys.argv[1:] if argv is None else list(argv)
+    return guarded(lambda: play_command(given, name="sample", default=RunConfig()))
 
 
-def _main(argv: list[str]) -> int:
+def play_command(
+    argv: list[str],
+    *,
+    name: str,
+    default: RunConfig,
+    conclude: Conclude | None = None,
+) -> int:
+    """Parse flags, play a run, show its outcome; returns the exit status.
+
+    `conclude` may print more and adds what it returns to the JSON summary.
+    """
     resumed = _resumed_run(argv)
-    default = Sample(run=recorded_config(resumed) if resumed else RunConfig())
-    sample = tyro.cli(Sample, prog="python -m orchestrator.sample", args=argv, default=default)
+    start = Sample(run=recorded_config(resumed) if resumed else default)
+    sample = tyro.cli(Sample, prog=f"python -m orchestrator.{name}", args=argv, default=start)
     now = datetime.now(UTC)
-    folder = resumed or sample.out or Path("runs", f"sample-{now:%Y%m%d-%H%M%S}-{now.microsecond:06}")
+    unique = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}")
+    folder = resumed or sample.out or unique
     console = Console(stderr=sample.json)
     outcome = run_loop(run(sample.run, folder, resume=resumed is not None, console=console))
-    print_outcome(outcome, console, as_json=sample.json, program="orchestrator.sample")
+    summary = print_outcome(outcome, console, program=f"orchestrator.{name}")
+    if conclude is not None:
+        summary |= conclude(outcome, console)
+    if sample.json:
+        sys.stdout.write(json_text.dumps(summary, indent=2) + "\n")
     if outcome.interrupted:
         return 130
     return 0 if outcome.complete else 1
@@ -77,8 +95,8 @@ def recorded_config(folder: Path) -> RunConfig:
     return RunConfig.from_plain({**manifest.config, **settings, "sampling": manifest.sampling})
 
 
-def print_outcome(outcome: RunOutcome, console: Console, *, as_json: bool, program: str) -> None:
-    """The table, where the run lies, and how to go on with it."""
+def print_outcome(outcome: RunOutcome, console: Console, *, program: str) -> dict[str, Any]:
+    """Show the table, where the run lies and how to go on with it; returns the JSON summary."""
     with RunReader.open(outcome.folder) as reader:
         statistics = summarise_run(reader.summaries())
     console.print(as_table(statistics, title=f"run {outcome.folder}"))
@@ -90,16 +108,14 @@ def print_outcome(outcome: RunOutcome, console: Console, *, as_json: bool, progr
             highlight=False,
             soft_wrap=True,
         )
-    if as_json:
-        summary = {
-            "run": str(outcome.folder),
-            "planned": outcome.planned,
-            "finished": outcome.finished,
-            "failed": outcome.failed,
-            "interrupted": outcome.interrupted,
-            "results": as_data(statistics),
-        }
-        sys.stdout.write(json_text.dumps(summary, indent=2) + "\n")
+    return {
+        "run": str(outcome.folder),
+        "planned": outcome.planned,
+        "finished": outcome.finished,
+        "failed": outcome.failed,
+        "interrupted": outcome.interrupted,
+        "results": as_data(statistics),
+    }
 
 
 if __name__ == "__main__":
