@@ -45,6 +45,7 @@ __all__ = [
     "differences",
     "read_manifest",
     "redact",
+    "utc_now",
     "write_manifest",
 ]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import zstandard
 from google.protobuf.message import DecodeError
@@ -27,8 +27,8 @@ __all__ = [
     "decode",
     "encode",
     "fault_name",
+    "fault_of",
     "key_of",
-    "reply_texts",
     "stop_reason_name",
     "summarise",
 ]
@@ -201,6 +201,9 @@ def fault_name(value: types_pb2.Fault) -> str:
         return str(value)
 
 
-def reply_texts(episode: episode_pb2.Episode) -> list[str]:
-    """What the policy wrote, in order."""
-    return [message.text for message in episode.messages if message.sampled]
+def fault_of(name: str) -> types_pb2.Fault:
+    """The fault of a name as `fault_name` gives it."""
+    try:
+        return cast("types_pb2.Fault", types_pb2.Fault.Value(f"FAULT_{name}"))
+    except ValueError:
+        return types_pb2.FAULT_UNSPECIFIED

@@ -45,7 +45,7 @@ def as_table(statistics: Sequence[EnvironmentStatistics], *, title: str = "") ->
             str(it.retried) if it.retried else "-",
             _failures(it.failures),
         )
-    table.caption = "95 % intervals, clustered by item; failed episodes count in no other column"
+    table.caption = "95 % intervals, clustered by item; failed episodes count in no rate or mean"
     table.caption_justify = "left"
     return table
 

@@ -16,7 +16,7 @@ from enum import StrEnum
 from agentgym.env.v1 import types_pb2
 from orchestrator.seeds import unit_interval
 
-__all__ = ["Decision", "Failure", "GiveUp", "Retry", "RetryBudget", "RetryPolicy"]
+__all__ = ["Decision", "FailedAttempt", "Failure", "GiveUp", "Retry", "RetryBudget", "RetryPolicy"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,15 @@ class Failure:
     retriable: bool = True
     retry_after: float | None = None
     """Seconds that a server asked to wait; None = it did not ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """The latest attempt at a key, which failed."""
+
+    attempt: int
+    """From 1."""
+    failure: Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +106,21 @@ class RetryBudget:
 
     def decide(self, key: Hashable, *, attempts: int, failure: Failure) -> Decision:
         """Whether to play `key` again after `attempts` attempts, the last of which just failed."""
-        if not failure.retriable or failure.fault == types_pb2.FAULT_AGENT:
-            return GiveUp.NOT_RETRIABLE
-        if attempts >= self.policy.max_attempts:
-            return GiveUp.ATTEMPTS_EXHAUSTED
+        refusal = self.refusal(attempts, failure)
+        if refusal is not None:
+            return refusal
         if self._tokens < 1:
             return GiveUp.BUDGET_EXHAUSTED
         self._tokens -= 1
         return Retry(self._delay(key, attempts, failure.retry_after))
+
+    def refusal(self, attempts: int, failure: Failure) -> GiveUp | None:
+        """Why a key must not be played again whatever the budget; None = it may. Costs nothing."""
+        if not failure.retriable or failure.fault == types_pb2.FAULT_AGENT:
+            return GiveUp.NOT_RETRIABLE
+        if attempts >= self.policy.max_attempts:
+            return GiveUp.ATTEMPTS_EXHAUSTED
+        return None
 
     def _delay(self, key: Hashable, attempts: int, retry_after: float | None) -> float:
         policy = self.policy

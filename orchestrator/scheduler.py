@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.errors import UsageError
 from orchestrator.records import EpisodeKey
-from orchestrator.retry import Decision, Failure, GiveUp, Retry, RetryBudget
+from orchestrator.retry import Decision, FailedAttempt, Failure, GiveUp, Retry, RetryBudget
 
 __all__ = [
     "Assignment",
@@ -152,15 +152,16 @@ class Scheduler:
         weights: Mapping[str, float] | None = None,
         strict_mix: bool = False,
         finished: Collection[EpisodeKey] = (),
-        attempts: Mapping[EpisodeKey, int] | None = None,
+        failed: Mapping[EpisodeKey, FailedAttempt] | None = None,
         fresh_allowance: bool = False,
     ) -> None:
         """Plan the keys that are not finished, in their order.
 
         `weights`: per environment, 1 where absent. `strict_mix`: keep the ratio of starts exact
         even where an environment at its limit then holds others back (for training); otherwise no
-        slot stays free while anything may run. `attempts`: how often a key has failed before; these
-        count against the retry policy unless `fresh_allowance` is set.
+        slot stays free while anything may run. `failed`: the latest attempts of earlier sessions;
+        they count against the retry policy, so that keys may be given up at once, unless
+        `fresh_allowance` lets every failed key start anew.
         """
         self.limits = limits
         """May be replaced at any time; running episodes are not touched."""
@@ -175,7 +176,7 @@ class Scheduler:
         self._delays = 0
         self._finished = 0
         self._draining = False
-        self._admit(keys, frozenset(finished), attempts or {}, fresh_allowance)
+        self._admit(keys, frozenset(finished), failed or {}, fresh_allowance)
         self._mixer = DeficitRoundRobin(
             {name: (weights or {}).get(name, 1.0) for name in self._lanes}
         )
@@ -184,14 +185,20 @@ class Scheduler:
         self,
         keys: Iterable[EpisodeKey],
         finished: Collection[EpisodeKey],
-        attempts: Mapping[EpisodeKey, int],
+        failed: Mapping[EpisodeKey, FailedAttempt],
         fresh: bool,
     ) -> None:
         for key in dict.fromkeys(keys):
             if key in finished:
                 self._finished += 1
                 continue
-            before = attempts.get(key, 0)
+            latest = failed.get(key)
+            before = latest.attempt if latest else 0
+            if latest and not fresh:
+                refusal = self._retries.refusal(before, latest.failure)
+                if refusal is not None:
+                    self.failed_keys[key] = GivenUp(before, latest.failure, refusal)
+                    continue
             entry = _Entry(key, attempt=before + 1, counted=0 if fresh else before)
             self._lanes.setdefault(key.environment, deque()).append(entry)
 

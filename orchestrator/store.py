@@ -43,9 +43,11 @@ from orchestrator.records import (
     check,
     decode,
     encode,
+    fault_of,
     key_of,
     summarise,
 )
+from orchestrator.retry import FailedAttempt, Failure
 from orchestrator.run_folder import (
     APPLICATION_ID,
     DATABASE_FILE,
@@ -55,7 +57,7 @@ from orchestrator.run_folder import (
     inspect_folder,
 )
 
-__all__ = ["FailedKey", "RunReader", "RunStore"]
+__all__ = ["RunReader", "RunStore"]
 
 _SUMMARY: Final = tuple(field.name for field in fields(EpisodeSummary))
 _SUMMARY_SQL: Final = ", ".join(_SUMMARY)
@@ -93,15 +95,6 @@ CREATE TABLE attempts ({_COLUMNS},
 CREATE INDEX episodes_failed ON episodes (environment, fault) WHERE fault IS NOT NULL;
 COMMIT;
 """
-
-
-class FailedKey(NamedTuple):
-    """A key whose latest attempt failed."""
-
-    attempt: int
-    retriable: bool
-    fault: str
-    reason: str
 
 
 class RunReader:
@@ -195,14 +188,17 @@ class RunReader:
         sql = "SELECT environment, item_id, sample, policy FROM episodes WHERE fault IS NULL"
         return {EpisodeKey(*row) for row in self._rows(sql)}
 
-    def failed_keys(self) -> dict[EpisodeKey, FailedKey]:
+    def failed_keys(self) -> dict[EpisodeKey, FailedAttempt]:
         """Keys whose latest attempt failed."""
         sql = (
             "SELECT environment, item_id, sample, policy, attempt, retriable, fault, reason "
             "FROM episodes WHERE fault IS NOT NULL"
         )
         return {
-            EpisodeKey(*row[:4]): FailedKey(row[4], bool(row[5]), row[6], row[7])
+            EpisodeKey(*row[:4]): FailedAttempt(
+                row[4],
+                Failure(retriable=bool(row[5]), fault=fault_of(row[6]), reason=row[7]),
+            )
             for row in self._rows(sql)
         }
 
