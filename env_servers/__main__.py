@@ -13,6 +13,11 @@ from typing import Annotated
 import tyro
 
 from env_servers.sdk import Execution, SdkError, environment_names
+from env_servers.server import EnvironmentServer, Security, ServerConfig, ServerLimits, serve
+from env_servers.server.app import run_loop
+from env_servers.server.logs import configure_logs
+from env_servers.server.security import InsecureAddress
+from env_servers.sdk.data import data_dir_of_machine
 
 __all__ = ["main"]
 
@@ -64,8 +69,6 @@ class Serve:
 
     def run(self) -> int:
         """Serve; returns the exit status."""
-        from env_servers.server.logs import configure_logs
-
         configure_logs(self.log_level)
         try:
             run_loop(self._serve())
@@ -149,10 +152,7 @@ def _read_setting(text: str) -> tuple[str, str]:
 
 Command = Annotated[
     Annotated[Serve, tyro.conf.subcommand("serve")]
-    | Annotated[List, tyro.conf.subcommand("list")]
-    | Annotated[Play, tyro.conf.subcommand("play")]
-    | Annotated[Check, tyro.conf.subcommand("check")]
-    | Annotated[New, tyro.conf.subcommand("new")],
+    | Annotated[List, tyro.conf.subcommand("list")],
     tyro.conf.OmitSubcommandPrefixes,
 ]
 

@@ -14,6 +14,7 @@
     ├── InvalidEpisode              a record breaks an invariant and was not stored
     │   └── DuplicateEpisode        the run has a finished record for that key
     ├── StoreWriteFailed            the disk or the database refused a write
+    ├── FleetError                  the environment servers of a run cannot be had
     └── ExtraMissing                an optional dependency is not installed; names the extra
 
 Failures *inside* an episode are no exceptions here but data: `Episode.error`.
@@ -29,6 +30,7 @@ __all__ = [
     "Difference",
     "DuplicateEpisode",
     "ExtraMissing",
+    "FleetError",
     "ForeignFolder",
     "InvalidEpisode",
     "LayoutUnsupported",
@@ -158,6 +160,10 @@ class DuplicateEpisode(InvalidEpisode):
 
 class StoreWriteFailed(OrchestratorError):
     """When the disk or the database refused a write; the batch was rolled back."""
+
+
+class FleetError(OrchestratorError):
+    """When a spawned server does not start, or servers of one environment contradict."""
 
 
 class ExtraMissing(OrchestratorError):

@@ -11,7 +11,7 @@ import contextlib
 import os
 import resource
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import grpc
@@ -35,7 +35,7 @@ from env_servers.server.security import TokenInterceptor, add_port, check_addres
 from env_servers.server.service import EnvironmentService
 from env_servers.server.threads import ThreadCrew
 
-__all__ = ["EnvironmentServer", "serve"]
+__all__ = ["EnvironmentServer", "run_loop", "serve"]
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["EnvironmentService"].full_name
 _REAP_SECONDS = 1.0
@@ -159,6 +159,16 @@ class EnvironmentServer:
             reaped = self.engine.reap()
             if reaped:
                 log.info("reaped episodes whose lease ran out", episodes=reaped)
+
+
+def run_loop(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine to its end, on uvloop where it is installed."""
+    try:
+        import uvloop
+    except ImportError:  # not made for every platform
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
 
 
 async def serve(
