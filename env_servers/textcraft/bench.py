@@ -35,7 +35,7 @@ class Offer(NamedTuple):
     """An ingredient as the agent wrote it."""
 
     name: str
-    count: int
+    amount: int
 
 
 class _Refused(Exception):
@@ -86,7 +86,7 @@ class Bench:
         choose = self._choose_fixed if self.fixed else self._choose
         recipe, used = choose(item, count, offers)
         for offer in used:
-            left = self.inventory.get(offer.name, 0) - offer.count
+            left = self.inventory.get(offer.name, 0) - offer.amount
             self.inventory[offer.name] = left
             if left == 0:
                 del self.inventory[offer.name]
@@ -124,7 +124,7 @@ class Bench:
 
     def _carries(self, offer: Offer) -> bool:
         held = self.inventory.get(offer.name)
-        return held is not None and held >= offer.count
+        return held is not None and held >= offer.amount
 
     def _choose_fixed(
         self, item: str, count: int, offers: Sequence[Offer]
@@ -148,8 +148,12 @@ class Bench:
         for part in recipe.ingredients:
             if part.generic and part.name == offer.name:
                 for name, held in self.inventory.items():
-                    if held >= offer.count and name not in taken and self.world.accepts(part, name):
-                        return Offer(name, offer.count)
+                    if (
+                        held >= offer.amount
+                        and name not in taken
+                        and self.world.accepts(part, name)
+                    ):
+                        return Offer(name, offer.amount)
         return offer
 
     def _carried(self) -> str:
@@ -177,7 +181,7 @@ def _summed(offers: Sequence[Offer]) -> list[Offer]:
     """Each item once, with its total."""
     totals: dict[str, int] = {}
     for offer in offers:
-        totals[offer.name] = totals.get(offer.name, 0) + offer.count
+        totals[offer.name] = totals.get(offer.name, 0) + offer.amount
     return [Offer(name, count) for name, count in totals.items()]
 
 
@@ -189,7 +193,7 @@ def _uses_up(world: World, recipe: Recipe, offers: Sequence[Offer]) -> bool:
     left = list(offers)
     for part in recipe.ingredients:
         offer = next((offer for offer in left if world.accepts(part, offer.name)), None)
-        if offer is None or offer.count != part.count:
+        if offer is None or offer.amount != part.count:
             return False
         left.remove(offer)
     return not left

@@ -9,12 +9,16 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Final, NamedTuple
 
+from env_servers.textcraft.planner import plan
 from env_servers.textcraft.world import Ingredient, Recipe, World, stable_order
 
 __all__ = ["DEEPEST", "Goals", "divide_goals", "read_table"]
 
 DEEPEST: Final = 4
 """Goals are 1 to this many crafting levels deep, as in the original."""
+LONGEST: Final = 20
+"""Goals whose plan takes more actions are left out: an evaluation allows 20 rounds. They are
+banners of colours that have to be mixed or made one by one."""
 EVAL_SHARE: Final = 5
 """One goal in so many, of each depth, is an evaluation goal."""
 
@@ -28,7 +32,7 @@ class Goals(NamedTuple):
 
 def read_table() -> World:
     """The embedded world."""
-    text = files(__package__).joinpath("recipes.tsv").read_text(encoding="utf-8")
+    text = files("env_servers.textcraft").joinpath("recipes.tsv").read_text(encoding="utf-8")
     groups: dict[str, tuple[str, ...]] = {}
     recipes: list[Recipe] = []
     for line in text.splitlines():
@@ -49,11 +53,12 @@ def _ingredient(text: str) -> Ingredient:
 
 
 def divide_goals(world: World) -> Goals:
-    """Every craftable item up to the greatest depth, a fifth of each depth for evaluation."""
+    """The items that 20 actions can craft, up to DEEPEST; of each depth, a fifth is for eval."""
     train: list[str] = []
     held_out: list[str] = []
     for depth in range(1, DEEPEST + 1):
-        goals = sorted(item for item in world.recipes if world.depth(item) == depth)
+        items = sorted(item for item in world.recipes if world.depth(item) == depth)
+        goals = [item for item in items if len(plan(world, world.tree(item), item, {})) <= LONGEST]
         chosen = set(stable_order(goals, "textcraft eval")[: -(-len(goals) // EVAL_SHARE)])
         held_out.extend(goal for goal in goals if goal in chosen)
         train.extend(goal for goal in goals if goal not in chosen)

@@ -8,7 +8,7 @@ bench's, the tasks the task set's.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self
 
 from env_servers.sdk import (
@@ -32,7 +32,7 @@ from env_servers.textcraft.world import Recipe, World, item_id, spoken
 
 __all__ = ["TextCraft"]
 
-_OPTIONS: Final = {"goal": str, "commands": str, "recorded_prefix": bool}
+_OPTIONS: Final = {"goal": str, "commands": str, "as_recorded": bool}
 _MAX_TEXT: Final = 64 * 1024
 """Longest `goal` or `commands` option, in characters."""
 
@@ -43,10 +43,16 @@ class _Episode:
 
     bench: Bench
     commands: tuple[str, ...]
-    prefix: str
-    """Stands before every observation."""
+    as_recorded: bool
+    """Observations look as AgentTraj-L has them."""
+    source: str
+    """Which world, by name."""
     steps: int = 0
-    over: bool = False
+    """Actions so far; they vary only the wording of thoughts."""
+
+    def show(self, text: str) -> str:
+        """The observation's text: recordings have a prefix and no space at the end."""
+        return RECORDED_PREFIX + text.rstrip() if self.as_recorded else text
 
     @property
     def shown(self) -> list[Recipe]:
@@ -81,35 +87,30 @@ class TextCraft(Environment):
     def reset(self, task: Task, options: ResetOptions) -> Observation:
         assignment: Assignment = task.payload
         if options.profile not in self.spec.profiles:
-            raise InvalidOption(
-                f"unknown profile {options.profile!r}", valid=self.spec.profiles
-            )
+            raise InvalidOption(f"unknown profile {options.profile!r}", valid=self.spec.profiles)
         world = self.tasks.worlds[assignment.world]
         given = _checked(dict(options.options))
         goal = item_id(given["goal"]) if "goal" in given else assignment.goal
         commands = _commands(self.tasks, world, assignment, goal, given)
         bench = Bench(world, goal, fixed=options.profile == "fixed")
-        prefix = RECORDED_PREFIX if given.get("recorded_prefix") else ""
-        self._episode = _Episode(bench, commands, prefix)
-        return Observation(prefix + first_observation(spoken(goal), commands))
+        self._episode = _Episode(bench, commands, given.get("as_recorded", False), assignment.world)
+        return Observation(self._episode.show(first_observation(spoken(goal), commands)))
 
     def step(self, action: str) -> Observation:
         episode = self._live()
         text, reached = episode.bench.act(action)
         episode.steps += 1
         if not reached:
-            return Observation(episode.prefix + text, reward=0.0)
-        episode.over = True
+            return Observation(episode.show(text), reward=0.0)
         return Observation(
-            episode.prefix + text,
+            episode.show(text),
             reward=1.0,
             terminated=True,
             stop_reason=StopReason.GOAL_REACHED,
         )
 
     def render_error(self, message: str, last: Observation) -> Observation:
-        prefix = self._episode.prefix if self._episode else ""
-        return Observation(prefix + message, reward=0.0)
+        return Observation(self._live().show(message), reward=0.0)
 
     def fork(self) -> Self:
         copy = type(self)(self.tasks)
@@ -117,23 +118,21 @@ class TextCraft(Environment):
             old = self._episode
             bench = Bench(old.bench.world, old.bench.goal, fixed=old.bench.fixed)
             bench.inventory.update(old.bench.inventory)
-            copy._episode = _Episode(bench, old.commands, old.prefix, old.steps, old.over)
+            copy._episode = replace(old, bench=bench)
         return copy
 
     def fingerprint(self) -> bytes | None:
         if self._episode is None:
             return None
-        bench = self._episode.bench
+        bench, episode = self._episode.bench, self._episode
         carried = list(bench.inventory.items())
-        state = (bench.goal, bench.fixed, carried, self._episode.prefix, self._episode.commands)
-        return repr((*state, self._episode.steps)).encode("utf-8", "backslashreplace")
+        state = (episode.source, bench.goal, bench.fixed, episode.as_recorded, carried)
+        return repr(state).encode("utf-8", "backslashreplace")
 
     def advise_expert(self, seed: int) -> Advice:
         episode = self._live()
         bench = episode.bench
-        return advise(
-            bench.world, episode.shown, bench.goal, bench.inventory, seed + episode.steps
-        )
+        return advise(bench.world, episode.shown, bench.goal, bench.inventory, seed + episode.steps)
 
     def advise_random(self, rng: random.Random) -> Advice:
         episode = self._live()

@@ -55,7 +55,7 @@ def _thought(step: Get | Craft, goal: str, wording: int) -> str:
     purpose = spoken(step.purpose)
     if isinstance(step, Get):
         template = _GET[wording % len(_GET)]
-        return template.format(item=spoken(step.item), count=step.count, purpose=purpose)
+        return template.format(item=spoken(step.item), count=step.amount, purpose=purpose)
     chosen = _FINISH if step.recipe.item == goal else _CRAFT
     inputs = " and ".join(f"{count} {spoken(item)}" for item, count in step.inputs)
     return chosen[wording % len(chosen)].format(

@@ -74,26 +74,26 @@ def read_recorded(data_dir: Path) -> dict[int, RecordedTask]:
 
     Reads `agenttraj_l/textcraft.jsonl.gz` or the published list `agenttraj_l/textcraft_train.json`.
     """
+    folder = data_dir / "agenttraj_l"
     found: dict[int, RecordedTask] = {}
-    for row in _conversations(data_dir / "agenttraj_l"):
-        _, _, digits = str(row.get("item_id", "")).rpartition("_")
-        turns = row.get("conversations") or ()
-        task = split_first_observation(turns[2]["value"]) if len(turns) > 2 else None
-        if task is not None and digits.isdecimal():
-            found.setdefault(int(digits), task)
+    try:
+        for row in _conversations(folder):
+            _, _, digits = row["item_id"].rpartition("_")
+            task = split_first_observation(row["conversations"][2]["value"])
+            if task is not None and digits.isdecimal():
+                found.setdefault(int(digits), task)
+    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise EnvironmentUnavailable(f"cannot read AgentTraj-L in {folder}: {error!r}") from error
     return found
 
 
 def _conversations(folder: Path) -> Iterator[Mapping[str, Any]]:
     lines, published = folder / "textcraft.jsonl.gz", folder / "textcraft_train.json"
-    try:
-        if lines.is_file():
-            with gzip.open(lines, "rt", encoding="utf-8") as stream:
-                yield from map(json.loads, stream)
-        elif published.is_file():
-            yield from json.loads(published.read_text(encoding="utf-8"))
-    except (OSError, EOFError, ValueError) as error:
-        raise EnvironmentUnavailable(f"cannot read AgentTraj-L in {folder}: {error}") from error
+    if lines.is_file():
+        with gzip.open(lines, "rt", encoding="utf-8") as stream:
+            yield from map(json.loads, stream)
+    elif published.is_file():
+        yield from json.loads(published.read_text(encoding="utf-8"))
 
 
 def read_world(data_dir: Path) -> World | None:
@@ -132,8 +132,8 @@ def build_world(files: Mapping[str, Any]) -> World:
     loaded = [entry for name in names if (entry := _recipe(files[name])) is not None]
     items = {entry.recipe.item for entry in loaded}
     tags: dict[str, list[str]] = {}
-    for recipe, group in loaded:
-        for part in recipe.ingredients:
+    for entry in loaded:
+        for part in entry.recipe.ingredients:
             if part.generic:
                 tags.setdefault(part.name, [])
             else:

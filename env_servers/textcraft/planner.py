@@ -20,14 +20,14 @@ class Get(NamedTuple):
     """Take so many of a basic item."""
 
     item: str
-    count: int
+    amount: int
     purpose: str
     """The item whose crafting first needs it."""
 
     @property
     def action(self) -> str:
         """The native action."""
-        return f"get {self.count} {spoken(self.item)}"
+        return f"get {self.amount} {spoken(self.item)}"
 
 
 class Craft(NamedTuple):
@@ -89,7 +89,7 @@ class _Search:
         missing = count - draft.spare.pop(item, 0)
         if missing > 0 and item in self._world.obtainable:
             before = draft.gets.get(item)
-            total = missing + (before.count if before else 0)
+            total = missing + (before.amount if before else 0)
             draft.gets[item] = Get(item, total, before.purpose if before else purpose)
             missing = 0
         if missing > 0:
