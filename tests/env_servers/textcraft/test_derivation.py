@@ -10,7 +10,20 @@ import pytest
 
 from env_servers.textcraft.derive_recipes import OUTPUT, derive, source_folder
 
-ITEMS = ["oak_planks", "birch_planks", "oak_log", "oak_wood", "stripped_oak_log", "stripped_oak_wood", "birch_log", "stick", "iron_ingot", "iron_nugget", "iron_block", "sign"]
+ITEMS = [
+    "oak_planks",
+    "birch_planks",
+    "oak_log",
+    "oak_wood",
+    "stripped_oak_log",
+    "stripped_oak_wood",
+    "birch_log",
+    "stick",
+    "iron_ingot",
+    "iron_nugget",
+    "iron_block",
+    "sign",
+]
 
 
 def write_lists(folder: Path, recipes: list[tuple[str, int, list[str]]]) -> Path:
