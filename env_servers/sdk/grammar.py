@@ -66,7 +66,7 @@ digits."""
 
 ReplyReader = Callable[[str], "str | Rejected"]
 
-_SINGLE_ACTION = re.compile(r"Action:[ \t]*\n*[ \t]*([^\n]*)")
+_SINGLE_ACTION = re.compile(r"Action:\s*([^\n]*)")
 _NOT_WORDS = re.compile(r"[^A-Za-z0-9, ]+")
 _SPACES = re.compile(r"\s+")
 _PYTHON_BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
