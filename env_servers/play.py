@@ -66,8 +66,8 @@ class PlayConfig:
     """Reset options as name=value, the value as JSON or plain text."""
     expert: bool = False
     """Watch the scripted expert instead of playing."""
-    data_dir: Path | None = None
-    """Root of official data files; none = embedded tasks only."""
+    data: Path | None = None
+    """Folder of official data files; none = embedded tasks only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def play(config: PlayConfig, console: Console | None = None) -> PlayResult:
     Raises SdkError for an environment, item, split, profile or option that does not exist.
     """
     environment = load_environment(config.name)
-    tasks = environment.load_tasks(EnvironmentConfig(config.data_dir))
+    tasks = environment.load_tasks(EnvironmentConfig(config.data))
     try:
         task = tasks.get(config.item or _first_item(tasks, config.split))
         options = ResetOptions(
@@ -111,7 +111,7 @@ def _first_item(tasks: TaskSet, split: str) -> str:
     names = [split] if split else [name for name, size in tasks.splits().items() if size]
     for item_id in tasks.item_ids(names[0], 0, 1) if names else ():
         return item_id
-    raise EnvironmentUnavailable("there are no tasks to play; give --data-dir")
+    raise EnvironmentUnavailable("there are no tasks to play; give --data")
 
 
 def _options(pairs: Sequence[str]) -> dict[str, Any]:

@@ -45,3 +45,14 @@ def test_a_missing_engine_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(EnvironmentUnavailable, match="install engine_that_is_not_there"):
         load_environment("needs_engine")
+
+
+def test_a_mistyped_import_inside_a_package_is_not_blamed_on_the_installation(
+    tmp_path, monkeypatch
+):
+    package = tmp_path / "mistyped"
+    package.mkdir()
+    (package / "__init__.py").write_text("from mistyped.enviroment import environment\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(EnvironmentUnavailable, match="own package does not have"):
+        load_environment("mistyped")
