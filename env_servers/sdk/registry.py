@@ -59,6 +59,9 @@ def _module_of(name: str) -> str:
 
 
 def _missing(name: str, error: ModuleNotFoundError) -> str:
+    own = _module_of(name)
+    if error.name is not None and f"{error.name}.".startswith(f"{own}."):
+        return f"environment {name} imports {error.name}, which its own package does not have"
     extra = _EXTRAS.get(name)
     advice = f"pip install 'agentgym-grpc[{extra}]'" if extra else f"install {error.name}"
     return f"environment {name} needs the module {error.name}, which is not installed: {advice}"
