@@ -30,7 +30,7 @@ def run_command(
 ) -> int:
     """Parse `argv` (None = the process's own) into `options`, act on it, and give the exit code."""
     try:
-        parsed = tyro.cli(options, args=argv, prog=program)
+        parsed = tyro.cli(options, args=argv, prog=program, config=(tyro.conf.FlagCreatePairsOff,))
     except SystemExit as stop:
         # tyro has shown its help (0) or what was wrong with the flags (2).
         return stop.code if isinstance(stop.code, int) else 2
