@@ -425,5 +425,3 @@ def _open_channel(address: str, options: ConnectionOptions) -> grpc.aio.Channel:
         security.cert.read_bytes() if security.cert else None,
     )
     return grpc.aio.secure_channel(address, credentials, options=settings)
-
-

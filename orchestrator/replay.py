@@ -179,9 +179,7 @@ def _main(argv: Sequence[str] | None) -> int:
     return 0 if report.exact else 1
 
 
-async def _replay_run(
-    config: Replay, reader: RunReader, environments: list[str]
-) -> ReplayReport:
+async def _replay_run(config: Replay, reader: RunReader, environments: list[str]) -> ReplayReport:
     async with Fleet(environments, config.fleet, ConnectionOptions()) as fleet:
         records = reader.episodes(lambda summary: summary.environment in environments)
         chosen = (

@@ -254,5 +254,3 @@ def _manifest(config: RunConfig, fleet: Fleet) -> Manifest:
         sampling=asdict(config.sampling),
         config=config.binding(),
     )
-
-

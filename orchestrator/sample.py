@@ -79,7 +79,8 @@ def play_command(
 
 def _resumed_run(argv: Sequence[str]) -> Path | None:
     """The folder that --resume names, found before the flags are parsed: its recorded
-    configuration is their default, so that a resume needs no other flag."""
+    configuration is their default, so that a resume needs no other flag.
+    """
     for position, argument in enumerate(argv):
         name, equals, value = argument.partition("=")
         if name == "--resume":
