@@ -19,7 +19,7 @@ from rich.table import Table
 from agent_runtime.policies import PolicyConfig
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.atomic_file import write_atomically
-from orchestrator.command import guarded
+from orchestrator.command_line import guarded
 from orchestrator.config import RunConfig
 from orchestrator.run import RunOutcome
 from orchestrator.sample import play_command

@@ -47,7 +47,9 @@ class FleetConfig:
 class Spawned:
     """A server process of this fleet, restarted when it dies."""
 
-    def __init__(self, environments: Sequence[str], folder: Path, number: int, config: FleetConfig):
+    def __init__(
+        self, environments: Sequence[str], folder: Path, number: int, config: FleetConfig
+    ) -> None:
         self.address = f"unix:{folder / f'server-{number}.sock'}"
         self.restarts = 0
         self._ready_file = folder / f"server-{number}.ready"

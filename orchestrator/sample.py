@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from orchestrator.command import guarded, run_loop
+from orchestrator.command_line import guarded, make_console, run_loop
 from orchestrator.config import RunConfig
 from orchestrator.report import as_data, as_table
 from orchestrator.run import RunOutcome, run
@@ -65,7 +65,7 @@ def play_command(
     now = datetime.now(UTC)
     unique = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}")
     folder = resumed or sample.out or unique
-    console = Console(stderr=sample.json)
+    console = make_console(stderr=sample.json)
     outcome = run_loop(run(sample.run, folder, resume=resumed is not None, console=console))
     summary = print_outcome(outcome, console, program=f"orchestrator.{name}")
     if conclude is not None:
