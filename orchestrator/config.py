@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args, get_type_hints
+from typing import Annotated, Any, Literal, Self, cast, get_args, get_type_hints
 
 import tyro
 
@@ -146,7 +146,7 @@ class RunConfig:
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return {
             name: json.loads(json.dumps(dataclasses.asdict(value), default=str))
-            if dataclasses.is_dataclass(value)
+            if dataclasses.is_dataclass(value) and not isinstance(value, type)
             else value
             for name, value in values.items()
         }
@@ -177,4 +177,5 @@ def split_names(text: str) -> list[str]:
 
 def action_format_of(name: str) -> types_pb2.ActionFormat:
     """The wire's value of an action format's name."""
-    return types_pb2.ActionFormat.Value(f"ACTION_FORMAT_{name.upper()}")
+    number = types_pb2.ActionFormat.Value(f"ACTION_FORMAT_{name.upper()}")
+    return cast("types_pb2.ActionFormat", number)

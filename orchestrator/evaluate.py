@@ -55,9 +55,7 @@ def _conclude(outcome: RunOutcome, console: Console) -> Mapping[str, Any]:
         table.add_row("mean", policy, "", "-" if mean is None else f"{100 * mean:.2f}")
     console.print(table)
     results = {"figures": figures, "means": means, "complete": outcome.complete}
-    write_atomically(
-        Path(outcome.folder, RESULTS_FILE), (json_text.dumps(results, indent=2) + "\n").encode()
-    )
+    write_atomically(Path(outcome.folder, RESULTS_FILE), json_text.dumps(results, indent=2) + "\n")
     return results
 
 

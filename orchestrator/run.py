@@ -11,7 +11,7 @@ import os
 import signal
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -179,7 +179,7 @@ class _Session:
         )
 
     @asynccontextmanager
-    async def _stop_on_signal(self, dispatcher: Dispatcher) -> AsyncIterator[None]:
+    async def _stop_on_signal(self, dispatcher: Dispatcher) -> AsyncGenerator[None]:
         """The first Ctrl-C or SIGTERM stops the run in order; the second ends the process."""
         loop = asyncio.get_running_loop()
         numbers = (signal.SIGINT, signal.SIGTERM)
@@ -225,7 +225,7 @@ async def _choose_tasks(config: RunConfig, fleet: Fleet) -> Tasks:
         if config.profile and config.profile not in described.profiles:
             raise UsageError(f"{name} has no profile {config.profile!r}", valid=described.profiles)
         if config.items:
-            tasks[name] = [pb.TaskSummary(item_id=item) for item in split_names(config.items)]
+            tasks[name] = await fleet.get_items(name, split_names(config.items))
             continue
         splits = {split.name: split.size for split in described.splits}
         if config.split not in splits:
