@@ -4,7 +4,8 @@ Owns the loop that asks, waits for the answer, checks it and asks again; the sam
 client that offers `step`, so that differences in the figures are differences of the contenders.
 Invariant: only answers that arrive within the window and carry their own action are counted.
 Knows no contender by name and starts no server: `benchmark.load` runs this module as a process
-(`python -m benchmark.drive PLAN`) and reads two lines of JSON from it, the window and the tally.
+(`python -m benchmark.drive PLAN`), reads the window from it as a line of JSON, sends an empty line
+once it has sampled the process at the window's end, and reads the tally as another.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ __all__ = [
 
 ACTION_BYTES: Final = 80
 """Size of every action of the echo environment."""
+PROOF_CHARACTERS: Final = 32
+"""What of an action must come back; no two actions of a measurement begin alike."""
 MOVES: Final = 4
 """Different actions per episode, so that an answer to an older action is noticed."""
 OPENING_AT_ONCE: Final = 64
@@ -124,7 +127,7 @@ class ClosedLoop:
     """Actions per episode, repeated for ever."""
     window: Window
     echoes: bool
-    """Every observation must contain its action."""
+    """Every observation must contain the first PROOF_CHARACTERS of its action."""
     max_steps: int | None = None
     """Steps of each episode, if the window does not end first; None = any number."""
 
@@ -134,7 +137,7 @@ class ClosedLoop:
 
     def check(self, action: str, observation: str) -> None:
         """Raises WrongAnswer where the observation cannot be the action's."""
-        if (self.echoes and action not in observation) or not observation:
+        if (self.echoes and action[:PROOF_CHARACTERS] not in observation) or not observation:
             raise WrongAnswer(f"{observation[:120]!r} does not answer {action!r}")
 
     def play(self, episode: int, step: Callable[[str], str], tally: Tally) -> None:
@@ -297,7 +300,10 @@ async def _run(plan: Plan) -> None:
     _tell(open_s=opened - started, begin=window.begin, end=window.end)
     scripts = tuple(script_of(plan.environment, episode) for episode in range(plan.episodes))
     loop = ClosedLoop(scripts, window, plan.environment == "echo", plan.max_steps)
-    _tell(tally=(await drive(client, loop)).as_json())
+    tally = await drive(client, loop)
+    # Stay as it is until the frame has read this process's CPU time and memory.
+    sys.stdin.readline()
+    _tell(tally=tally.as_json())
     async with asyncio.timeout(CLOSE_S):
         await client.close()
 

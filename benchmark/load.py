@@ -127,6 +127,8 @@ class Cell:
     client_cpu_s: float | None = None
     server_cpu_s: float | None = None
     """CPU seconds within the window, user and system, with child processes."""
+    others_cpu_s: float | None = None
+    """CPU seconds that the rest of the machine used within the window: the noise of the cell."""
     client_rss_mib: float | None = None
     server_rss_mib: float | None = None
     """Resident memory at the end of the window."""
@@ -244,11 +246,12 @@ async def served(
 
 @asynccontextmanager
 async def _process(
-    command: Sequence[str], errors: IO[bytes], *, stdout: int = asyncio.subprocess.DEVNULL
+    command: Sequence[str], errors: IO[bytes], *, piped: bool = False
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A process in a group of its own; the whole group is ended on the way out."""
+    pipe = asyncio.subprocess.PIPE if piped else asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
-        *command, stdout=stdout, stderr=errors, env=_environ(), start_new_session=True
+        *command, stdin=pipe, stdout=pipe, stderr=errors, env=_environ(), start_new_session=True
     )
     try:
         yield process
@@ -324,11 +327,13 @@ async def _drive(
     )
     command = [sys.executable, "-m", "benchmark.drive", json.dumps(asdict(plan))]
     with tempfile.TemporaryFile() as errors:
-        async with _process(command, errors, stdout=asyncio.subprocess.PIPE) as process:
+        async with _process(command, errors, piped=True) as process:
             opening = settings.open_timeout_s + GRACE_S
             opened = await _read_line(process, errors, opening, Outcome.NOT_OPENED)
             client = psutil.Process(process.pid)
             usage = await _sample_window(opened["begin"], opened["end"], client, server)
+            assert process.stdin is not None
+            process.stdin.write(b"\n")
             told = await _read_line(process, errors, GRACE_S, Outcome.FAILED)
     return (
         _figures(told["tally"], episodes, settings.seconds) | usage | {"open_s": opened["open_s"]}
@@ -354,15 +359,25 @@ async def _sample_window(
     begin: float, end: float, client: psutil.Process, server: psutil.Process | None
 ) -> dict[str, float]:
     """CPU seconds between two instants of the monotonic clock, and memory at the second."""
+    processes = {"client": client} | ({"server": server} if server else {})
     await asyncio.sleep(max(0.0, begin - time.monotonic()))
-    before = {name: _usage(of) for name, of in (("client", client), ("server", server)) if of}
+    busy, before = _machine_cpu_s(), {name: _usage(each) for name, each in processes.items()}
     await asyncio.sleep(max(0.0, end - time.monotonic()))
-    usage: dict[str, float] = {}
-    for name, of in (("client", client), ("server", server)):
-        if of is not None and (after := _usage(of)) and (first := before[name]):
-            usage[f"{name}_cpu_s"] = round(after[0] - first[0], 3)
-            usage[f"{name}_rss_mib"] = round(after[1] / 2**20, 1)
-    return usage
+    others, usage = _machine_cpu_s() - busy, dict[str, float]()
+    for name, process in processes.items():
+        first, last = before[name], _usage(process)
+        if first and last:
+            spent = last[0] - first[0]
+            others -= spent
+            usage[f"{name}_cpu_s"] = round(spent, 3)
+            usage[f"{name}_rss_mib"] = round(last[1] / 2**20, 1)
+    return usage | {"others_cpu_s": round(max(0.0, others), 3)}
+
+
+def _machine_cpu_s() -> float:
+    """CPU seconds that all cores together have been busy."""
+    times = psutil.cpu_times()
+    return times.user + times.system + getattr(times, "nice", 0.0) + getattr(times, "softirq", 0.0)
 
 
 def _usage(process: psutil.Process) -> tuple[float, int] | None:

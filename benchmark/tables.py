@@ -150,12 +150,15 @@ def _pair(first: float | None, second: float | None, *, digits: int) -> str:
 
 def _show_manifest(report: Report) -> str:
     manifest, settings = report.manifest, report.settings
+    used = [cell.others_cpu_s for cell in report.cells if cell.others_cpu_s is not None]
+    cores = [spent / settings.seconds for spent in used] or [0.0]
     packages = ", ".join(f"{name} {version}" for name, version in manifest.packages.items())
     lines = [
         f"{settings.environment} environment, closed loop, loopback; {settings.rounds} rounds of "
         f"{settings.seconds:g} s after {settings.warmup_s:g} s.",
         f"{manifest.cpu}, {manifest.cores} cores, {manifest.memory_gib:g} GiB, {manifest.system}, "
-        f"load average {manifest.load_average:g} before.",
+        f"load average {manifest.load_average:g} before. Meanwhile other processes used "
+        f"{median(cores):.2f} cores (median of the cells; at most {max(cores):.2f}).",
         f"{manifest.python}; {packages}.",
         f"{manifest.date}, commit {manifest.git_commit or 'unknown'}, `{manifest.command}`.",
     ]

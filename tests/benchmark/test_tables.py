@@ -18,7 +18,8 @@ MANIFEST = Manifest(
 )
 CELLS = (
     Cell(contender="fast", episodes=1, round=0, outcome=Outcome.OK, steps=100, steps_per_s=50.0,
-         p50_ms=1.0, p99_ms=2.0, answered=1, client_cpu_s=0.5, server_cpu_s=0.25),
+         p50_ms=1.0, p99_ms=2.0, answered=1, client_cpu_s=0.5, server_cpu_s=0.25,
+         others_cpu_s=2.5),
     Cell(contender="slow", episodes=1, round=0, outcome=Outcome.FAILED, detail="no luck"),
     Cell(contender="fast", episodes=1, round=1, outcome=Outcome.OK, steps=300, steps_per_s=150.0,
          p50_ms=3.0, p99_ms=4.0, answered=1),
@@ -60,6 +61,7 @@ def test_tables_show_every_contender_remark_and_the_machine():
     assert "- fast, 64: starved: 6 of 64 episodes were answered" in text
     assert "- fast: tuned" in text
     assert "A CPU, 2 cores, 4 GiB" in text
+    assert "other processes used 0.50 cores" in text
     assert "commit abc+changes" in text
 
 
