@@ -147,7 +147,7 @@ def llama3(folder: Path) -> Path:
         folder,
         tokenizer,
         LLAMA3,
-        bos_token={"content": "<|begin_of_text|>"},
+        bos_token={"__type": "AddedToken", "content": "<|begin_of_text|>", "special": True},
         eos_token="<|end_of_text|>",
     )
 
