@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -293,7 +294,7 @@ def test_a_template_file_wins_and_a_named_list_gives_its_default(tmp_path: Path)
     named = [{"name": "tools", "template": "x"}, {"name": "default", "template": tiny.CHATML}]
     folder = tiny.save(tmp_path, tiny.byte_level(["<|im_start|>", "<|im_end|>"]), "")
     (folder / "tokenizer_config.json").write_text(
-        __import__("json").dumps({"chat_template": named})
+        json.dumps({"chat_template": named})
     )
     assert HuggingFaceRenderer(folder).begin(START).text.startswith("<|im_start|>system")
     (folder / "chat_template.jinja").write_text(
