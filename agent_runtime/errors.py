@@ -41,6 +41,8 @@ class AgentRuntimeError(Exception):
     fault: types_pb2.Fault = types_pb2.FAULT_INFRASTRUCTURE
     retriable: bool = True
     reason: str = "AGENT_RUNTIME_ERROR"
+    retry_after: float | None = None
+    """Seconds that a server asked to wait before another attempt; None = it did not ask."""
 
 
 class EnvironmentFailure(AgentRuntimeError):
@@ -62,7 +64,6 @@ class EnvironmentFailure(AgentRuntimeError):
         self.retriable = retriable
         self.metadata = metadata or {}
         self.retry_after = retry_after
-        """Seconds that the server asked to wait before the same command; None = did not ask."""
 
 
 class ConnectionLost(AgentRuntimeError):
@@ -99,7 +100,6 @@ class PolicyOverloaded(PolicyError):
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds that the server asked to wait; None = did not ask."""
 
 
 class PolicyRejected(PolicyError):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from agent_runtime.policies.base import Sampling
 
@@ -60,12 +62,12 @@ class SGLangOptions:
 class PolicyConfig:
     """Everything about the agent but which one it is."""
 
-    sampling: Sampling = field(default_factory=Sampling)
+    sampling: Annotated[Sampling, tyro.conf.arg(name="")] = field(default_factory=Sampling)
     """How replies are sampled."""
     request_timeout: float = 600.0
     """Seconds for one reply."""
-    concurrency: int = 256
-    """Requests in flight at once."""
+    max_requests: int = 256
+    """Requests to the policy's server in flight at once."""
     requests_per_minute: int | None = None
     """Most requests started in any minute; default: no limit."""
     openai: OpenAIOptions = field(default_factory=OpenAIOptions)
@@ -74,7 +76,7 @@ class PolicyConfig:
     """For sglang:URL."""
 
     def __post_init__(self) -> None:
-        if self.request_timeout <= 0 or self.concurrency < 1:
-            raise ValueError("request_timeout is above 0, concurrency at least 1")
+        if self.request_timeout <= 0 or self.max_requests < 1:
+            raise ValueError("request_timeout is above 0, max_requests at least 1")
         if self.requests_per_minute is not None and self.requests_per_minute < 1:
             raise ValueError("requests_per_minute is at least 1")

@@ -63,7 +63,7 @@ class OpenAIPolicy(Policy):
         self._endpoint = Endpoint(
             url,
             timeout=config.request_timeout,
-            concurrency=config.concurrency,
+            concurrency=config.max_requests,
             requests_per_minute=config.requests_per_minute,
             api_key=key,
         )

@@ -77,7 +77,7 @@ class SGLangPolicy(Policy):
         self._endpoint = Endpoint(
             url,
             timeout=config.request_timeout,
-            concurrency=config.concurrency,
+            concurrency=config.max_requests,
             requests_per_minute=config.requests_per_minute,
             api_key=_api_key(config.sglang),
         )

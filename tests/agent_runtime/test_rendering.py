@@ -293,9 +293,7 @@ def test_generation_marks_and_unescaped_json_are_understood(tmp_path: Path) -> N
 def test_a_template_file_wins_and_a_named_list_gives_its_default(tmp_path: Path) -> None:
     named = [{"name": "tools", "template": "x"}, {"name": "default", "template": tiny.CHATML}]
     folder = tiny.save(tmp_path, tiny.byte_level(["<|im_start|>", "<|im_end|>"]), "")
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps({"chat_template": named})
-    )
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
     assert HuggingFaceRenderer(folder).begin(START).text.startswith("<|im_start|>system")
     (folder / "chat_template.jinja").write_text(
         "{{ messages[0].content }}{{ messages[1].content }}"

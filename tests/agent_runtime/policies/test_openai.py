@@ -351,7 +351,7 @@ async def test_functions_are_declared_only_where_the_episode_calls_functions() -
 
 
 async def test_no_more_requests_than_allowed_are_in_flight() -> None:
-    async with playing(concurrency=3) as (server, session):
+    async with playing(max_requests=3) as (server, session):
         server.gate = asyncio.Event()
         calls = [asyncio.create_task(session.reply(MESSAGES, turn=0, seed=n)) for n in range(10)]
         await server.until_asked(3)
@@ -374,7 +374,7 @@ async def test_no_more_requests_than_allowed_start_in_a_minute() -> None:
 
 
 async def test_a_cancelled_call_gives_its_place_back() -> None:
-    async with playing(concurrency=1) as (server, session):
+    async with playing(max_requests=1) as (server, session):
         server.gate = asyncio.Event()
         call = asyncio.create_task(session.reply(MESSAGES, turn=0, seed=1))
         await server.until_asked(1)

@@ -85,7 +85,7 @@ def test_every_flag_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
         (Sampling, {"top_p": 0}),
         (Sampling, {"top_k": 0}),
         (Sampling, {"max_new_tokens": 0}),
-        (PolicyConfig, {"concurrency": 0}),
+        (PolicyConfig, {"max_requests": 0}),
         (PolicyConfig, {"request_timeout": 0}),
         (PolicyConfig, {"requests_per_minute": 0}),
     ],

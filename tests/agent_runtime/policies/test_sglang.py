@@ -450,7 +450,7 @@ async def test_a_server_without_these_endpoints_is_a_rejection(server: SGLangSer
 
 
 async def test_many_episodes_play_at_once_without_mixing(server: SGLangServer) -> None:
-    async with policy_for(server, concurrency=8) as policy:
+    async with policy_for(server, max_requests=8) as policy:
         sessions = [policy.open(episode_context(episode_id=f"e{n}")) for n in range(20)]
         await asyncio.gather(*(play(session, 3) for session in sessions))
     assert len({request["rid"] for request in server.requests}) == 60
