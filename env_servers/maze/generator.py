@@ -36,6 +36,7 @@ LONGEST_PATH: Final = 14
 """Below the 15 rounds of an evaluation, so that every maze can be won within them."""
 _EVAL_SHARE: Final = 8
 """One layout in this many belongs to the evaluation family."""
+_PATIENT_ATTEMPTS: Final = 64
 
 
 class Family(Enum):
@@ -66,13 +67,21 @@ class Shape:
 
 
 def generate(shape: Shape, family: Family, seed: int) -> Maze:
-    """The maze of a seed; a pure function of its arguments."""
+    """The maze of a seed; a pure function of its arguments.
+
+    A small, fully braided shape may have no layout in a family: after `_PATIENT_ATTEMPTS` the
+    braid shrinks towards a perfect maze, of which both families have some in every size.
+    """
     rng = random.Random(seed)
-    while True:
-        rows = _carve(shape, rng)
-        if family_of(rows) is family:
-            start, goal = _place(rows, rng)
-            return Maze(rows, start, goal)
+    braid, attempts = shape.braid, 1
+    rows = _carve(shape, braid, rng)
+    while family_of(rows) is not family:
+        if attempts >= _PATIENT_ATTEMPTS:
+            braid *= 0.9
+        attempts += 1
+        rows = _carve(shape, braid, rng)
+    start, goal = _place(rows, rng)
+    return Maze(rows, start, goal)
 
 
 def family_of(rows: tuple[str, ...]) -> Family:
@@ -91,7 +100,7 @@ def _canonical(rows: tuple[str, ...]) -> tuple[str, ...]:
     return min(variants)
 
 
-def _carve(shape: Shape, rng: random.Random) -> tuple[str, ...]:
+def _carve(shape: Shape, braid: float, rng: random.Random) -> tuple[str, ...]:
     """A layout: a random spanning tree over the odd cells, then some dead ends opened."""
     grid = [[WALL] * shape.columns for _ in range(shape.rows)]
     rooms = [(r, c) for r in range(1, shape.rows, 2) for c in range(1, shape.columns, 2)]
@@ -109,7 +118,7 @@ def _carve(shape: Shape, rng: random.Random) -> tuple[str, ...]:
         grid[(row + target[0]) // 2][(column + target[1]) // 2] = FREE
         path.append(target)
     for room in rooms:
-        _braid(grid, room, shape.braid, rng)
+        _braid(grid, room, braid, rng)
     return tuple("".join(row) for row in grid)
 
 

@@ -50,7 +50,6 @@ _CERTAIN: Final = (
     "{word} is the only word that agrees with all feedback.",
     "All feedback together leaves one word: {word}.",
 )
-_NONE: Final = ("No listed word agrees with the feedback, so I just try {word}.",)
 
 
 class Position(NamedTuple):
@@ -69,10 +68,8 @@ class Position(NamedTuple):
 def advise(position: Position, seed: int) -> Advice:
     """The next guess, with what is known as the thought."""
     left = remaining(position.answers.words, position.turns, position.rule)
-    if not left:
+    if not left:  # an option hid a word that is accepted but no usual answer
         left = remaining(position.vocabulary.words, position.turns, position.rule)
-    if not left:
-        return _worded(position.vocabulary.words[0], left, _NONE, seed)
     if len(left) <= 2:
         return _worded(left[0], left, _CERTAIN if len(left) == 1 else _TWO, seed)
     if position.attempts_left <= 1:

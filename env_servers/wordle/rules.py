@@ -1,8 +1,8 @@
 """What a guess tells: both ways of giving feedback, and which words still fit.
 
 Owns the accumulated knowledge of the original (five slots per letter) and the letter-counting rule
-of real Wordle. Words are strings of `LENGTH` lower-case
-letters; feedback is a string over b, y, g of the same length. Knows no vocabulary, no episode.
+of real Wordle. Invariant: words are `LENGTH` lower-case letters, feedback is as many of b, y, g.
+Knows no vocabulary and no episode.
 """
 
 from __future__ import annotations
