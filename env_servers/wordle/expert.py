@@ -20,8 +20,8 @@ from env_servers.wordle.words import Vocabulary
 
 __all__ = ["Position", "advise", "advise_random"]
 
-_MOST_OPTIONS: Final = 10
-"""Guesses judged exactly, among the words that fit and again among the others."""
+_MOST_COMPARISONS: Final = 480
+"""Pairs of guess and possible word that are compared for guesses that fit, and again for others."""
 _MOST_SAMPLED: Final = 48
 """Words that fit over which a guess is judged."""
 _MOST_PROBES: Final = 400
@@ -119,9 +119,10 @@ def _choose(probes: Sequence[str], left: Sequence[str], rule: FeedbackRule) -> s
         placed = sum(places[i, letter] for i, letter in enumerate(word))
         return 2 * letters + total * placed
 
-    fitting = sorted(left, key=promise, reverse=True)[:_MOST_OPTIONS]
-    others = sorted(probes, key=promise, reverse=True)[:_MOST_OPTIONS]
     sample = left[:: -(-total // _MOST_SAMPLED)]
+    options = _MOST_COMPARISONS // len(sample)
+    fitting = sorted(left, key=promise, reverse=True)[:options]
+    others = sorted(probes, key=promise, reverse=True)[:options]
     possible = frozenset(left)
 
     def expected(word: str) -> tuple[int, bool]:
