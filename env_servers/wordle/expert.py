@@ -28,27 +28,27 @@ _MOST_PROBES: Final = 400
 """Words considered as guesses that cannot be right but tell much."""
 
 _OPENING: Final = (
-    "Nothing is known yet. {word} asks for letters that many of the {count} words have.",
-    "All {count} words are possible. I start with {word}, which should rule out most of them.",
+    "Nothing is known yet. {word} asks for letters that many of the {count} candidates have.",
+    "All {count} candidates are possible. I start with {word}, which should rule out most of them.",
 )
 _FITTING: Final = (
-    "{count} words agree with the feedback so far. {word} is one and should tell the most.",
-    "I am down to {count} words. {word} is possible itself and sets them apart well.",
+    "{count} candidates agree with the feedback so far. {word} is one and should tell the most.",
+    "I am down to {count} candidates. {word} is one itself and sets them apart well.",
 )
 _PROBING: Final = (
-    "{count} words are left. {word} is not one of them, but tells them apart better than they do.",
-    "I cannot win with {word}, yet it should split the {count} words that are left best.",
+    "{count} candidates are left. {word} is not one of them, but should tell more than they do.",
+    "I cannot win with {word}, yet it should split the {count} candidates that are left best.",
 )
 _LAST_CHANCE: Final = (
-    "{count} words are left and this is my last guess, so I take one of them: {word}.",
+    "{count} candidates are left and this is my last guess, so I take one of them: {word}.",
 )
 _TWO: Final = (
-    "Only {word} and {other} agree with all feedback; I try {word} first.",
-    "Two words are left, {word} and {other}. I take {word}.",
+    "My only candidates that agree with all feedback are {word} and {other}; I try {word} first.",
+    "Two candidates are left, {word} and {other}. I take {word}.",
 )
 _CERTAIN: Final = (
-    "{word} is the only word that agrees with all feedback.",
-    "All feedback together leaves one word: {word}.",
+    "{word} is my only candidate that agrees with all feedback.",
+    "All feedback together leaves one candidate: {word}.",
 )
 
 

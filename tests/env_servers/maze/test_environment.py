@@ -5,6 +5,7 @@ import random
 import pytest
 
 from env_servers.maze.environment import STEP_LIMIT, MazeEnvironment
+from env_servers.maze.grid import Maze
 from env_servers.maze.prompt import ACTIONS, EXAMPLE_MAZE, GRAMMAR, INSTRUCTIONS
 from env_servers.maze.tasks import MazeTasks
 from env_servers.sdk import (
@@ -71,7 +72,7 @@ def test_walls_are_told_right_left_above_below():
 
 
 def test_an_open_crossing_has_no_walls():
-    maze = EXAMPLE_MAZE.__class__(("#####", "##.##", "#...#", "##.##", "#####"), (2, 2), (1, 2))
+    maze = Maze(("#####", "##.##", "#...#", "##.##", "#####"), (2, 2), (1, 2))
     game = MazeEnvironment(TASKS)
     first = game.reset(Task("maze_0", maze), ResetOptions())
     assert first.text.endswith("at position 2, 2. There are no walls near you.\n")

@@ -57,7 +57,7 @@ def test_distances_count_moves():
 @pytest.mark.parametrize("sides", [(7, 7), (7, 15), (31, 9)])
 def test_generated_mazes_are_closed_connected_and_winnable(family, braid, sides):
     for seed in range(5):
-        maze = generate(Shape(*sides, braid), family, seed)
+        maze = generate(Shape(sides[0], sides[1], braid), family, seed)
         assert (len(maze.rows), len(maze.rows[0])) == sides
         assert set(maze.rows[0] + maze.rows[-1]) == {WALL}
         assert {row[0] + row[-1] for row in maze.rows} == {WALL * 2}

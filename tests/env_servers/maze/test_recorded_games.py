@@ -28,7 +28,8 @@ def test_every_recorded_step_is_reproduced():
         end = opening.index(VIEW_FOLLOWS) + len(VIEW_FOLLOWS)
         game = MazeEnvironment(tasks)
         options = ResetOptions(options={"instructions": opening[:end]})
-        assert game.reset(tasks.get(recorded["item_id"]), options).text == opening
+        observation = game.reset(tasks.get(recorded["item_id"]), options)
+        assert observation.text == opening
         replies, told = turns[::2], turns[1::2]
         for i, reply in enumerate(replies):
             action = GRAMMAR.read(reply, ActionFormat.REACT)
