@@ -84,7 +84,10 @@ def _per_step(cpu_s: float | None, steps: int) -> float | None:
 def _remarks(group: Sequence[Cell]) -> Iterable[str]:
     for cell in group:
         if cell.outcome is Outcome.STARVED:
-            yield f"starved: {cell.answered} of {cell.episodes} episodes were answered"
+            yield (
+                f"starved, window too short for a rate: {cell.steps} steps, "
+                f"{cell.answered} of {cell.episodes} episodes were answered"
+            )
         elif cell.outcome is Outcome.ERRORS:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(cell.errors.items()))
             yield f"episodes ended by errors: {kinds}"

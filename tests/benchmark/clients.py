@@ -38,6 +38,15 @@ class NeverAnswers(Client):
         return await super().step(episode, action)
 
 
+class AnswersOnce(Client):
+    """One answer per episode within any window: the start-up, not a rate."""
+
+    async def step(self, episode: int, action: str) -> str:
+        if not action.startswith("move 0 "):
+            await asyncio.Event().wait()
+        return await super().step(episode, action)
+
+
 class Dies(Client):
     async def step(self, episode: int, action: str) -> str:
         sys.exit("the client gave up")

@@ -39,12 +39,13 @@ def test_contenders_alternate_and_every_cell_is_measured():
         ("Client", Outcome.OK, ""),
         ("Forgetful", Outcome.ERRORS, ""),
         ("NeverAnswers", Outcome.STARVED, ""),
+        ("AnswersOnce", Outcome.STARVED, ""),
         ("NeverOpens", Outcome.NOT_OPENED, "TimeoutError"),
         ("Dies", Outcome.FAILED, "the client gave up"),
     ],
 )
 def test_a_client_that_fails_gives_a_cell_that_says_so(client, outcome, detail):
-    settings = Settings(episodes=(2,), seconds=0.3, warmup_s=0.1, rounds=1, open_timeout_s=1)
+    settings = Settings(episodes=(2,), seconds=0.3, warmup_s=0.0, rounds=1, open_timeout_s=1)
     (cell,) = measure([Contender(name="x", client=f"{HERE}:{client}")], settings).cells
     assert cell.outcome is outcome
     assert detail in cell.detail

@@ -29,6 +29,7 @@ CELLS = (
     Cell(contender="fast", episodes=64, round=0, outcome=Outcome.STARVED, steps=6,
          steps_per_s=3.0, answered=6),
 )  # fmt: skip
+STARVED = "starved, window too short for a rate: 6 steps, 6 of 64 episodes were answered"
 REPORT = Report(
     MANIFEST,
     Settings(episodes=(1, 64)),
@@ -50,7 +51,7 @@ def test_what_failed_or_starved_is_named():
     _, failed, starved = summarise(CELLS)
     assert failed.rounds == 0
     assert failed.remarks == ("failed: no luck", "skipped: at most 0")
-    assert starved.remarks == ("starved: 6 of 64 episodes were answered",)
+    assert starved.remarks == (STARVED,)
 
 
 def test_tables_show_every_contender_remark_and_the_machine():
@@ -58,7 +59,7 @@ def test_tables_show_every_contender_remark_and_the_machine():
     assert "| fast | 100 (50 to 150) | 3\\* (3 to 3) |" in text
     assert "| slow | failed | - |" in text
     assert "| fast | 2.00 / 4.00 | - / - |" in text
-    assert "- fast, 64: starved: 6 of 64 episodes were answered" in text
+    assert f"- fast, 64: {STARVED}" in text
     assert "- fast: tuned" in text
     assert "A CPU, 2 cores, 4 GiB" in text
     assert "other processes used 0.50 cores" in text
