@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from orchestrator import evaluate, replay, sample
@@ -180,3 +181,13 @@ def test_help_needs_neither_torch_nor_an_environment() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_spawned_servers_do_not_outlive_a_killed_run(tmp_path: Path) -> None:
+    slow = ["--options", json.dumps({"sleep_ms": 5}), "--concurrency", "2", "--episodes", "200"]
+    process = start_sample(tmp_path / "run", *slow)
+    wait_for_records(tmp_path / "run", 1, process)
+    (server,) = psutil.Process(process.pid).children()
+    process.kill()
+    process.communicate()
+    assert server.wait(timeout=20) is None or not server.is_running()
