@@ -7,14 +7,18 @@ nothing of ids and channels.
 
 from __future__ import annotations
 
-import copy
 import random
-from typing import Any, Final, Self
+from collections import Counter
+from typing import Any, Final
+
+from env_servers.babyai import expert
 
 from env_servers.babyai import tasks as task_ids
 from env_servers.babyai.levels import Level, build
 from env_servers.babyai.prompt import CONVERSATION_STARTS, GRAMMAR
 from env_servers.babyai.scene import CHECK, UNRECOGNISED, Held, Scene
+from env_servers.babyai.state import hidden_state, objects_of
+from env_servers.babyai.world import World
 from env_servers.sdk import (
     Advice,
     Environment,
@@ -38,6 +42,11 @@ LISTING: Final = "You can take the following actions: "
 KEPT_REWARD: Final = 0.5
 """The original forgets a success that earns no more than this."""
 _OPTION: Final = "available_actions"
+_PATIENCE: Final = 2
+"""Visits of one state after which the expert stops to trust macro actions there."""
+
+_Mark = tuple[object, ...]
+"""What tells the expert that it has been here before."""
 
 
 class BabyaiEnvironment(Environment):
@@ -66,6 +75,9 @@ class BabyaiEnvironment(Environment):
         self._lists_actions = True
         self._reward = 0.0
         self._score = 0.0
+        self._movable: list[Any] = []
+        self._visits: Counter[_Mark] = Counter()
+        self._tried: set[str] = set()
 
     @classmethod
     def load_tasks(cls, config: EnvironmentConfig) -> TaskSet:
@@ -84,15 +96,36 @@ class BabyaiEnvironment(Environment):
         self._original = options.profile == "agentgym"
         self._lists_actions = lists
         self._level, self._sight = build(start.level, start.seed)
+        self._movable = objects_of(self._level)
         self._reward = self._score = 0.0
         self._see()
+        self._visits = Counter((self._mark(),))
+        self._tried = set()
         return self._observe(f"Your goal: {self._goal()}\n{self._scene.description}")
 
     def step(self, action: str) -> Observation:
         wanted = action.lower().strip()
-        if self._original:
-            return self._step_original(wanted)
-        return self._step_fixed(wanted)
+        if wanted not in self._scene.offers:
+            return self._act(wanted)
+        before = self._mark()
+        observation = self._act(wanted)
+        after = self._mark()
+        self._visits[after] += 1
+        if after != before:
+            self._tried.clear()
+        else:
+            self._tried.add(wanted)
+        return observation
+
+    def _act(self, wanted: str) -> Observation:
+        return self._step_original(wanted) if self._original else self._step_fixed(wanted)
+
+    def fingerprint(self) -> bytes:
+        """The level, what was earned, and what the expert remembers."""
+        options = (self._original, self._lists_actions, self._reward, self._score, self._sight)
+        level = hidden_state(self._level, self._movable)
+        visits = sorted(map(repr, self._visits.items()))
+        return repr((options, level, visits, sorted(self._tried))).encode()
 
     def _goal(self) -> str:
         mission = str(self._level.mission)
@@ -177,6 +210,30 @@ class BabyaiEnvironment(Environment):
         if truncated:
             return self._observe(text, truncated=True, stop_reason=StopReason.STEP_LIMIT)
         return self._observe(text)
+
+    def advise_expert(self, seed: int) -> Advice:
+        often = self._visits[self._mark()] > _PATIENCE
+        return expert.advise(
+            World(self._level),
+            self._scene,
+            original=self._original,
+            tried=self._tried,
+            careful=often,
+            seed=seed,
+        )
+
+    def advise_random(self, rng: random.Random) -> Advice:
+        return Advice(rng.choice(list(self._scene.offers)))
+
+    def advise_noop(self) -> Advice:
+        return Advice(CHECK)
+
+    def _mark(self) -> _Mark:
+        level = self._level
+        x, y = level.agent_pos
+        held = level.carrying
+        name = None if held is None else (held.type, held.color)
+        return int(x), int(y), int(level.agent_dir), name, self._sight
 
     def _place(self) -> tuple[object, ...]:
         """What a move changes if it changes anything."""
