@@ -75,6 +75,8 @@ class BabyaiEnvironment(Environment):
         self._lists_actions = True
         self._reward = 0.0
         self._score = 0.0
+        self._reached = False
+        """The goal was reached, even if the profile forgot it."""
         self._movable: list[Any] = []
         self._visits: Counter[_Mark] = Counter()
         self._tried: set[str] = set()
@@ -98,10 +100,11 @@ class BabyaiEnvironment(Environment):
         self._level, self._sight = build(start.level, start.seed)
         self._movable = objects_of(self._level)
         self._reward = self._score = 0.0
+        self._reached = False
         self._see()
         self._visits = Counter((self._mark(),))
         self._tried = set()
-        return self._observe(f"Your goal: {self._goal()}\n{self._scene.description}")
+        return self._observe(f"Your goal: {self._goal()}\n{self._scene.describe()}")
 
     def step(self, action: str) -> Observation:
         wanted = action.lower().strip()
@@ -122,10 +125,11 @@ class BabyaiEnvironment(Environment):
 
     def fingerprint(self) -> bytes:
         """The level, what was earned, and what the expert remembers."""
-        options = (self._original, self._lists_actions, self._reward, self._score, self._sight)
+        options = (self._original, self._lists_actions, self._reached, self._sight)
+        earned = (self._reward, self._score)
         level = hidden_state(self._level, self._movable)
         visits = sorted(map(repr, self._visits.items()))
-        return repr((options, level, visits, sorted(self._tried))).encode()
+        return repr((options, earned, level, visits, sorted(self._tried))).encode()
 
     def _goal(self) -> str:
         mission = str(self._level.mission)
@@ -174,8 +178,9 @@ class BabyaiEnvironment(Environment):
                 break
         self._reward = float(reward)
         self._score += self._reward
+        self._reached = self._reached or (done and reward != 0)
         self._see()
-        text = self._scene.description
+        text = self._scene.describe()
         if not done:
             return self._observe(text)
         if self._reward <= KEPT_REWARD:
@@ -200,7 +205,7 @@ class BabyaiEnvironment(Environment):
             if done or truncated or self._place() == before:
                 break
         self._see()
-        text = self._scene.description
+        text = self._scene.describe()
         if done and self._score > 0.0:
             text += COMPLETED
             return self._observe(text, terminated=True, stop_reason=StopReason.GOAL_REACHED)
@@ -212,6 +217,8 @@ class BabyaiEnvironment(Environment):
         return self._observe(text)
 
     def advise_expert(self, seed: int) -> Advice:
+        if self._reached:
+            return Advice(CHECK, "The goal has been reached already.")
         often = self._visits[self._mark()] > _PATIENCE
         return expert.advise(
             World(self._level),

@@ -28,6 +28,8 @@ _EXPANSIONS: Final = 250
 """Windows looked at per advice, at most."""
 _STRIDE: Final = 0.2
 """Replies per step of distance that the search expects."""
+_HASTE: Final = 0.05
+"""Replies that one move is worth: moves cost reward, and some levels allow few."""
 _RELUCTANCE: Final = 8.0
 """Replies that opening a reserved door is worth avoiding for."""
 
@@ -80,6 +82,7 @@ _THOUGHTS: Final[Mapping[tuple[Deed, str], tuple[str, ...]]] = {
         "The {what} is not needed in my hand now; I leave it out of the way.",
     ),
 }
+
 _NO_WAY: Final = ("I see no way to fulfil the goal any more.", "Nothing I can do helps now.")
 _STEPS: Final[Mapping[str, tuple[str, ...]]] = {
     "turn left": ("I turn left towards it.", "It is on my left side."),
@@ -185,7 +188,7 @@ class _Search:
         return None
 
     def _guess(self, pose: _Pose) -> float:
-        return _STRIDE * self._far.get((pose[0], pose[1]), math.inf)
+        return (_STRIDE + _HASTE) * self._far.get((pose[0], pose[1]), math.inf)
 
     def _reached(self, pose: _Pose) -> bool:
         """Whether the aim is fulfilled by standing so (or by the deed that led here)."""
@@ -211,6 +214,7 @@ class _Search:
         opened: Cell | None = None
         price = 1.0
         for move in offer.moves:
+            price += _HASTE
             ahead = _ahead((x, y, direction))
             if move == LEFT:
                 direction = (direction - 1) % 4
@@ -228,15 +232,15 @@ class _Search:
                 if ahead in self._world.reserved:
                     price += _RELUCTANCE
                 if self._aim.deed is Deed.UNPACK:
-                    return _Outcome((x, y, direction), Deed.UNPACK, ahead)
+                    return _Outcome((x, y, direction), Deed.UNPACK, ahead, price)
             elif move == PICKUP:
                 if ahead not in self._aim.cells:
                     return None
-                return _Outcome((x, y, direction), Deed.TAKE, ahead)
+                return _Outcome((x, y, direction), Deed.TAKE, ahead, price)
             elif move == DROP:
                 if self._world.at(ahead) is not None or ahead not in self._aim.cells:
                     return None
-                return _Outcome((x, y, direction), Deed.DROP, ahead)
+                return _Outcome((x, y, direction), Deed.DROP, ahead, price)
         if opened is not None:
             return _Outcome((x, y, direction), Deed.OPEN, opened, price)
         return _Outcome((x, y, direction), price=price)

@@ -8,7 +8,7 @@ scores.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from env_servers.babyai.view import AHEAD, SIDE
@@ -70,12 +70,16 @@ class Ways:
         way and may leave the window by one cell; otherwise it is a plain breadth-first search.
         """
         walls = {_cell(forward, right) for forward, right in blocked}
-        free = (_ORIGINAL[direction] if original else _EXACT) - walls
-        self._came: dict[int, tuple[int, int]] = {}
+        shut = bytearray(_SHUT_ORIGINAL[direction] if original else _SHUT_EXACT)
+        for cell in walls:
+            shut[4 * cell : 4 * cell + 4] = b"\1\1\1\1"
+        self._came: list[int] = [0] * (4 * _CELLS)
         self._face: dict[int, int] = {}
         self._arrive: dict[int, int] = {}
-        search: Callable[[frozenset[int]], None] = self._repeat if original else self._search
-        search(free)
+        if original:
+            self._repeat(shut)
+        else:
+            self._search(shut)
 
     def to_face(self, forward: int, right: int) -> tuple[int, ...] | None:
         """Moves after which the agent stands before the cell and looks at it, or None."""
@@ -90,56 +94,68 @@ class Ways:
             return None
         moves: list[int] = []
         while state != _START:
-            state, move = self._came[state]
-            moves.append(move)
+            came = self._came[state]
+            moves.append(_move(came, state))
+            state = came
         return tuple(reversed(moves))
 
-    def _note(self, state: int) -> None:
-        """Remember the first state that faces, and the first that enters, a cell."""
-        self._face.setdefault(_AHEAD_OF[state], state)
-        self._arrive.setdefault(state >> 2, state)
-
-    def _search(self, free: frozenset[int]) -> None:
+    def _search(self, shut: bytearray) -> None:
         queue = deque((_START,))
-        known = {_START}
+        shut[_START] = 1
         while queue:
             state = queue.popleft()
-            self._note(state)
-            for successor, move in _successors(state):
-                if successor not in known and successor >> 2 in free:
-                    known.add(successor)
-                    self._came[successor] = state, move
+            self._face.setdefault(_AHEAD_OF[state], state)
+            self._arrive.setdefault(state >> 2, state)
+            for successor in _NEXT[state]:
+                if not shut[successor]:
+                    shut[successor] = 1
+                    self._came[successor] = state
                     queue.append(successor)
 
-    def _repeat(self, free: frozenset[int]) -> None:
+    def _repeat(self, shut: bytearray) -> None:
         """The original's search: a state counts as known when it leaves the queue, not before.
 
         So states are queued several times and a later, sometimes longer, way replaces an earlier
         one. The moves of a recorded action follow from that.
         """
+        came, face, arrive = self._came, self._face, self._arrive
         queue = deque((_START,))
-        known: set[int] = set()
+        pop, push = queue.popleft, queue.append
         while queue:
-            state = queue.popleft()
-            if state not in known:
-                known.add(state)
-                self._note(state)
-            for successor, move in _successors(state):
-                if successor not in known and successor >> 2 in free:
-                    self._came[successor] = state, move
-                    queue.append(successor)
+            state = pop()
+            if not shut[state]:
+                shut[state] = 1
+                cell = _AHEAD_OF[state]
+                if cell not in face:
+                    face[cell] = state
+                if state >> 2 not in arrive:
+                    arrive[state >> 2] = state
+            for successor in _NEXT[state]:
+                if not shut[successor]:
+                    came[successor] = state
+                    push(successor)
 
 
-def _successors(state: int) -> tuple[tuple[int, int], ...]:
+def _move(state: int, successor: int) -> int:
+    """Which move leads from a state to a neighbouring one."""
+    if state >> 2 != successor >> 2:
+        return FORWARD
+    return RIGHT if successor == (state & ~3 | (state + 1) % 4) else LEFT
+
+
+def _expand(state: int) -> tuple[int, ...]:
     """States after a step, a left turn and a right turn, in this order."""
-    return _NEXT[state]
-
-
-def _expand(state: int) -> tuple[tuple[int, int], ...]:
     place, heading = state & ~3, state & 3
-    turns = ((place | (heading - 1) % 4, LEFT), (place | (heading + 1) % 4, RIGHT))
+    turns = (place | (heading - 1) % 4, place | (heading + 1) % 4)
     cell = _AHEAD_OF[state]
-    return turns if cell < 0 else ((4 * cell + heading, FORWARD), *turns)
+    return turns if cell < 0 else (4 * cell + heading, *turns)
+
+
+def _shut(cells: frozenset[int]) -> bytes:
+    """A flag for every state: 1 outside these cells."""
+    return bytes(state >> 2 not in cells for state in range(4 * _CELLS))
 
 
 _NEXT: Final = tuple(_expand(state) for state in range(4 * _CELLS))
+_SHUT_EXACT: Final = _shut(_EXACT)
+_SHUT_ORIGINAL: Final = tuple(_shut(cells) for cells in _ORIGINAL)

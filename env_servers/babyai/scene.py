@@ -45,8 +45,17 @@ class Offer:
 class Scene:
     """What one window says and allows."""
 
-    __slots__ = ("_doors", "_front", "_original", "_things", "_ways", "description", "offers",
-                 "refusals")  # fmt: skip
+    __slots__ = (
+        "_anything",
+        "_barrier",
+        "_front",
+        "_held",
+        "_original",
+        "_things",
+        "_ways",
+        "offers",
+        "refusals",
+    )
 
     def __init__(self, sight: Sight, direction: int, held: Held | None, *, original: bool) -> None:
         self._original = original
@@ -60,7 +69,7 @@ class Scene:
         self._ways = Ways(blocked, direction, original=original)
         self._front = next((t for t in seen if t.right == 0 and t.forward == 1), None)
         barrier = next((t for t in seen if t.right == 0 and t.kind in ("wall", "box")), None)
-        self.description = _describe(self._things, bool(seen), barrier, held)
+        self._barrier, self._anything, self._held = barrier, bool(seen), held
         self.offers: dict[str, Offer] = {"turn left": Offer((LEFT,)), "turn right": Offer((RIGHT,))}
         self.refusals: dict[str, str] = {}
         self._offer_step(barrier)
@@ -70,6 +79,10 @@ class Scene:
         self._offer_doors(held)
         self._offer_reach("go to", (), doors=True)
         self.offers[CHECK] = Offer(())
+
+    def describe(self) -> str:
+        """The observation's sentences."""
+        return _describe(self._things, self._anything, self._barrier, self._held)
 
     def _offer_step(self, barrier: Thing | None) -> None:
         blocked = barrier is not None and barrier.forward <= 1

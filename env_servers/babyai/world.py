@@ -25,6 +25,8 @@ _LOCKED: Final = 40.0
 """Cost of a locked door whose key must be fetched first."""
 _RESERVED: Final = 300.0
 """Cost of opening a door that the mission wants to be opened later."""
+_DETOUR: Final = 80
+"""Cells that a way around a dropped thing may touch."""
 _RING: Final = ((-1, -1), (0, -1), (1, -1), (1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0))
 
 
@@ -181,7 +183,19 @@ class World:
                 side = side or index % 2 == 1
             else:
                 runs, side = runs + side, False
-        return runs > 1
+        return runs > 1 and not self._joined(cell)
+
+    def _joined(self, filled: Cell) -> bool:
+        """Whether the open cells beside a filled one are joined by some way around it."""
+        sides = {c for c in neighbors(filled) if not self.is_wall(c) and c not in self.things}
+        queue = deque((min(sides),))
+        known = {filled, *queue}
+        while queue and not sides <= known and len(known) < _DETOUR:
+            for neighbor in neighbors(queue.popleft()):
+                if neighbor not in known and self.passable(neighbor):
+                    known.add(neighbor)
+                    queue.append(neighbor)
+        return sides <= known
 
 
 def neighbors(cell: Cell) -> tuple[Cell, ...]:
