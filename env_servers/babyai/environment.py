@@ -97,7 +97,9 @@ class BabyaiEnvironment(Environment):
         start: task_ids.Start = task.payload
         self._original = options.profile == "agentgym"
         self._lists_actions = lists
-        self._level, self._sight = build(start.level, start.seed)
+        self._level, self._sight = build(
+            start.level, start.seed, original=self._original
+        )
         self._movable = objects_of(self._level)
         self._reward = self._score = 0.0
         self._reached = False

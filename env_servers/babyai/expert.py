@@ -24,9 +24,9 @@ from env_servers.sdk import Advice
 
 __all__ = ["advise"]
 
-_EXPANSIONS: Final = 250
+_EXPANSIONS: Final = 150
 """Windows looked at per advice, at most."""
-_STRIDE: Final = 0.2
+_STRIDE: Final = 0.3
 """Replies per step of distance that the search expects."""
 _HASTE: Final = 0.05
 """Replies that one move is worth: moves cost reward, and some levels allow few."""

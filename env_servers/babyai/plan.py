@@ -24,7 +24,7 @@ from minigrid.envs.babyai.core.verifier import (
     PutNextInstr,
 )
 
-from env_servers.babyai.world import Cell, World, neighbors
+from env_servers.babyai.world import Cell, World, is_key, neighbors
 
 __all__ = ["Aim", "Deed", "next_aim"]
 
@@ -177,7 +177,7 @@ class _Planner:
         _, way = found
         if not way:  # the agent stands in the cell, for example in a doorway
             return Aim(deed, frozenset(cells), why, name_of(world.at(world.agent)), strict)
-        keep = {*keep, *way, world.agent}
+        keep = {*keep, *way}
         for index, cell in enumerate(way[:-1]):
             if world.obstructs(cell):
                 return self._unlock_on(way[:index]) or self._resolve(cell, keep)
@@ -205,6 +205,8 @@ class _Planner:
         if thing.type == "door":
             return self._fetch_key(cell, keep)
         self._busy.append(cell)
+        if self._boxes and thing.type == "box" and thing.contains is not None:
+            return self._reach(Deed.UNPACK, [cell], "key", keep=keep)
         if self._world.held is not None:
             return self._free_hands(keep)
         return self._reach(Deed.TAKE, [cell], "clear", keep=keep)
@@ -220,6 +222,8 @@ class _Planner:
         keys = world.keys(color)
         if keys:
             return self._reach(Deed.TAKE, keys, "key", keep=keep)
+        if self._boxes and is_key(getattr(world.held, "contains", None), color):
+            return self._free_hands(keep)
         boxed = world.boxed_keys(color)
         if boxed and self._boxes:
             return self._reach(Deed.UNPACK, boxed, "key", keep=keep)
@@ -237,9 +241,10 @@ class _Planner:
             return self._deliver(self._spots(mission, world.held))
         legs = [leg for cell in world.cells_of(movable) for leg in self._legs(mission, cell)]
         if not legs:
-            return None
+            mislaid = any(thing is world.held for thing in mission.desc_fixed.obj_set)
+            return self._free_hands(()) if mislaid and world.held is not None else None
         _, cell, there, onward = min(legs)
-        keep = {*there, *onward, world.agent}
+        keep = {*there, *onward}
         for place in (*there[:-1], *onward[:-1]):
             # On the second leg both hands are full, so even a fitting key has to be used before.
             thing = world.at(place)
@@ -281,5 +286,5 @@ class _Planner:
         _, way = found
         for cell in way[:-1]:
             if world.obstructs(cell):
-                return self._free_hands({*way, world.agent})
+                return self._free_hands(way)
         return Aim(Deed.DROP, frozenset(spots), "put next", name_of(world.held))

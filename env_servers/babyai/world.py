@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from env_servers.babyai.levels import Level
 
-__all__ = ["Cell", "World"]
+__all__ = ["Cell", "World", "is_key", "neighbors"]
 
 Cell = tuple[int, int]
 
@@ -59,10 +59,6 @@ class World:
         found = self.grid.grid[y * self.grid.width + x]
         return found is not None and found.type == "wall"
 
-    def is_free(self, cell: Cell) -> bool:
-        """Whether something can be put there: floor, and not under the agent."""
-        return not self.is_wall(cell) and cell not in self.things and cell != self.agent
-
     def cells_of(self, objects: Iterable[Any]) -> list[Cell]:
         """Where these very objects stand on the grid, in grid order."""
         wanted = {id(item) for item in objects}
@@ -79,12 +75,12 @@ class World:
         return [
             cell
             for cell, thing in self.things.items()
-            if thing.type == "box" and _is_key(thing.contains, color)
+            if thing.type == "box" and is_key(thing.contains, color)
         ]
 
     def can_unlock(self, door: Any) -> bool:
         """Whether the key in hand fits."""
-        return _is_key(self.held, door.color)
+        return is_key(self.held, door.color)
 
     def obstructs(self, cell: Cell) -> bool:
         """Whether something there must be dealt with before the agent can pass."""
@@ -152,12 +148,22 @@ class World:
         """Whether the agent can get into a cell now, opening doors on its way."""
         return not (self.is_wall(cell) or self.obstructs(cell))
 
-    def places_to_drop(self, keep: Collection[Cell]) -> frozenset[Cell]:
-        """Cells where something can be left without cutting a way: best choice first tried."""
-        free = [cell for cell in self._floor() if self.is_free(cell)]
-        apart = [cell for cell in free if not self._near_door(cell)]
-        safe = [cell for cell in apart if cell not in keep and not self._cuts(cell)]
-        return frozenset(safe or apart or free)
+    def places_to_drop(self, way: Collection[Cell]) -> frozenset[Cell]:
+        """Cells within reach where something can be left, the best kind that there is.
+
+        Best are cells off the way, away from doors, that do not cut a room in two; the agent's own
+        cell, which it can leave and drop back into, is only for tight corners.
+        """
+        reach = self.distances([self.agent], self.passable)
+        near = [
+            cell
+            for cell in self._floor()
+            if cell not in self.things and any(side in reach for side in neighbors(cell))
+        ]
+        off = [cell for cell in near if cell not in way]
+        apart = [cell for cell in off if cell != self.agent and not self._near_door(cell)]
+        safe = [cell for cell in apart if not self._cuts(cell)]
+        return frozenset(safe or apart or off or near)
 
     def _floor(self) -> Iterator[Cell]:
         for index, found in enumerate(self.grid.grid):
@@ -204,7 +210,8 @@ def neighbors(cell: Cell) -> tuple[Cell, ...]:
     return (x + 1, y), (x, y + 1), (x - 1, y), (x, y - 1)
 
 
-def _is_key(thing: Any, color: str) -> bool:
+def is_key(thing: Any, color: str) -> bool:
+    """Whether a thing is a key of that colour."""
     return thing is not None and thing.type == "key" and thing.color == color
 
 
