@@ -12,7 +12,6 @@ from collections import Counter
 from typing import Any, Final
 
 from env_servers.babyai import expert
-
 from env_servers.babyai import tasks as task_ids
 from env_servers.babyai.levels import Level, build
 from env_servers.babyai.prompt import CONVERSATION_STARTS, GRAMMAR
@@ -63,7 +62,7 @@ class BabyaiEnvironment(Environment):
         success_score=1e-6,
         profiles=("agentgym", "fixed"),
         has_score=True,
-        episode_bytes=512 * 1024,
+        episode_bytes=128 * 1024,
     )
 
     def __init__(self, tasks: TaskSet) -> None:
@@ -87,7 +86,8 @@ class BabyaiEnvironment(Environment):
 
     def reset(self, task: Task, options: ResetOptions) -> Observation:
         """Start the level of a task; option `available_actions` (default true) ends every
-        observation with the list of actions."""
+        observation with the list of actions.
+        """
         if options.profile not in self.spec.profiles:
             raise InvalidOption(f"unknown profile {options.profile!r}", valid=self.spec.profiles)
         unknown = sorted(set(options.options) - {_OPTION})
@@ -97,9 +97,7 @@ class BabyaiEnvironment(Environment):
         start: task_ids.Start = task.payload
         self._original = options.profile == "agentgym"
         self._lists_actions = lists
-        self._level, self._sight = build(
-            start.level, start.seed, original=self._original
-        )
+        self._level, self._sight = build(start.level, start.seed, original=self._original)
         self._movable = objects_of(self._level)
         self._reward = self._score = 0.0
         self._reached = False
@@ -187,9 +185,7 @@ class BabyaiEnvironment(Environment):
             return self._observe(text)
         if self._reward <= KEPT_REWARD:
             return self._observe(text + COMPLETED)
-        return self._observe(
-            text + COMPLETED, terminated=True, stop_reason=StopReason.GOAL_REACHED
-        )
+        return self._observe(text + COMPLETED, terminated=True, stop_reason=StopReason.GOAL_REACHED)
 
     def _step_fixed(self, wanted: str) -> Observation:
         """Success and failure end the episode at once, and so does the level's step limit."""

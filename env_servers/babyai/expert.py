@@ -33,6 +33,8 @@ _HASTE: Final = 0.05
 _RELUCTANCE: Final = 8.0
 """Replies that opening a reserved door is worth avoiding for."""
 
+_TURNS: Final = {LEFT: -1, RIGHT: 1}
+
 _Pose = tuple[int, int, int]
 """x, y, direction."""
 _DONE: Final[_Pose] = (-1, -1, -1)
@@ -164,10 +166,15 @@ class _Search:
         return not self._aim.strict or cell in self._aim.cells
 
     def best(self) -> str | None:
-        """First action of the way with the fewest replies, or None where none was found."""
+        """First action of the way with the fewest replies.
+
+        Of a way to the nearest pose that was looked at, if the search ran out; None where nothing
+        comes nearer.
+        """
         frontier = [(self._guess(self._start), 0, 0.0, self._start, "")]
         best = {self._start: 0.0}
         order = expanded = 0
+        nearest = (self._guess(self._start), math.inf, "")
         while frontier and expanded < _EXPANSIONS:
             _, _, cost, pose, first = heapq.heappop(frontier)
             if first and self._reached(pose):
@@ -175,6 +182,7 @@ class _Search:
             if cost > best.get(pose, math.inf):
                 continue
             expanded += 1
+            nearest = min(nearest, (self._guess(pose), cost, first))
             for action, outcome in self._outcomes(pose):
                 opening = first or action
                 order += 1
@@ -185,7 +193,7 @@ class _Search:
                     best[outcome.pose] = total
                     guess = total + self._guess(outcome.pose)
                     heapq.heappush(frontier, (guess, order, total, outcome.pose, opening))
-        return None
+        return nearest[2] or None
 
     def _guess(self, pose: _Pose) -> float:
         return (_STRIDE + _HASTE) * self._far.get((pose[0], pose[1]), math.inf)
@@ -210,40 +218,35 @@ class _Search:
 
     def _carry_out(self, pose: _Pose, offer: Offer) -> _Outcome | None:
         """The end of an action's moves on the hidden grid, or None if it does harm."""
-        x, y, direction = pose
         opened: Cell | None = None
-        price = 1.0
+        price = 1.0 + _HASTE * len(offer.moves)
         for move in offer.moves:
-            price += _HASTE
-            ahead = _ahead((x, y, direction))
-            if move == LEFT:
-                direction = (direction - 1) % 4
-            elif move == RIGHT:
-                direction = (direction + 1) % 4
+            x, y, direction = pose
+            ahead = _ahead(pose)
+            if move in _TURNS:
+                pose = x, y, (direction + _TURNS[move]) % 4
             elif move == FORWARD:
                 if not self._can_enter(ahead, opened):
                     break
-                x, y = ahead
+                pose = *ahead, direction
             elif move == TOGGLE:
-                opened = self._toggled(ahead)
-                hides = self._aim.last and self._original and ahead in self._aim.cells
-                if opened is None or (hides and offer.moves[-1] != TOGGLE):
+                if not self._may_toggle(ahead, last=offer.moves[-1] == TOGGLE):
                     return None
-                if ahead in self._world.reserved:
-                    price += _RELUCTANCE
-                if self._aim.deed is Deed.UNPACK:
-                    return _Outcome((x, y, direction), Deed.UNPACK, ahead, price)
-            elif move == PICKUP:
-                if ahead not in self._aim.cells:
-                    return None
-                return _Outcome((x, y, direction), Deed.TAKE, ahead, price)
-            elif move == DROP:
-                if self._world.at(ahead) is not None or ahead not in self._aim.cells:
-                    return None
-                return _Outcome((x, y, direction), Deed.DROP, ahead, price)
+                opened = ahead
+                price += _RELUCTANCE if ahead in self._world.reserved else 0.0
+            else:
+                return self._handled(pose, move, price)
+        deed = None
         if opened is not None:
-            return _Outcome((x, y, direction), Deed.OPEN, opened, price)
-        return _Outcome((x, y, direction), price=price)
+            deed = Deed.UNPACK if self._aim.deed is Deed.UNPACK else Deed.OPEN
+        return _Outcome(pose, deed, opened, price)
+
+    def _handled(self, pose: _Pose, move: int, price: float) -> _Outcome | None:
+        """The end of picking up or dropping, or None if that is not the aim."""
+        ahead = _ahead(pose)
+        if ahead not in self._aim.cells or (move == DROP) != (self._world.at(ahead) is None):
+            return None
+        return _Outcome(pose, Deed.DROP if move == DROP else Deed.TAKE, ahead, price)
 
     def _can_enter(self, cell: Cell, opened: Cell | None) -> bool:
         thing = self._world.at(cell)
@@ -251,19 +254,18 @@ class _Search:
             return not self._world.is_wall(cell)
         return thing.type == "door" and (thing.is_open or cell == opened)
 
-    def _toggled(self, cell: Cell) -> Cell | None:
-        """The cell if toggling it is wanted, else None."""
-        thing = self._world.at(cell)
+    def _may_toggle(self, cell: Cell, *, last: bool) -> bool:
+        """Whether toggling what is there helps; `last` = the action ends with it."""
+        thing, aimed = self._world.at(cell), cell in self._aim.cells
         if thing is None:
-            return None
+            return False
         if thing.type == "box":
-            return cell if self._aim.deed is Deed.UNPACK and cell in self._aim.cells else None
-        if thing.type != "door" or not self._may_open(cell):
-            return None
-        if thing.is_open and cell not in self._aim.cells:
-            return None
-        locked = thing.is_locked and not self._world.can_unlock(thing)
-        return None if locked else cell
+            return self._aim.deed is Deed.UNPACK and aimed
+        if thing.type != "door" or not self._may_open(cell) or (thing.is_open and not aimed):
+            return False
+        if aimed and self._aim.last and self._original and not last:
+            return False
+        return not thing.is_locked or self._world.can_unlock(thing)
 
     def single_step(self) -> str | None:
         """The next single move of a shortest way, as an action."""

@@ -20,7 +20,7 @@ LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE = range(6)
 
 _WIDTH: Final = 8
 _CELLS: Final = _WIDTH * _WIDTH
-_START: Final = 4 * (_WIDTH + SIDE)
+_START: Final[int] = 4 * (_WIDTH + SIDE)
 
 
 def _cell(forward: int, right: int) -> int:
@@ -100,7 +100,7 @@ class Ways:
         return tuple(reversed(moves))
 
     def _search(self, shut: bytearray) -> None:
-        queue = deque((_START,))
+        queue: deque[int] = deque((_START,))
         shut[_START] = 1
         while queue:
             state = queue.popleft()
@@ -119,7 +119,7 @@ class Ways:
         one. The moves of a recorded action follow from that.
         """
         came, face, arrive = self._came, self._face, self._arrive
-        queue = deque((_START,))
+        queue: deque[int] = deque((_START,))
         pop, push = queue.popleft, queue.append
         while queue:
             state = pop()

@@ -70,7 +70,7 @@ def next_aim(world: World, mission: Instr, *, boxes: bool) -> Aim | None:
     """
     for part, later in _pending(mission):
         world.reserved = _doors_of(world, later)
-        aim = _Planner(world, boxes).towards(part)
+        aim = _Planner(world, boxes, tidy=part is not mission).towards(part)
         if aim is not None:
             ends = aim.why == "mission" and not later and not _is_joint(mission)
             return replace(aim, last=True) if ends else aim
@@ -121,9 +121,11 @@ def name_of(thing: Any) -> str:
 class _Planner:
     """One question: what is next for one action of a mission."""
 
-    def __init__(self, world: World, boxes: bool) -> None:
+    def __init__(self, world: World, boxes: bool, *, tidy: bool) -> None:
         self._world = world
         self._boxes = boxes
+        self._tidy = tidy
+        """There may be more to do afterwards, so doorways are kept clear."""
         self._busy: list[Cell] = []
         """What is being resolved; a repetition means that there is no way."""
 
@@ -280,6 +282,8 @@ class _Planner:
 
     def _deliver(self, spots: list[Cell]) -> Aim | None:
         world = self._world
+        if self._tidy:
+            spots = [spot for spot in spots if not world.is_near_door(spot)] or spots
         found = world.route(world.agent, spots, key=False)
         if found is None:
             return None

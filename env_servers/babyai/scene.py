@@ -142,9 +142,9 @@ class Scene:
             else:
                 self._offer_locked_door(thing, numbers, held)
         front = self._front
-        if not self._original and front is not None:
-            if front.kind == "box" or "open door" in front.name:
-                self.offers["toggle"] = Offer((TOGGLE,))
+        moving = front is not None and (front.kind == "box" or "open door" in front.name)
+        if moving and not self._original:
+            self.offers["toggle"] = Offer((TOGGLE,))
 
     def _offer_open_door(self, door: Thing, numbers: Counter[str]) -> None:
         action = f"go through {door.name} {numbers[door.name]}"
@@ -180,9 +180,7 @@ class Scene:
         self.refusals[action] = f"You cannot {action}, as {reason}"
 
 
-def _describe(
-    things: list[Thing], anything: bool, barrier: Thing | None, held: Held | None
-) -> str:
+def _describe(things: list[Thing], anything: bool, barrier: Thing | None, held: Held | None) -> str:
     """The sentences of an observation; `anything` = there is at least a wall in sight."""
     parts = ["You cannot see any objects within sight."]
     if anything:

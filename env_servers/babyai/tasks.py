@@ -64,7 +64,10 @@ class BabyaiTasks(TaskSet):
     def get(self, item_id: str) -> Task:
         index = item_index(item_id, names=(NAME,))
         if not (index < EMBEDDED_BASE or index in TRAIN or index in EVAL):
-            spans = (f"0..{EMBEDDED_BASE - 1}", *(f"{s.start}..{s.stop - 1}" for s in (TRAIN, EVAL)))
+            spans = (
+                f"0..{EMBEDDED_BASE - 1}",
+                *(f"{s.start}..{s.stop - 1}" for s in (TRAIN, EVAL)),
+            )
             raise UnknownItem(f"unknown item {item_id!r}", valid=spans)
         seed, level = divmod(index, len(LEVELS))
         return Task(f"{NAME}_{index}", Start(level + 1, seed), LEVELS[level])

@@ -82,40 +82,43 @@ def look(grid: Any, x: int, y: int, direction: int, held: Any) -> Sight:
     The agent's own cell never blocks its sight: it can only stand on floor and in open doors.
     """
     cells, width, height = grid.grid, grid.width, grid.height
+    window = _WINDOW[direction]
     seen = bytearray(SIZE * SIZE)
     seen[_AGENT] = 1
     codes = [0] * (SIZE * SIZE)
-    window = _WINDOW[direction]
+    clear = bytearray(SIZE * SIZE)
+    # Sight spreads row by row away from the agent, first to the right and then to the left.
     for base in range(AHEAD * SIZE, -1, -SIZE):
-        clear = [False] * SIZE
-        for columns, step in ((range(SIZE), 1), (range(SIZE - 1, -1, -1), -1)):
-            last = columns[-1]
-            for column in columns:
-                place = base + column
+        for places, step in (
+            (range(base, base + SIZE), 1),
+            (range(base + AHEAD, base - 1, -1), -1),
+        ):
+            last = places[-1]
+            for place in places:
                 if not seen[place]:
                     continue
                 if not codes[place]:
                     dx, dy = window[place]
                     i, j = x + dx, y + dy
-                    inside = 0 <= i < width and 0 <= j < height
-                    cell = cells[j * width + i] if inside else None
-                    if cell is None:
-                        codes[place], clear[column] = (_EMPTY, True) if inside else (_OUTSIDE, False)
+                    if 0 <= i < width and 0 <= j < height:
+                        codes[place], clear[place] = _read(cells[j * width + i])
                     else:
-                        kind, color, state = cell.encode()
-                        codes[place] = kind << 8 | color << 4 | state
-                        clear[column] = place == _AGENT or cell.see_behind()
-                if not clear[column] or column == last:
+                        codes[place] = _OUTSIDE
+                if place == last or not (clear[place] or place == _AGENT):
                     continue
                 seen[place + step] = 1
                 if base:
                     seen[place + step - SIZE] = seen[place - SIZE] = 1
-    if held is None:
-        codes[_AGENT] = _EMPTY
-    else:
-        kind, color, state = held.encode()
-        codes[_AGENT] = kind << 8 | color << 4 | state
+    codes[_AGENT] = _read(held)[0]
     return tuple(codes)
+
+
+def _read(cell: Any) -> tuple[int, bool]:
+    """Code of a grid cell, and whether one can see past it."""
+    if cell is None:
+        return _EMPTY, True
+    kind, color, state = cell.encode()
+    return kind << 8 | color << 4 | state, cell.see_behind()
 
 
 _NAMES: dict[int, tuple[str, str]] = {}

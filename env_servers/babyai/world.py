@@ -66,9 +66,7 @@ class World:
 
     def keys(self, color: str) -> list[Cell]:
         """Cells with a key of that colour."""
-        return [
-            cell for cell, t in self.things.items() if t.type == "key" and t.color == color
-        ]
+        return [cell for cell, t in self.things.items() if t.type == "key" and t.color == color]
 
     def boxed_keys(self, color: str) -> list[Cell]:
         """Cells with a box that contains such a key."""
@@ -161,7 +159,7 @@ class World:
             if cell not in self.things and any(side in reach for side in neighbors(cell))
         ]
         off = [cell for cell in near if cell not in way]
-        apart = [cell for cell in off if cell != self.agent and not self._near_door(cell)]
+        apart = [cell for cell in off if cell != self.agent and not self.is_near_door(cell)]
         safe = [cell for cell in apart if not self._cuts(cell)]
         return frozenset(safe or apart or off or near)
 
@@ -170,7 +168,8 @@ class World:
             if found is None:
                 yield index % self.grid.width, index // self.grid.width
 
-    def _near_door(self, cell: Cell) -> bool:
+    def is_near_door(self, cell: Cell) -> bool:
+        """Whether a thing there would block a doorway."""
         around = (self.at(neighbor) for neighbor in neighbors(cell))
         return any(thing is not None and thing.type == "door" for thing in around)
 
