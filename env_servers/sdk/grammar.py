@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from env_servers.sdk.types import ActionFormat, Advice
 
@@ -31,6 +32,8 @@ INVALID_ACTION: Final = "Invalid Action.\n\n"
 SEVERAL_ACTIONS: Final = (
     "Error: Only one 'Action' is allowed per response. Please adjust your response."
 )
+MAX_CODE_CHARS: Final = 65_536
+"""Longest code that is parsed: the parser needs seconds for a megabyte of `*a,*a,...`."""
 
 
 class Rejected(NamedTuple):
@@ -50,12 +53,36 @@ type_names: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,),
 }
 
+_UNRENDERABLE: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What literals and templates raise over arguments that nobody foresaw, such as 1e400 or 9**9999
+digits."""
+
 ReplyReader = Callable[[str], "str | Rejected"]
 
-_SINGLE_ACTION = re.compile(r"Action:[ \t]*\n*[ \t]*([^\n]*)")
+_SINGLE_ACTION = re.compile(r"Action:\s*([^\n]*)")
 _NOT_WORDS = re.compile(r"[^A-Za-z0-9, ]+")
 _SPACES = re.compile(r"\s+")
 _PYTHON_BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_CODE_NAME: Final = "<agent reply>"
+
+# An agent's "\d" is no matter for the server's log.
+warnings.filterwarnings("ignore", module=re.escape(_CODE_NAME))
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
+
+
+# Not strict: models write raw line breaks into the strings of their thoughts.
+_JSON = json.JSONDecoder(strict=False, parse_constant=_refuse_constant)
 
 
 def read_last_action(reply: str) -> str | Rejected:
@@ -113,6 +140,9 @@ class Parameter:
         wrong_bool = isinstance(value, bool) and bool not in expected
         if wrong_bool or not isinstance(value, expected):
             raise ValueError(f"argument {self.name} must be of type {self.type}")
+        if self.items and isinstance(value, list):
+            for item in cast("list[object]", value):
+                Parameter(self.name, self.items).check(item)
         if self.enum and value not in self.enum:
             raise ValueError(f"argument {self.name} must be one of {', '.join(self.enum)}")
 
@@ -189,14 +219,18 @@ class Grammar:
         if verb is None or not isinstance(arguments, dict):
             return Rejected(INVALID_ACTION, repeat_observation=True)
         try:
-            return verb.render(arguments)  # pyright: ignore[reportUnknownArgumentType]
-        except (ValueError, KeyError, TypeError):
+            action = verb.render(cast("dict[str, Any]", arguments))
+        except _UNRENDERABLE:
             return Rejected(INVALID_ACTION, repeat_observation=True)
+        if _SURROGATES.search(action):
+            # An escape such as "\ud800" makes text that is no UTF-8 and could never be sent back.
+            return Rejected(INVALID_ACTION, repeat_observation=True)
+        return action
 
     def read_call_json(self, name: str, arguments_json: str) -> str | Rejected:
         """The native action of a structured call whose arguments are JSON text."""
         try:
-            arguments = json.loads(arguments_json or "{}")
+            arguments = _JSON.decode(arguments_json.strip() or "{}")
         except (ValueError, RecursionError):
             return Rejected(INVALID_ACTION, repeat_observation=True)
         return self.read_call(name, arguments)
@@ -210,29 +244,37 @@ class Grammar:
             return json.dumps(
                 {"thought": advice.thought, "function_name": name, "arguments": dict(arguments)}
             )
+        # A fence inside the block would end it.
         call = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-        comment = "".join(f"# {line}\n" for line in advice.thought.splitlines())
+        call = call.replace("```", "\\x60``")
+        thought = advice.thought.replace("```", "")
+        comment = "".join(f"# {line}\n" for line in thought.splitlines())
         return f"```python\n{comment}{name}({call})\n```"
 
     def _read_function_call(self, reply: str) -> str | Rejected:
+        """The call between the first and the last brace: models fence and preface their JSON."""
         try:
-            call = json.loads(reply)
-            name, arguments = call["function_name"], call.get("arguments") or {}
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            call: object = _JSON.decode(reply[reply.find("{") : reply.rfind("}") + 1])
+        except (ValueError, RecursionError):
+            call = None
+        if not isinstance(call, dict):
             return Rejected(INVALID_ACTION, repeat_observation=True)
-        return (
-            self.read_call(name, arguments)
-            if isinstance(name, str)
-            else Rejected(INVALID_ACTION, repeat_observation=True)
-        )
+        fields = cast("dict[str, object]", call)
+        name = fields.get("function_name")
+        if not isinstance(name, str):
+            return Rejected(INVALID_ACTION, repeat_observation=True)
+        return self.read_call(name, fields.get("arguments") or dict[str, object]())
 
     def _read_code(self, reply: str) -> str | Rejected:
         """The one call of the fenced block, its arguments taken as literals."""
         block = _PYTHON_BLOCK.search(reply)
+        code = (block[1] if block else reply).strip()
+        if len(code) > MAX_CODE_CHARS:
+            return Rejected(INVALID_ACTION, repeat_observation=True)
         try:
-            tree = ast.parse((block[1] if block else reply).strip(), mode="eval")
+            tree = ast.parse(code, filename=_CODE_NAME, mode="eval")
             name, arguments = self._literal_call(tree.body)
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        except (SyntaxError, MemoryError, *_UNRENDERABLE):
             return Rejected(INVALID_ACTION, repeat_observation=True)
         return self.read_call(name, arguments)
 

@@ -53,12 +53,15 @@ def _module_of(name: str) -> str:
         return f"env_servers.{name}"
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
         return point.module
-    if name.isidentifier() and importlib.util.find_spec(name) is not None:
+    if name.isidentifier() and name != "__main__" and importlib.util.find_spec(name) is not None:
         return name
-    raise UnknownEnvironment(f"unknown environment {name!r}", valid=environment_names())
+    raise UnknownEnvironment(f"unknown environment {name[:100]!r}", valid=environment_names())
 
 
 def _missing(name: str, error: ModuleNotFoundError) -> str:
+    own = _module_of(name)
+    if error.name is not None and f"{error.name}.".startswith(f"{own}."):
+        return f"environment {name} imports {error.name}, which its own package does not have"
     extra = _EXTRAS.get(name)
     advice = f"pip install 'agentgym-grpc[{extra}]'" if extra else f"install {error.name}"
     return f"environment {name} needs the module {error.name}, which is not installed: {advice}"

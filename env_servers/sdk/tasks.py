@@ -28,7 +28,7 @@ def item_index(item_id: str, *, names: Sequence[str]) -> int:
     """The integer of `<task>_<int>` (or of a bare integer), checked against the task names."""
     match = _ITEM_ID.fullmatch(item_id)
     if match is None or (match["task"] is not None and match["task"] not in names):
-        raise UnknownItem(f"unknown item {item_id!r}", valid=f"{names[0]}_<int>")
+        raise UnknownItem(f"unknown item {item_id[:100]!r}", valid=f"{names[0]}_<int>")
     return int(match["index"])
 
 
@@ -76,7 +76,7 @@ class StaticTaskSet(TaskSet):
 
     def item_ids(self, split: str, start: int, stop: int) -> Sequence[str]:
         if split not in self._splits:
-            raise UnknownSplit(f"unknown split {split!r}", valid=self._splits)
+            raise UnknownSplit(f"unknown split {split[:100]!r}", valid=self._splits)
         return [task.item_id for task in self._splits[split][start:stop]]
 
     def get(self, item_id: str) -> Task:
@@ -84,7 +84,9 @@ class StaticTaskSet(TaskSet):
             return self._by_id[item_id]
         except KeyError:
             some = next(iter(self._by_id), "none")
-            raise UnknownItem(f"unknown item {item_id!r}", valid=f"for example {some}") from None
+            raise UnknownItem(
+                f"unknown item {item_id[:100]!r}", valid=f"for example {some}"
+            ) from None
 
     def digest(self) -> bytes:
         text = repr(self._splits)
@@ -120,7 +122,7 @@ class RangeTaskSet(TaskSet):
 
     def item_ids(self, split: str, start: int, stop: int) -> Sequence[str]:
         if split not in self._splits:
-            raise UnknownSplit(f"unknown split {split!r}", valid=self._splits)
+            raise UnknownSplit(f"unknown split {split[:100]!r}", valid=self._splits)
         found = self._splits[split]
         prefix = self._prefixes.get(split, self._name)
         indexes = range(found.start, found.start + found.size)[start:stop]
@@ -132,4 +134,4 @@ class RangeTaskSet(TaskSet):
             if split.start <= index < split.start + split.size:
                 return split.make(index)
         spans = (f"{s.start}..{s.start + s.size - 1} ({n})" for n, s in self._splits.items())
-        raise UnknownItem(f"unknown item {item_id!r}", valid=spans)
+        raise UnknownItem(f"unknown item {item_id[:100]!r}", valid=spans)

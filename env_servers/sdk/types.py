@@ -6,11 +6,13 @@ Enum values equal those of `agentgym.env.v1`; a test holds that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+
+from env_servers.sdk.errors import InvalidOption
 
 __all__ = [
     "ActionFormat",
@@ -134,4 +136,17 @@ class ResetOptions:
     profile: str = "agentgym"
     """One of the environment's profiles."""
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """Options of the environment, documented in its README; JSON values."""
+    """Options of the environment, documented in its README; JSON values, and numbers may arrive
+    as floats."""
+
+    def require(self, profiles: Collection[str], known: Collection[str] = ()) -> None:
+        """Raise InvalidOption for a profile or an option that does not exist."""
+        if self.profile not in profiles:
+            raise InvalidOption(f"unknown profile {self.profile[:100]!r}", valid=profiles)
+        for name in self.options:
+            if name not in known:
+                raise InvalidOption(f"unknown option {name[:100]!r}", valid=known or "no options")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself: it never changes, and a mapping proxy could not be copied by `fork`."""
+        return self

@@ -1,0 +1,266 @@
+"""One agent plays one episode and everything that was said and sampled goes into one record.
+
+Owns the loop observation -> reply -> step, its limits and its timing. A failure is data: it ends up
+in the record's `error` with its fault, and then there is no reward. Cancellation is no failure: it
+passes through and leaves no record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from google.protobuf import struct_pb2
+
+from agent_runtime.conversation import Message, Role, clean_reply
+from agent_runtime.episode import RemoteEpisode, Transition
+from agent_runtime.errors import AgentRuntimeError
+from agent_runtime.policies.base import (
+    Completion,
+    EpisodeContext,
+    FinishReason,
+    Policy,
+    PolicySession,
+)
+from agentgym.env.v1 import environment_pb2 as pb
+from agentgym.env.v1 import types_pb2
+from agentgym.episode.v1 import episode_pb2
+
+__all__ = ["SCHEMA_VERSION", "EpisodePlan", "failed_record", "play"]
+
+SCHEMA_VERSION = 1
+"""Version of the episode record's layout."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodePlan:
+    """What is to be played, and under which names it is recorded."""
+
+    run_id: str
+    episode_id: str
+    environment: pb.GetEnvironmentResponse
+    item_id: str
+    category: str = ""
+    split: str = ""
+    sample: int = 0
+    attempt: int = 1
+    seed: int = 0
+    action_format: types_pb2.ActionFormat = types_pb2.ACTION_FORMAT_REACT
+    profile: str = ""
+    options: struct_pb2.Struct = field(default_factory=struct_pb2.Struct)
+    max_rounds: int = 0
+    """Replies allowed; 0 = the environment's own number."""
+    turn_seed: Callable[[int], int] = hash
+    """Sampling seed of a turn."""
+
+    def reset(self, lease_ms: int = 0) -> pb.Reset:
+        """The command that opens the episode."""
+        reset = pb.Reset(
+            environment=self.environment.name,
+            item_id=self.item_id,
+            seed=self.seed,
+            action_format=self.action_format,
+            profile=self.profile,
+            lease_ms=lease_ms,
+        )
+        if self.options.fields:
+            reset.options.CopyFrom(self.options)
+        return reset
+
+    def conversation_start(self) -> pb.ConversationStart:
+        """The opening messages in the episode's action format."""
+        return next(
+            start
+            for start in self.environment.conversation_starts
+            if start.action_format == self.action_format
+        )
+
+
+async def play(plan: EpisodePlan, live: RemoteEpisode, policy: Policy) -> episode_pb2.Episode:
+    """Play an episode to its end; returns its record, also when it failed."""
+    return await _Playing(plan, live, policy).run()
+
+
+def failed_record(
+    plan: EpisodePlan, policy: Policy, error: AgentRuntimeError
+) -> episode_pb2.Episode:
+    """The record of an episode that failed before it could be opened."""
+    record = _begin_record(plan, policy)
+    _record_failure(record, error, at_seq=0)
+    record.ended_unix_ms = record.started_unix_ms
+    return record
+
+
+class _Playing:
+    """The state of one episode being played."""
+
+    def __init__(self, plan: EpisodePlan, live: RemoteEpisode, policy: Policy) -> None:
+        self._plan = plan
+        self._live = live
+        self._policy = policy
+        self._messages: list[Message] = []
+        self._record = _begin_record(plan, policy)
+        self._last: Transition | None = None
+
+    async def run(self) -> episode_pb2.Episode:
+        """Play; the environment's episode and the policy's session are released in any case."""
+        context = EpisodeContext(
+            episode_id=self._plan.episode_id,
+            environment=self._plan.environment.name,
+            item_id=self._plan.item_id,
+            action_format=self._plan.action_format,
+            live=self._live,
+            tools_json=self._plan.environment.functions_json,
+        )
+        session = self._policy.open(context)
+        try:
+            await self._play(session)
+        except AgentRuntimeError as error:
+            _record_failure(self._record, error, at_seq=max(self._live.seq, 0))
+        finally:
+            self._live.close()
+            await session.close()
+        self._record.token_segments.extend(session.token_segments())
+        return self._finish()
+
+    async def _play(self, session: PolicySession) -> None:
+        start = self._plan.conversation_start()
+        self._messages.append(Message(Role.USER, start.instruction))
+        self._messages.append(Message(Role.ASSISTANT, start.acknowledgement))
+        started = time.perf_counter()
+        transition = await self._live.reset()
+        self._observe(transition, None, time.perf_counter() - started)
+        rounds = self._plan.max_rounds or self._plan.environment.max_rounds
+        turn = 0
+        while not transition.ended and turn < rounds:
+            reply = await self._reply(session, turn)
+            if reply is None:
+                self._truncate(types_pb2.STOP_REASON_CONTEXT_EXHAUSTED)
+                return
+            started = time.perf_counter()
+            transition = await self._live.step_reply(reply)
+            self._observe(transition, reply, time.perf_counter() - started)
+            turn += 1
+        if not transition.ended:
+            self._truncate(types_pb2.STOP_REASON_MAX_ROUNDS)
+
+    async def _reply(self, session: PolicySession, turn: int) -> str | None:
+        """The policy's next reply, recorded; None = the context is full."""
+        seed = self._plan.turn_seed(turn)
+        started = time.perf_counter()
+        completion = await session.reply(self._messages, turn=turn, seed=seed)
+        seconds = time.perf_counter() - started
+        _record_generation(self._record.generations.add(), completion, turn, seed, seconds)
+        self._record.policy_seconds += seconds
+        if completion.finish_reason is FinishReason.CONTEXT:
+            return None
+        self._messages.append(Message(Role.ASSISTANT, completion.text, sampled=True))
+        return clean_reply(completion.text)
+
+    def _observe(self, transition: Transition, reply: str | None, seconds: float) -> None:
+        self._record.environment_seconds += seconds
+        self._messages.append(Message(Role.USER, transition.text))
+        _record_step(self._record.steps.add(), transition, reply)
+        self._last = transition
+
+    def _truncate(self, reason: types_pb2.StopReason) -> None:
+        self._record.truncated = True
+        self._record.stop_reason = reason
+
+    def _finish(self) -> episode_pb2.Episode:
+        record, last = self._record, self._last
+        for message in self._messages:
+            record.messages.add(
+                role=int(message.role),  # pyright: ignore[reportArgumentType]
+                text=clean_reply(message.text) if message.sampled else message.text,
+                sampled=message.sampled,
+            )
+        record.ended_unix_ms = int(time.time() * 1000)
+        if last is None or record.HasField("error"):
+            return record
+        if last.ended:
+            record.terminated, record.truncated = last.terminated, last.truncated
+            record.stop_reason = last.stop_reason  # pyright: ignore[reportAttributeAccessIssue]
+        score = last.reward if last.score is None else last.score
+        if last.reward is not None:
+            record.reward = last.reward
+        if score is not None:
+            record.score = score
+            record.success = score >= self._plan.environment.success_score
+        return record
+
+
+_STOP_BY_FAULT = {
+    types_pb2.FAULT_POLICY: types_pb2.STOP_REASON_POLICY_ERROR,
+    types_pb2.FAULT_ENVIRONMENT: types_pb2.STOP_REASON_ENVIRONMENT_ERROR,
+}
+
+
+def _begin_record(plan: EpisodePlan, policy: Policy) -> episode_pb2.Episode:
+    record = episode_pb2.Episode(
+        schema_version=SCHEMA_VERSION,
+        run_id=plan.run_id,
+        episode_id=plan.episode_id,
+        environment=plan.environment.name,
+        environment_version=plan.environment.version,
+        environment_digest=plan.environment.digest,
+        item_id=plan.item_id,
+        category=plan.category,
+        split=plan.split,
+        sample=plan.sample,
+        attempt=plan.attempt,
+        seed=plan.seed,
+        action_format=plan.action_format,
+        profile=plan.profile or plan.environment.profiles[0],
+        policy=policy.name,
+        started_unix_ms=int(time.time() * 1000),
+    )
+    if plan.options.fields:
+        record.options.CopyFrom(plan.options)
+    return record
+
+
+def _record_failure(record: episode_pb2.Episode, error: AgentRuntimeError, at_seq: int) -> None:
+    record.stop_reason = _STOP_BY_FAULT.get(error.fault, types_pb2.STOP_REASON_INFRASTRUCTURE_ERROR)
+    record.error.reason = error.reason
+    record.error.message = str(error)
+    record.error.fault = error.fault
+    # An environment server's `retriable` speaks of the command; of the episode, everything that
+    # machines and networks do wrong may go well another time.
+    record.error.retriable = error.retriable or error.fault == types_pb2.FAULT_INFRASTRUCTURE
+    record.error.at_seq = at_seq
+
+
+def _record_step(step: episode_pb2.Step, transition: Transition, reply: str | None) -> None:
+    step.seq = transition.seq
+    step.observation = transition.text
+    step.state_hash = transition.state_hash
+    if reply is not None:
+        step.input.reply = reply
+    if transition.parsed_action is not None:
+        step.parsed_action = transition.parsed_action
+    if transition.reward is not None:
+        step.reward = transition.reward
+    if transition.score is not None:
+        step.score = transition.score
+    if transition.ended:
+        step.terminated, step.truncated = transition.terminated, transition.truncated
+        step.stop_reason = transition.stop_reason  # pyright: ignore[reportAttributeAccessIssue]
+    if transition.info is not None:
+        step.info.update(transition.info)
+
+
+def _record_generation(
+    generation: episode_pb2.Generation, done: Completion, turn: int, seed: int, seconds: float
+) -> None:
+    generation.turn = turn
+    generation.finish_reason = done.finish_reason.value
+    generation.prompt_tokens = done.prompt_tokens
+    generation.completion_tokens = done.completion_tokens
+    generation.cached_tokens = done.cached_tokens
+    generation.sampling_seed = seed
+    generation.seconds = seconds
+    generation.policy_version = done.policy_version
+    if done.cost_usd is not None:
+        generation.cost_usd = done.cost_usd

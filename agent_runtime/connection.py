@@ -1,0 +1,434 @@
+"""One multiplexed stream to one environment server, kept alive across losses.
+
+Owns the channel, the stream, and the commands that wait for their event: at most one per episode.
+When the stream breaks it is opened again and every waiting command is sent again under the same
+(episode_id, seq), which the protocol makes safe. It knows nothing of what an episode is about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import grpc
+import grpc.aio
+
+from agent_runtime.errors import ConnectionLost, ContractMismatch
+from agent_runtime.statuses import failure_of_rpc
+from agentgym.env.v1 import environment_pb2 as pb
+from agentgym.env.v1 import environment_pb2_grpc
+
+__all__ = ["CONTRACT_REVISION", "ClientSecurity", "Connection", "ConnectionOptions", "Pending"]
+
+CONTRACT_REVISION: Final = 1
+"""Revision of protos/agentgym/env/v1 that this client speaks."""
+_MAX_ITEMS: Final = 128
+"""Commands per message; 64 to 128 measured best."""
+_MAX_BYTES: Final = 1024 * 1024
+_BACKOFF_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSecurity:
+    """TLS and token of a client; all empty = plain text."""
+
+    ca: Path | None = None
+    """PEM roots to verify the server with; giving it turns TLS on."""
+    cert: Path | None = None
+    """PEM certificate of this client (mTLS)."""
+    key: Path | None = None
+    """PEM private key of this client (mTLS)."""
+    token: str = ""
+    """Bearer token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """How long to wait for a server."""
+
+    connect_deadline: float = 20.0
+    """Seconds to wait for a server to answer at all, at first and after a loss."""
+    keepalive: float = 20.0
+    """Seconds between pings that notice a silent server."""
+    max_message_bytes: int = 64 * 1024 * 1024
+    security: ClientSecurity = ClientSecurity()
+
+
+class _InteractCall(Protocol):
+    """The part of grpc.aio's stream call that is used here."""
+
+    async def write(self, request: pb.InteractRequest) -> None: ...
+    def __aiter__(self) -> AsyncIterator[pb.InteractResponse]: ...
+    def cancel(self) -> bool: ...
+
+
+class Pending:
+    """A command that waits for its event; kept so that it can be sent again."""
+
+    __slots__ = ("action_format", "body", "deadline_ms", "episode_id", "future", "seq", "value")
+
+    def __init__(
+        self,
+        episode_id: str,
+        seq: int,
+        body: str,
+        value: Any,
+        future: asyncio.Future[pb.Event],
+        action_format: int = 0,
+        deadline_ms: int = 0,
+    ) -> None:
+        """`value` is the text of `action` and `reply`, else the body's message."""
+        self.episode_id = episode_id
+        self.seq = seq
+        self.body = body
+        self.value = value
+        self.future = future
+        self.action_format = action_format
+        self.deadline_ms = deadline_ms
+
+    def fill(self, command: pb.Command) -> None:
+        """Write the command."""
+        command.episode_id = self.episode_id
+        command.seq = self.seq
+        body = self.body
+        if body == "action":
+            command.action = self.value
+        elif body == "reply":
+            command.reply = self.value
+            if self.action_format:
+                command.action_format = self.action_format  # pyright: ignore[reportAttributeAccessIssue]
+        else:
+            getattr(command, body).CopyFrom(self.value)
+        if self.deadline_ms:
+            command.deadline_ms = self.deadline_ms
+
+
+class Connection:
+    """Commands to, and events from, one server."""
+
+    def __init__(self, address: str, options: ConnectionOptions | None = None) -> None:
+        """`address` is host:port or unix:PATH."""
+        self.address = address
+        self.options = options or ConnectionOptions()
+        self.reconnects = 0
+        """Times that a broken stream was opened again."""
+        self.idle: dict[str, int] = {}
+        """Open episodes without a command in flight and their seq; re-attached after a loss."""
+        self._channel: grpc.aio.Channel | None = None
+        self._call: _InteractCall | None = None
+        self._pending: dict[str, Pending] = {}
+        self._current = pb.InteractRequest()
+        self._full: list[pb.InteractRequest] = []
+        self._bytes = 0
+        self._scheduled = False
+        self._writing = False
+        self._closed = False
+        self._credits = 1 << 30
+        self._room: asyncio.Event = asyncio.Event()
+        self._lost: ConnectionLost | None = None
+        self._run_task: asyncio.Task[None] | None = None
+        self._flush_task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Connection:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def lost(self) -> bool:
+        """The server did not come back within the connect deadline."""
+        return self._lost is not None
+
+    @property
+    def load(self) -> int:
+        """Commands in flight."""
+        return len(self._pending)
+
+    async def start(self) -> None:
+        """Connect; raises ConnectionLost after the connect deadline, ContractMismatch."""
+        self._loop = asyncio.get_running_loop()
+        self._channel = _open_channel(self.address, self.options)
+        self._stub = environment_pb2_grpc.EnvironmentServiceStub(self._channel)
+        try:
+            listed = await self._stub.ListEnvironments(
+                pb.ListEnvironmentsRequest(),
+                timeout=self.options.connect_deadline,
+                wait_for_ready=True,
+                metadata=self._metadata(),
+            )
+        except grpc.aio.AioRpcError as error:
+            await self._channel.close()
+            self._raise_start_error(error)
+        if CONTRACT_REVISION not in listed.contract_revisions:
+            await self._channel.close()
+            spoken = ", ".join(map(str, listed.contract_revisions))
+            raise ContractMismatch(
+                f"{self.address} ({listed.server_version}) speaks contract revision {spoken}, "
+                f"this client speaks {CONTRACT_REVISION}"
+            )
+        self.environments: Sequence[str] = tuple(listed.environments)
+        self._run_task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """End the stream; open episodes live on under their leases."""
+        self._closed = True
+        for task in (self._run_task, self._flush_task):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        if self._channel is not None:
+            await self._channel.close()
+        self._fail_all(ConnectionLost(f"the connection to {self.address} was closed"))
+
+    # ------------------------------------------------------------------ questions
+
+    async def get_environment(
+        self, environment: str, required: Sequence[pb.Capability] = ()
+    ) -> pb.GetEnvironmentResponse:
+        """All about one environment; raises EnvironmentFailure."""
+        request = pb.GetEnvironmentRequest(
+            environment=environment,
+            contract_revision=CONTRACT_REVISION,
+            required_capabilities=required,
+        )
+        return await self._ask(self._stub.GetEnvironment, request)
+
+    async def list_tasks(
+        self, environment: str, split: str, page_token: str = "", page_size: int = 0
+    ) -> pb.ListTasksResponse:
+        """One page of a split; raises EnvironmentFailure."""
+        request = pb.ListTasksRequest(
+            environment=environment, split=split, page_token=page_token, page_size=page_size
+        )
+        return await self._ask(self._stub.ListTasks, request)
+
+    async def get_tasks(
+        self, environment: str, item_ids: Sequence[str]
+    ) -> Sequence[pb.TaskSummary]:
+        """The named tasks; raises EnvironmentFailure for an unknown one."""
+        request = pb.ListTasksRequest(environment=environment, item_ids=item_ids)
+        return (await self._ask(self._stub.ListTasks, request)).tasks
+
+    async def _ask(self, method: Any, request: Any) -> Any:
+        try:
+            return await method(
+                request, timeout=self.options.connect_deadline, metadata=self._metadata()
+            )
+        except grpc.aio.AioRpcError as error:
+            raise failure_of_rpc(error, self.address) from error
+
+    # ------------------------------------------------------------------ the hot path
+
+    async def exchange(self, pending: Pending) -> pb.Event:
+        """Send a command and await its event; raises ConnectionLost, never retries a refusal."""
+        while len(self._pending) >= self._credits:
+            self._room.clear()
+            await self._room.wait()
+        if self._lost is not None:
+            raise self._lost
+        episode_id = pending.episode_id
+        self._pending[episode_id] = pending
+        self._enqueue(pending)
+        try:
+            return await pending.future
+        except asyncio.CancelledError:
+            if self._pending.get(episode_id) is pending:
+                del self._pending[episode_id]
+            raise
+
+    def post(self, pending: Pending) -> None:
+        """Send a command whose event nobody awaits."""
+        if self._lost is None and not self._closed:
+            self._enqueue(pending)
+
+    def future(self) -> asyncio.Future[pb.Event]:
+        """A future for a new command."""
+        return self._loop.create_future()
+
+    def _enqueue(self, pending: Pending) -> None:
+        commands = self._current.commands
+        if len(commands) >= _MAX_ITEMS or self._bytes > _MAX_BYTES:
+            self._full.append(self._current)
+            self._current = pb.InteractRequest()
+            commands = self._current.commands
+            self._bytes = 0
+        pending.fill(commands.add())
+        if pending.value.__class__ is str:
+            self._bytes += len(pending.value)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._start_flush)
+
+    def _start_flush(self) -> None:
+        self._scheduled = False
+        if not self._writing and self._call is not None:
+            self._writing = True
+            self._flush_task = self._loop.create_task(self._flush(self._call))
+
+    async def _flush(self, call: _InteractCall) -> None:
+        try:
+            while self._full or self._current.commands:
+                if self._full:
+                    request = self._full.pop(0)
+                else:
+                    request, self._current, self._bytes = self._current, pb.InteractRequest(), 0
+                await call.write(request)
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
+            # The stream broke: `_run` opens another and sends what still waits again.
+            return
+        finally:
+            self._writing = False
+
+    def _receive(self, events: Sequence[pb.Event]) -> None:
+        waiting = self._pending
+        for event in events:
+            episode_id = event.episode_id
+            pending = waiting.get(episode_id)
+            if pending is None or pending.seq != event.seq or not _answers(pending, event):
+                if event.HasField("credits"):
+                    self._credits = event.credits.max_in_flight
+                continue
+            del waiting[episode_id]
+            if not pending.future.done():
+                pending.future.set_result(event)
+        self._room.set()
+
+    # ------------------------------------------------------------------ losses
+
+    async def _run(self) -> None:
+        """Keep a stream open until the connection is closed or the server stays away."""
+        while not self._closed:
+            call = self._call = self._open_stream()
+            received = False
+            try:
+                async for response in call:
+                    if not received:
+                        received = True
+                        self._resend()
+                    self._receive(response.events)
+            except grpc.aio.AioRpcError as error:
+                refusal = _refusal(error, self.address)
+                if refusal is not None:
+                    self._give_up(refusal)
+                    return
+            finally:
+                call.cancel()
+                self._call = None
+            if not await self._wait_for_server():
+                return
+            self.reconnects += 1
+
+    def _open_stream(self) -> _InteractCall:
+        return self._stub.Interact(metadata=self._metadata())  # pyright: ignore
+
+    def _resend(self) -> None:
+        """Everything that waits goes out, again or for the first time; the rest is re-attached."""
+        self._full.clear()
+        self._current = pb.InteractRequest()
+        self._bytes = 0
+        for pending in self._pending.values():
+            self._enqueue(pending)
+        if self.reconnects:
+            for episode_id, seq in self.idle.items():
+                if episode_id not in self._pending:
+                    attach = pb.Attach(last_seq_seen=seq)
+                    self.post(Pending(episode_id, seq, "attach", attach, self.future()))
+        self._start_flush()
+
+    async def _wait_for_server(self) -> bool:
+        """Wait until the channel is ready again; False = given up."""
+        assert self._channel is not None
+        started = time.monotonic()
+        attempt = 0
+        while (waited := time.monotonic() - started) < self.options.connect_deadline:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.options.connect_deadline - waited):
+                    await self._channel.channel_ready()
+                    await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, 4)])
+                    return True
+            attempt += 1
+        self._give_up(
+            ConnectionLost(
+                f"no environment server answers at {self.address} "
+                f"(waited {self.options.connect_deadline:g} s)"
+            )
+        )
+        return False
+
+    def _give_up(self, error: ConnectionLost) -> None:
+        self._lost = error
+        self._fail_all(error)
+
+    def _fail_all(self, error: ConnectionLost) -> None:
+        for pending in self._pending.values():
+            if not pending.future.done():
+                pending.future.set_exception(error)
+        self._pending.clear()
+        self._room.set()
+
+    def _raise_start_error(self, error: grpc.aio.AioRpcError) -> None:
+        refusal = _refusal(error, self.address)
+        if refusal is not None:
+            raise refusal from error
+        raise ConnectionLost(
+            f"no environment server answers at {self.address} "
+            f"(waited {self.options.connect_deadline:g} s)"
+        ) from error
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        token = self.options.security.token
+        return (("authorization", f"Bearer {token}"),) if token else ()
+
+
+def _answers(pending: Pending, event: pb.Event) -> bool:
+    """Whether an event can be the answer to a command of its episode and seq."""
+    if event.HasField("observation"):
+        return pending.body not in ("consult", "cancel", "heartbeat", "attach", "close")
+    if event.HasField("advice"):
+        return pending.body == "consult"
+    return event.HasField("error") or pending.body in ("close", "attach", "heartbeat", "cancel")
+
+
+def _refusal(error: grpc.aio.AioRpcError, address: str) -> ConnectionLost | None:
+    """An error that waiting does not mend."""
+    if error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
+        refused = ConnectionLost(f"{address} refused this client: {error.details()}")
+        refused.retriable = False
+        return refused
+    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+        refused = ConnectionLost(f"{address} is no agentgym.env.v1 server: {error.details()}")
+        refused.retriable = False
+        return refused
+    return None
+
+
+def _open_channel(address: str, options: ConnectionOptions) -> grpc.aio.Channel:
+    keepalive_ms = int(options.keepalive * 1000)
+    settings = [
+        ("grpc.max_receive_message_length", options.max_message_bytes),
+        ("grpc.max_send_message_length", options.max_message_bytes),
+        ("grpc.keepalive_time_ms", keepalive_ms),
+        ("grpc.keepalive_timeout_ms", keepalive_ms // 2),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 2_000),
+    ]
+    security = options.security
+    if security.ca is None:
+        return grpc.aio.insecure_channel(address, options=settings)
+    credentials = grpc.ssl_channel_credentials(
+        security.ca.read_bytes(),
+        security.key.read_bytes() if security.key else None,
+        security.cert.read_bytes() if security.cert else None,
+    )
+    return grpc.aio.secure_channel(address, credentials, options=settings)

@@ -1,0 +1,221 @@
+"""A live episode seen from the client: reset, step, and surviving the loss of its server.
+
+Owns the episode's position and its journal. When its server no longer knows it, a deterministic
+episode is opened again with the journal, on the same server or on another; every state hash must
+come out again, or the episode fails loudly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+from agent_runtime.connection import Connection, Pending
+from agent_runtime.errors import ConnectionLost
+from agent_runtime.statuses import failure_of_status
+from agentgym.env.v1 import environment_pb2 as pb
+from agentgym.env.v1 import types_pb2
+
+__all__ = ["RemoteEpisode", "Transition"]
+
+_MAX_REBUILDS = 8
+"""Rebuilds of one episode before its servers count as broken."""
+_DRAIN_WAIT_SECONDS = 0.2
+
+Reroute = Callable[[Connection], Awaitable[Connection]]
+"""Another connection in place of one that is lost; raises ConnectionLost when there is none."""
+
+
+class Transition(NamedTuple):
+    """What a reset or step led to."""
+
+    seq: int
+    text: str
+    reward: float | None
+    score: float | None
+    terminated: bool
+    truncated: bool
+    stop_reason: int
+    state_hash: bytes
+    parsed_action: str | None
+    info: Mapping[str, Any] | None
+
+    @property
+    def ended(self) -> bool:
+        """The episode takes no more steps."""
+        return self.terminated or self.truncated
+
+
+def _transition(event: pb.Event) -> Transition:
+    has = event.HasField
+    return Transition(
+        event.seq,
+        event.observation,
+        event.reward if has("reward") else None,
+        event.score if has("score") else None,
+        event.terminated,
+        event.truncated,
+        event.stop_reason,
+        event.state_hash,
+        event.parsed_action if has("parsed_action") else None,
+        dict(event.info) if has("info") else None,
+    )
+
+
+class RemoteEpisode:
+    """An episode on a server; use it from one task at a time."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        episode_id: str,
+        reset: pb.Reset,
+        *,
+        deterministic: bool = False,
+        reroute: Reroute | None = None,
+        step_deadline: float = 0.0,
+    ) -> None:
+        """`reset` says what to open; `deterministic` allows rebuilding from the journal."""
+        self.connection = connection
+        self.episode_id = episode_id
+        self.seq = -1
+        self.rebuilds = 0
+        """Times that the episode was opened again with its journal."""
+        self._reset = reset
+        self._deterministic = deterministic
+        self._reroute = reroute
+        self._deadline_ms = int(step_deadline * 1000)
+        self._journal: list[tuple[str, Any, int]] = []
+        self._hashes: list[bytes] = []
+
+    async def reset(self) -> Transition:
+        """Open the episode; raises EnvironmentFailure, ConnectionLost."""
+        transition = await self._transit(0, "reset", self._reset, 0)
+        self._hashes.append(transition.state_hash)
+        self.seq = 0
+        self.connection.idle[self.episode_id] = 0
+        return transition
+
+    async def step(self, action: str) -> Transition:
+        """Apply a native action."""
+        return await self._step("action", action, 0)
+
+    async def step_reply(
+        self,
+        reply: str,
+        action_format: types_pb2.ActionFormat = types_pb2.ACTION_FORMAT_UNSPECIFIED,
+    ) -> Transition:
+        """Apply a model's whole reply; the server reads it."""
+        return await self._step("reply", reply, action_format or 0)
+
+    async def step_call(self, name: str, arguments_json: str) -> Transition:
+        """Apply a structured call."""
+        call = types_pb2.ToolCall(name=name, arguments_json=arguments_json)
+        return await self._step("tool_call", call, 0)
+
+    async def consult(self, advisor: pb.Advisor, seed: int) -> pb.Advice:
+        """A scripted player's advice for the current state."""
+        consult = pb.Consult(advisor=advisor, seed=seed)
+        event = await self._command(self.seq, "consult", consult, 0)
+        return event.advice
+
+    async def fork(self, episode_id: str) -> RemoteEpisode:
+        """A copy of this episode under another id, in the same state, on the same server."""
+        copy = RemoteEpisode(
+            self.connection,
+            episode_id,
+            self._reset,
+            deterministic=self._deterministic,
+            reroute=self._reroute,
+        )
+        fork = pb.Fork(from_episode_id=self.episode_id, lease_ms=self._reset.lease_ms)
+        await copy._transit(self.seq, "fork", fork, 0)
+        copy._journal, copy._hashes = list(self._journal), list(self._hashes)
+        copy.seq = self.seq
+        self.connection.idle[episode_id] = copy.seq
+        return copy
+
+    def close(self) -> None:
+        """End the episode on the server; does not wait for it."""
+        connection = self.connection
+        connection.idle.pop(self.episode_id, None)
+        connection.post(
+            Pending(self.episode_id, max(self.seq, 0), "close", pb.Close(), connection.future())
+        )
+
+    async def _step(self, body: str, value: Any, action_format: int) -> Transition:
+        transition = await self._transit(self.seq + 1, body, value, action_format)
+        self._journal.append((body, value, action_format))
+        self._hashes.append(transition.state_hash)
+        self.seq += 1
+        self.connection.idle[self.episode_id] = self.seq
+        return transition
+
+    async def _transit(self, seq: int, body: str, value: Any, action_format: int) -> Transition:
+        return _transition(await self._command(seq, body, value, action_format))
+
+    async def _command(self, seq: int, body: str, value: Any, action_format: int) -> pb.Event:
+        """One command's event, through losses of stream and server; raises typed errors."""
+        while True:
+            connection = self.connection
+            pending = Pending(
+                self.episode_id,
+                seq,
+                body,
+                value,
+                connection.future(),
+                action_format,
+                self._deadline_ms,
+            )
+            try:
+                event = await connection.exchange(pending)
+            except ConnectionLost:
+                await self._move()
+            else:
+                if not event.HasField("error"):
+                    return event
+                await self._recover(event, body)
+
+    async def _recover(self, event: pb.Event, body: str) -> None:
+        """Make sending the command again sensible, or raise its error."""
+        failure = failure_of_status(event.error)
+        if failure.reason == "EPISODE_NOT_FOUND" and body not in ("reset", "fork"):
+            if not self._deterministic or self.rebuilds >= _MAX_REBUILDS:
+                raise failure
+            await self._rebuild()
+        elif failure.reason == "DRAINING" and self._reroute is not None:
+            await asyncio.sleep(failure.retry_after or _DRAIN_WAIT_SECONDS)
+            self.connection = await self._reroute(self.connection)
+        else:
+            raise failure
+
+    async def _move(self) -> None:
+        """Go on with another server; raises ConnectionLost when there is none."""
+        lost = self.connection
+        lost.idle.pop(self.episode_id, None)
+        if self._reroute is None or (self.seq >= 0 and not self._deterministic):
+            raise ConnectionLost(
+                f"the server {lost.address} of episode {self.episode_id} is lost at seq {self.seq}"
+            )
+        self.connection = await self._reroute(lost)
+        if self.seq >= 0:
+            await self._rebuild()
+
+    async def _rebuild(self) -> None:
+        """Open the episode again where it was; the server checks every state hash."""
+        self.rebuilds += 1
+        reset = pb.Reset()
+        reset.CopyFrom(self._reset)
+        reset.initial_state_hash = self._hashes[0]
+        for (body, value, action_format), state_hash in zip(
+            self._journal, self._hashes[1:], strict=True
+        ):
+            entry = reset.journal.add(state_hash=state_hash)
+            if body == "tool_call":
+                entry.input.tool_call.CopyFrom(value)
+            else:
+                setattr(entry.input, body, value)
+            entry.input.action_format = action_format  # pyright: ignore[reportAttributeAccessIssue]
+        await self._transit(self.seq, "reset", reset, 0)
+        self.connection.idle[self.episode_id] = self.seq

@@ -1,0 +1,45 @@
+"""From google.rpc.Status to this package's typed errors."""
+
+from __future__ import annotations
+
+import grpc
+import grpc.aio
+from google.rpc import error_details_pb2, status_pb2
+
+from agent_runtime.errors import AgentRuntimeError, ConnectionLost, EnvironmentFailure
+from agentgym.env.v1 import types_pb2
+
+__all__ = ["failure_of_rpc", "failure_of_status"]
+
+
+def failure_of_status(status: status_pb2.Status) -> EnvironmentFailure:
+    """The typed error of an in-band status."""
+    info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+    retry_after: float | None = None
+    for detail in status.details:
+        if detail.Is(info.DESCRIPTOR):
+            detail.Unpack(info)
+        elif detail.Is(retry.DESCRIPTOR):
+            detail.Unpack(retry)
+            retry_after = retry.retry_delay.ToNanoseconds() / 1e9
+    metadata = dict(info.metadata)
+    fault = f"FAULT_{metadata.pop('fault', 'UNSPECIFIED')}"
+    retriable = metadata.pop("retriable", "false") == "true"
+    return EnvironmentFailure(
+        status.message,
+        reason=info.reason or "UNKNOWN",
+        fault=types_pb2.Fault.Value(fault)
+        if fault in types_pb2.Fault.keys()  # noqa: SIM118 - an enum wrapper, no mapping
+        else types_pb2.FAULT_UNSPECIFIED,
+        retriable=retriable,
+        metadata=metadata,
+        retry_after=retry_after,
+    )
+
+
+def failure_of_rpc(error: grpc.aio.AioRpcError, address: str) -> AgentRuntimeError:
+    """The typed error of a failed unary call."""
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin":
+            return failure_of_status(status_pb2.Status.FromString(value))  # pyright: ignore
+    return ConnectionLost(f"{address}: {error.code().name}: {error.details()}")

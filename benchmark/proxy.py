@@ -1,0 +1,146 @@
+"""A TCP proxy that misbehaves on command: it cuts, stalls, and leaves the far side hanging.
+
+Knows nothing of gRPC. Every fault is counted, so that a run can show what it went through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import struct
+from collections import Counter
+from dataclasses import dataclass, field
+
+__all__ = ["Faults", "Proxy"]
+
+_CHUNK = 64 * 1024
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+"""SO_LINGER with time 0: closing sends RST instead of FIN."""
+
+
+@dataclass(slots=True)
+class Faults:
+    """How often a proxy misbehaves; seconds between two faults of a kind, 0 = never."""
+
+    reset_every: float = 2.0
+    """Both sides are cut with RST."""
+    stall_every: float = 3.0
+    """All data is held back for `stall_seconds`."""
+    stall_seconds: float = 1.0
+    orphan_every: float = 4.0
+    """The client is cut while the server goes on seeing a live connection, beside the one that
+    the client opens next."""
+
+
+@dataclass(slots=True, eq=False)
+class _Link:
+    """One proxied connection."""
+
+    client: asyncio.StreamWriter
+    server: asyncio.StreamWriter
+    tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
+
+
+class Proxy:
+    """Forwards a listening port to a target address, badly."""
+
+    def __init__(self, host: str, port: int, faults: Faults, rng: random.Random) -> None:
+        self.counts: Counter[str] = Counter()
+        self.address = ""
+        self._target = (host, port)
+        self._faults = faults
+        self._rng = rng
+        self._links: set[_Link] = set()
+        self._orphans: list[asyncio.StreamWriter] = []
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._server: asyncio.Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Proxy:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()[:2]
+        self.address = f"{host}:{port}"
+        self._tasks = [
+            asyncio.create_task(self._repeat(self._faults.reset_every, self._reset)),
+            asyncio.create_task(self._repeat(self._faults.stall_every, self._stall)),
+            asyncio.create_task(self._repeat(self._faults.orphan_every, self._orphan)),
+        ]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for link in list(self._links):
+            self._cut(link)
+        for writer in self._orphans:
+            writer.close()
+        if self._server is not None:
+            self._server.close()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.counts["connections"] += 1
+        try:
+            far_reader, far_writer = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.close()
+            return
+        link = _Link(writer, far_writer)
+        self._links.add(link)
+        link.tasks = [
+            asyncio.create_task(self._pump(link, reader, far_writer)),
+            asyncio.create_task(self._pump(link, far_reader, writer)),
+        ]
+
+    async def _pump(
+        self, link: _Link, source: asyncio.StreamReader, sink: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(_CHUNK):
+                await self._flowing.wait()
+                sink.write(data)
+                await sink.drain()
+        if link in self._links:
+            self._cut(link)
+
+    async def _repeat(self, every: float, misbehave: object) -> None:
+        while every:
+            await asyncio.sleep(every * self._rng.uniform(0.5, 1.5))
+            await misbehave()  # type: ignore[operator]
+
+    async def _reset(self) -> None:
+        for link in list(self._links):
+            self.counts["resets"] += 1
+            self._cut(link)
+
+    async def _stall(self) -> None:
+        self.counts["stalls"] += 1
+        self._flowing.clear()
+        await asyncio.sleep(self._faults.stall_seconds)
+        self._flowing.set()
+
+    async def _orphan(self) -> None:
+        for link in list(self._links):
+            self.counts["orphans"] += 1
+            self._links.discard(link)
+            for task in link.tasks:
+                task.cancel()
+            _reset_socket(link.client)
+            self._orphans.append(link.server)
+
+    def _cut(self, link: _Link) -> None:
+        self._links.discard(link)
+        for writer in (link.client, link.server):
+            _reset_socket(writer)
+        for task in link.tasks:
+            task.cancel()
+
+
+def _reset_socket(writer: asyncio.StreamWriter) -> None:
+    raw = writer.get_extra_info("socket")
+    if raw is not None:
+        with contextlib.suppress(OSError):
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+    writer.transport.abort()

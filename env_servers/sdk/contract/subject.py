@@ -1,0 +1,181 @@
+"""What a contract is checked on: one environment, its tasks, and sample episodes of it.
+
+Samples are made once and shared by all checks; they depend on nothing but the terms.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from env_servers.sdk.contract.hostile import SHORT_TEXTS
+from env_servers.sdk.contract.rehearsal import (
+    Script,
+    begin,
+    ended,
+    rehearse,
+    scrambled_global_rng,
+)
+from env_servers.sdk.environment import Environment, EnvironmentConfig, EnvironmentSpec
+from env_servers.sdk.errors import InvalidOption
+from env_servers.sdk.tasks import TaskSet
+from env_servers.sdk.types import Advice, Observation
+
+__all__ = ["ExpertPlay", "NotApplicable", "Subject", "Terms", "score_of"]
+
+
+class NotApplicable(Exception):
+    """When an environment does not promise what a check asks for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How much is played, and what an environment's players must reach."""
+
+    items: tuple[str, ...] = ()
+    """Item ids to play; empty = evenly spaced ones of every split."""
+    items_per_split: int = 3
+    """Items of each split in the samples that most checks play."""
+    expert_items_per_split: int = 10
+    """Items of each split that the expert must solve."""
+    steps: int = 30
+    """Steps of a random sample episode."""
+    expert_success: float = 1.0
+    """Least share of items that the expert solves within `max_rounds`."""
+    noop_score: float = 0.0
+    """Highest score that doing nothing may earn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertPlay:
+    """An episode that the scripted expert played."""
+
+    script: Script
+    advices: tuple[Advice, ...]
+    last: Observation
+
+
+class Subject:
+    """An environment under check."""
+
+    def __init__(
+        self,
+        environment: type[Environment],
+        config: EnvironmentConfig,
+        terms: Terms,
+        *,
+        asked_name: str = "",
+    ) -> None:
+        """Loads the tasks; raises EnvironmentUnavailable.
+
+        `asked_name` is the name under which the environment was found; empty = given as a class.
+        """
+        self.asked_name = asked_name
+        self.environment = environment
+        self.config = config
+        self.terms = terms
+        self.tasks: TaskSet = environment.load_tasks(config)
+        self._records: dict[int, tuple[str, ...]] = {}
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        return self.environment.spec
+
+    def items(self, per_split: int) -> tuple[str, ...]:
+        """The items of the terms, or `per_split` evenly spaced ones of every split."""
+        if self.terms.items:
+            return self.terms.items
+        found: list[str] = []
+        for split, size in self.tasks.splits().items():
+            indexes = sorted({size * k // per_split for k in range(min(per_split, size))})
+            for index in indexes:
+                found += self.tasks.item_ids(split, index, index + 1)
+        return tuple(found)
+
+    def script(self, item_id: str, seed: int = 0) -> Script:
+        """An empty script in the default profile."""
+        return Script(item_id, (), seed, self.spec.profiles[0])
+
+    def openings(self, per_split: int) -> tuple[Script, ...]:
+        """Empty scripts of the items, and of a few of them in each further profile."""
+        made = [self.script(item, seed=number) for number, item in enumerate(self.items(per_split))]
+        for profile in self.spec.profiles[1:]:
+            made += [replace(self.script(item), profile=profile) for item in self.items(1)]
+        return tuple(made)
+
+    def begin(self, script: Script) -> tuple[Environment, Observation]:
+        """A new episode of the script's opening."""
+        return begin(self.environment, self.tasks, script)
+
+    def rehearse(self, script: Script) -> tuple[str, ...]:
+        """The records of one more rehearsal."""
+        return rehearse(self.environment, self.tasks, script)
+
+    def reference(self, index: int) -> tuple[str, ...]:
+        """The records of the first rehearsal of `scripts[index]`, played alone."""
+        if index not in self._records:
+            with scrambled_global_rng(index):
+                self._records[index] = self.rehearse(self.scripts[index])
+        return self._records[index]
+
+    @cached_property
+    def scripts(self) -> tuple[Script, ...]:
+        """For each sample item a random episode with some nonsense in it, and the expert's."""
+        made: list[Script] = []
+        for opening in self.openings(self.terms.items_per_split):
+            made.append(self._random_script(opening))
+            if self.spec.has_expert:
+                made.append(self.play_expert(opening).script)
+        return tuple(made)
+
+    @cached_property
+    def expert_plays(self) -> tuple[ExpertPlay, ...]:
+        """The expert on its items; raises NotApplicable where there is none."""
+        if not self.spec.has_expert:
+            raise NotApplicable("the environment has no expert")
+        openings = self.openings(self.terms.expert_items_per_split)
+        return tuple(self.play_expert(opening, wording) for wording, opening in enumerate(openings))
+
+    def play_expert(self, opening: Script, wording: int = 0) -> ExpertPlay:
+        """The expert's episode, ended by the game or by `max_rounds`."""
+        return self._play(opening, lambda episode: episode.advise_expert(wording))
+
+    def play_noop(self, opening: Script) -> ExpertPlay:
+        """An episode in which nothing is done, for `max_rounds`."""
+        return self._play(opening, lambda episode: episode.advise_noop())
+
+    def _play(self, opening: Script, advise: Callable[[Environment], Advice]) -> ExpertPlay:
+        episode, observation = self.begin(opening)
+        advices: list[Advice] = []
+        while not ended(observation) and len(advices) < self.spec.max_rounds:
+            advices.append(advise(episode))
+            observation = episode.step(advices[-1].action)
+        episode.close()
+        actions = tuple(advice.action for advice in advices)
+        return ExpertPlay(replace(opening, actions=actions), tuple(advices), observation)
+
+    def _random_script(self, opening: Script) -> Script:
+        rng = random.Random(opening.seed)
+        episode, observation = self.begin(opening)
+        actions: list[str] = []
+        while not ended(observation) and len(actions) < self.terms.steps:
+            actions.append(self._random_action(episode, rng, len(actions)))
+            observation = episode.step(actions[-1])
+        episode.close()
+        return replace(opening, actions=tuple(actions))
+
+    def _random_action(self, episode: Environment, rng: random.Random, step: int) -> str:
+        nonsense = SHORT_TEXTS[step % len(SHORT_TEXTS)]
+        if step % 5 == 4:
+            return nonsense
+        try:
+            return episode.advise_random(rng).action
+        except InvalidOption:
+            return nonsense
+
+
+def score_of(observation: Observation) -> float | None:
+    """What an episode that ended here would score."""
+    return observation.reward if observation.score is None else observation.score

@@ -1,0 +1,86 @@
+"""Everything that can be chosen about a server, with its defaults."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from env_servers.sdk import Execution
+
+__all__ = ["CONTRACT_REVISION", "Security", "ServerConfig", "ServerLimits"]
+
+CONTRACT_REVISION = 1
+"""Revision of protos/agentgym/env/v1 that this server speaks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """TLS and tokens; all empty = plain text, for loopback and Unix sockets."""
+
+    tls_cert: Path | None = None
+    """PEM certificate chain of the server."""
+    tls_key: Path | None = None
+    """PEM private key of the server."""
+    client_ca: Path | None = None
+    """PEM roots that clients must be signed by (mTLS)."""
+    token: str = ""
+    """Bearer token that every call must carry; read from AGENTGYM_TOKEN by the CLI."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """Bounds that protect a server; GetEnvironment tells them to clients."""
+
+    max_text_bytes: int = 4 * 1024 * 1024
+    max_message_bytes: int = 64 * 1024 * 1024
+    max_episodes: int = 0
+    """0 = derived from CPU and memory."""
+    max_episodes_per_client: int = 0
+    """Per connection; 0 = no limit of its own."""
+    max_in_flight: int = 16_384
+    """Commands in flight per stream."""
+    default_lease: float = 60.0
+    """Seconds that an episode outlives its stream."""
+    max_lease: float = 3600.0
+    idle_limit: float = 1800.0
+    """Seconds after which an unused episode goes even while its stream lives."""
+    step_limit: float = 60.0
+    """Seconds after which a step's environment counts as hung."""
+    cache_events: int = 4
+    """Results kept per episode for repeated commands."""
+    max_items: int = 128
+    """Events per message; 64 to 128 measured best."""
+    max_journal: int = 100_000
+    """Actions in a rebuild."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """One server process."""
+
+    environments: tuple[str, ...]
+    bind: tuple[str, ...] = ("127.0.0.1:50051",)
+    """host:port or unix:PATH; port 0 = any free one."""
+    workers: int = 0
+    """Worker processes for environments that run in processes; 0 = one per core."""
+    threads: int = 256
+    """Threads for environments that run in threads."""
+    execution: Mapping[str, Execution] = field(default_factory=dict[str, Execution])
+    """Overrides where an environment runs."""
+    data_dir: Path | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    limits: ServerLimits = field(default_factory=ServerLimits)
+    security: Security = field(default_factory=Security)
+    insecure: bool = False
+    """Allow plain text on an address that is not loopback."""
+    metrics_port: int = 0
+    """Prometheus metrics on this port of 127.0.0.1; 0 = off."""
+    drain_seconds: float = 30.0
+    """How long live episodes may go on after SIGTERM."""
+
+    def worker_count(self) -> int:
+        """Worker processes that may be started."""
+        return self.workers or os.cpu_count() or 1

@@ -1,0 +1,57 @@
+"""Takes the loop back from an inline environment that does not return.
+
+A one-second SIGALRM tick runs in the main thread between bytecodes. When the same inline call has
+been running for longer than the step limit, the tick raises `StepOverrun` inside it. This reaches
+any pure-Python loop, which is what `inline` promises to be; it cannot reach a blocking C call.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType
+
+__all__ = ["InlineGuard", "StepOverrun"]
+
+_TICK_SECONDS = 0.5
+
+
+class StepOverrun(BaseException):
+    """Raised inside an inline call past its limit; no `except Exception` swallows it."""
+
+
+class InlineGuard:
+    """Marks inline calls; `enter`/`leave` cost two attribute writes on the hot path."""
+
+    __slots__ = ("_limit", "_seen", "_since", "active", "serial")
+
+    def __init__(self, limit: float) -> None:
+        """`limit` in seconds."""
+        self._limit = limit
+        self._seen = -1
+        self._since = 0.0
+        self.active = False
+        self.serial = 0
+        """Counts calls; callers increment it when they set `active`."""
+
+    def start(self) -> None:
+        """Begin ticking; only possible, and only needed, in the main thread."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGALRM, self._tick)
+            signal.setitimer(signal.ITIMER_REAL, _TICK_SECONDS, _TICK_SECONDS)
+
+    def stop(self) -> None:
+        """End ticking."""
+        if threading.current_thread() is threading.main_thread():
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _tick(self, signum: int, frame: FrameType | None) -> None:
+        if not self.active:
+            return
+        now = time.monotonic()
+        if self.serial != self._seen:
+            self._seen, self._since = self.serial, now
+        elif now - self._since > self._limit:
+            self._seen = -1
+            raise StepOverrun

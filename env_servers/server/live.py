@@ -1,0 +1,170 @@
+"""One live environment and the proof of its state: the synchronous core of an episode.
+
+Runs wherever the environment runs: on the loop, in a thread, in a worker process. Owns the reading
+of inputs and the state hash; knows nothing of sequence numbers, leases or streams.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple, Self
+
+from env_servers.sdk import (
+    ActionFormat,
+    Advice,
+    Advisor,
+    Environment,
+    EnvironmentConfig,
+    InvalidOption,
+    Observation,
+    Rejected,
+    ResetOptions,
+    TaskSet,
+    load_environment,
+)
+
+__all__ = ["Family", "Input", "LiveEnvironment", "Opening", "ReplayDiverged", "Result"]
+
+Input = str | tuple[int, str] | tuple[str, str]
+"""A step's input: a native action; (action format, reply); or (function name, arguments JSON).
+
+Plain strings and tuples because thousands of journals hold them."""
+
+_NO_HASH: Final = b""
+
+
+class ReplayDiverged(Exception):
+    """When a journal, played again, leads to another state than it records."""
+
+    def __init__(self, at_seq: int, expected: bytes, found: bytes) -> None:
+        super().__init__(
+            f"replay diverged at seq {at_seq}: state hash {found.hex()} instead of {expected.hex()}"
+        )
+        self.at_seq = at_seq
+
+
+class Opening(NamedTuple):
+    """Everything that decides how an episode begins; equal openings begin equal episodes."""
+
+    environment: str
+    item_id: str
+    seed: int
+    profile: str
+    action_format: ActionFormat
+    options: Mapping[str, Any]
+
+
+class Result(NamedTuple):
+    """The outcome of a reset or step."""
+
+    observation: Observation
+    state_hash: bytes
+    parsed_action: str | None
+    """The native action that the input was read as; None for resets and unreadable replies."""
+
+
+class Family:
+    """An environment class with its task set, loaded once per process."""
+
+    __slots__ = ("environment", "spec", "tasks")
+
+    def __init__(self, name: str, config: EnvironmentConfig) -> None:
+        self.environment: type[Environment] = load_environment(name)
+        self.spec = self.environment.spec
+        self.tasks: TaskSet = self.environment.load_tasks(config)
+
+    def open(
+        self,
+        opening: Opening,
+        journal: Sequence[Input] = (),
+        hashes: Sequence[bytes] = (),
+    ) -> tuple[LiveEnvironment, list[Result]]:
+        """Start an episode and play a journal; returns it with the result of every seq.
+
+        `hashes` are the recorded state hashes by seq; empty ones are not checked. Raises SdkError,
+        ReplayDiverged.
+        """
+        task = self.tasks.get(opening.item_id)
+        live = LiveEnvironment(self.environment(self.tasks), opening.action_format)
+        options = ResetOptions(opening.seed, opening.profile, opening.options)
+        results = [live.begin(live.environment.reset(task, options))]
+        _check(results[0], hashes, 0)
+        for seq, given in enumerate(journal, start=1):
+            results.append(live.step(given))
+            _check(results[-1], hashes, seq)
+        return live, results
+
+
+def _check(result: Result, hashes: Sequence[bytes], seq: int) -> None:
+    expected = hashes[seq] if seq < len(hashes) else _NO_HASH
+    if expected and expected != result.state_hash:
+        raise ReplayDiverged(seq, expected, result.state_hash)
+
+
+class LiveEnvironment:
+    """A live environment, the hash of its state, and what it last showed."""
+
+    __slots__ = ("action_format", "environment", "grammar", "last", "state_hash")
+
+    def __init__(self, environment: Environment, action_format: ActionFormat) -> None:
+        self.environment = environment
+        self.grammar = environment.spec.grammar
+        self.action_format = action_format
+        self.state_hash = _NO_HASH
+        self.last = Observation("")
+
+    def begin(self, observation: Observation) -> Result:
+        """Take the observation of a reset as the first state."""
+        return self._record(observation, None)
+
+    def step(self, given: Input) -> Result:
+        """Read an input and apply it; whatever the environment raises passes through."""
+        action = given if isinstance(given, str) else self._read(given)
+        if isinstance(action, str):
+            return self._record(self.environment.step(action), action)
+        message = action.message + (self.last.text if action.repeat_observation else "")
+        return self._record(self.environment.render_error(message, self.last), None)
+
+    def consult(self, advisor: Advisor, seed: int) -> tuple[str, str, str]:
+        """A scripted player's (action, thought, rendered reply); changes nothing."""
+        if advisor is Advisor.EXPERT:
+            advice = self.environment.advise_expert(seed)
+        elif advisor is Advisor.RANDOM:
+            advice = self.environment.advise_random(random.Random(seed))
+        else:
+            advice = self.environment.advise_noop()
+        return advice.action, advice.thought, self._render(advice)
+
+    def fork(self) -> Self:
+        """An independent copy in the same state."""
+        copy = type(self)(self.environment.fork(), self.action_format)
+        copy.state_hash = self.state_hash
+        copy.last = self.last
+        return copy
+
+    def _read(self, given: tuple[int, str] | tuple[str, str]) -> str | Rejected:
+        kind, text = given
+        if isinstance(kind, int):
+            return self.grammar.read(text, ActionFormat(kind))
+        return self.grammar.read_call_json(kind, text)
+
+    def _render(self, advice: Advice) -> str:
+        try:
+            return self.grammar.write(advice, self.action_format)
+        except (KeyError, ValueError) as error:
+            raise InvalidOption(
+                f"advice {advice.action!r} cannot be said in {self.action_format.name}"
+            ) from error
+
+    def _record(self, observation: Observation, action: str | None) -> Result:
+        """Hash the state: of the environment's fingerprint, else chained over the transcript."""
+        fingerprint = self.environment.fingerprint()
+        text, reward, score, terminated, truncated = observation[:5]
+        proof = (self.state_hash if fingerprint is None else fingerprint) + text.encode()
+        if reward is not None or terminated or truncated:
+            proof += repr((reward, score, terminated, truncated)).encode()
+        self.state_hash = blake2b(proof, digest_size=8).digest()
+        self.last = observation
+        return Result(observation, self.state_hash, action)

@@ -1,0 +1,245 @@
+"""Where environments execute: on the loop, in threads, in worker processes.
+
+A `Host` opens episodes of one environment; a `Runner` is one open episode. Runners execute and
+report; they know nothing of sequence numbers, leases or streams. The caller guarantees one step in
+flight per runner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+
+from agentgym.env.v1 import environment_pb2 as pb
+from env_servers.sdk import Advisor, SdkError
+from env_servers.server.errors import CommandError
+from env_servers.server.guard import InlineGuard, StepOverrun
+from env_servers.server.live import (
+    Family,
+    Input,
+    LiveEnvironment,
+    Opening,
+    ReplayDiverged,
+    Result,
+)
+from env_servers.server.threads import ThreadCrew
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Advised", "Host", "InlineHost", "Runner", "ThreadHost", "boundary", "crashed", "hung"]
+
+T = TypeVar("T")
+Advised = tuple[str, str, str]
+"""A scripted player's (action, thought, rendered reply)."""
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger("env_servers.runners")
+
+
+def crashed(name: str, error: BaseException) -> CommandError:
+    """The error of an environment whose code raised."""
+    return CommandError(
+        pb.ERROR_REASON_ENVIRONMENT_CRASHED,
+        f"environment {name} raised {type(error).__name__}: {error}",
+    )
+
+
+def hung(name: str, limit: float) -> CommandError:
+    """The error of an environment that was reclaimed."""
+    return CommandError(
+        pb.ERROR_REASON_ENVIRONMENT_HUNG,
+        f"environment {name} did not answer within {limit:g} s and was reclaimed",
+    )
+
+
+@contextmanager
+def boundary(name: str) -> Iterator[None]:
+    """The one place where whatever an environment raises becomes an error of its episode."""
+    try:
+        yield
+    except (CommandError, StepOverrun):
+        raise
+    except SdkError as error:
+        raise CommandError.from_sdk(error) from error
+    except ReplayDiverged as error:
+        raise CommandError(
+            pb.ERROR_REASON_REPLAY_DIVERGED, str(error), at_seq=error.at_seq
+        ) from error
+    except Exception as error:  # boundary: foreign code may raise anything
+        log.warning("environment crashed", environment=name, exc_info=True)
+        raise crashed(name, error) from error
+
+
+class Runner(ABC):
+    """One open episode, wherever it executes."""
+
+    live: LiveEnvironment | None = None
+    """Set only by inline runners: the hot path steps it without a task switch."""
+
+    def bind(self, journal: Sequence[Input], hashes: Sequence[bytes]) -> None:
+        """Remember the episode's growing journal, for runners that may have to rebuild it."""
+
+    @abstractmethod
+    async def step(self, given: Input) -> Result:
+        """Execute one step; raises CommandError."""
+
+    @abstractmethod
+    async def consult(self, advisor: Advisor, seed: int) -> Advised:
+        """A scripted player's advice; raises CommandError."""
+
+    @abstractmethod
+    async def fork(self) -> Runner:
+        """An independent copy in the same state; raises CommandError."""
+
+    def cancel(self) -> None:
+        """Ask a step that is executing to return early."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the environment."""
+
+
+class Host(ABC):
+    """Opens episodes of one environment."""
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+        self.spec = family.spec
+        self.steps = 0
+        """Steps executed so far, for metrics."""
+
+    @abstractmethod
+    async def open(
+        self, opening: Opening, journal: Sequence[Input], hashes: Sequence[bytes]
+    ) -> tuple[Runner, list[Result]]:
+        """Start an episode and play a journal; raises CommandError."""
+
+    async def timed_step(self, runner: Runner, given: Input) -> Result:
+        """A step of one of this host's runners; metrics wrap it."""
+        self.steps += 1
+        return await runner.step(given)
+
+
+class InlineRunner(Runner):
+    """Executes on the loop, under the guard."""
+
+    def __init__(self, host: InlineHost, live: LiveEnvironment) -> None:
+        self._host = host
+        self.live: LiveEnvironment = live
+
+    async def step(self, given: Input) -> Result:
+        return self._host.call(lambda: self.live.step(given))
+
+    async def consult(self, advisor: Advisor, seed: int) -> Advised:
+        return self._host.call(lambda: self.live.consult(advisor, seed))
+
+    async def fork(self) -> Runner:
+        return InlineRunner(self._host, self._host.call(self.live.fork))
+
+    def close(self) -> None:
+        self._host.call(self.live.environment.close)
+
+
+class InlineHost(Host):
+    """Executes environments on the loop."""
+
+    def __init__(self, family: Family, guard: InlineGuard, step_limit: float) -> None:
+        super().__init__(family)
+        self.guard = guard
+        self.step_limit = step_limit
+
+    async def open(
+        self, opening: Opening, journal: Sequence[Input], hashes: Sequence[bytes]
+    ) -> tuple[Runner, list[Result]]:
+        live, results = self.call(lambda: self.family.open(opening, journal, hashes))
+        return InlineRunner(self, live), results
+
+    def step(self, live: LiveEnvironment, given: Input) -> Result:
+        """`call` for the hot path: the same guard and boundary, without their overhead."""
+        guard = self.guard
+        guard.serial += 1
+        guard.active = True
+        try:
+            result = live.step(given)
+        except BaseException as error:  # noqa: BLE001 - boundary: sorted by `call`
+            guard.active = False
+            raised = error
+        else:
+            guard.active = False
+            self.steps += 1
+            return result
+
+        def again() -> Result:
+            raise raised
+
+        return self.call(again)
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Run environment code now; raises CommandError."""
+        guard = self.guard
+        guard.serial += 1
+        guard.active = True
+        try:
+            with boundary(self.spec.name):
+                return work()
+        except StepOverrun:
+            raise hung(self.spec.name, self.step_limit) from None
+        finally:
+            guard.active = False
+
+
+class ThreadRunner(Runner):
+    """Executes in a thread of the crew."""
+
+    def __init__(self, host: ThreadHost, live: LiveEnvironment) -> None:
+        self._host = host
+        self._live = live
+
+    async def step(self, given: Input) -> Result:
+        return await self._host.call(lambda: self._live.step(given))
+
+    async def consult(self, advisor: Advisor, seed: int) -> Advised:
+        return await self._host.call(lambda: self._live.consult(advisor, seed))
+
+    async def fork(self) -> Runner:
+        return ThreadRunner(self._host, await self._host.call(self._live.fork))
+
+    def cancel(self) -> None:
+        with boundary(self._host.spec.name):
+            self._live.environment.cancel()
+
+    def close(self) -> None:
+        self._host.crew.submit(self._live.environment.close)
+
+
+class ThreadHost(Host):
+    """Executes environments in threads."""
+
+    def __init__(self, family: Family, crew: ThreadCrew, step_limit: float) -> None:
+        super().__init__(family)
+        self.crew = crew
+        self.step_limit = step_limit
+
+    async def open(
+        self, opening: Opening, journal: Sequence[Input], hashes: Sequence[bytes]
+    ) -> tuple[Runner, list[Result]]:
+        live, results = await self.call(lambda: self.family.open(opening, journal, hashes))
+        return ThreadRunner(self, live), results
+
+    async def call(self, work: Callable[[], T]) -> T:
+        """Run environment code in a thread; raises CommandError."""
+        ticket = self.crew.submit(work)
+        future = asyncio.wrap_future(ticket.future)
+        remaining = self.step_limit
+        while not (await asyncio.wait({future}, timeout=remaining))[0]:
+            remaining = self.step_limit - ticket.running_for()
+            if remaining <= 0:
+                self.crew.abandon(ticket)
+                raise hung(self.spec.name, self.step_limit)
+        with boundary(self.spec.name):
+            return future.result()

@@ -1,0 +1,85 @@
+"""Admission: how many episodes a server takes, in all, per environment and per client.
+
+Pure. Capacity is derived from memory and cores unless given: only resets compete for it, so an
+open episode can always go on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+
+from agentgym.env.v1 import environment_pb2 as pb
+from env_servers.sdk import EnvironmentSpec, Execution
+from env_servers.server.errors import CommandError
+
+__all__ = ["Seats", "available_memory", "derive_capacity"]
+
+_MEMORY_SHARE = 0.5
+"""Share of the memory that is free at the start which episodes may fill."""
+_EPISODES_PER_CORE = {Execution.INLINE: 16_384, Execution.THREAD: 2_048, Execution.PROCESS: 1_024}
+"""Beyond these, more episodes only wait for each other."""
+_OVERHEAD_BYTES = 8 * 1024
+"""The server's own memory per episode."""
+
+
+def available_memory() -> int:
+    """Bytes of physical memory that are free now, within the cgroup's limit where there is one."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:  # noqa: PTH123
+            fields = dict(line.split(":", 1) for line in lines)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return free
+
+
+def derive_capacity(spec: EnvironmentSpec, execution: Execution, memory: int, cores: int) -> int:
+    """Episodes of one environment that fit `memory` bytes and `cores`; at least 1."""
+    by_memory = int(memory * _MEMORY_SHARE) // (spec.episode_bytes + _OVERHEAD_BYTES)
+    return max(1, min(by_memory, cores * _EPISODES_PER_CORE[execution]))
+
+
+class Seats:
+    """Counts live episodes against the capacities."""
+
+    def __init__(
+        self, capacities: Mapping[str, int], *, total: int = 0, per_client: int = 0
+    ) -> None:
+        """`capacities` per environment; 0 = no limit for `total` and `per_client`."""
+        self.capacities = dict(capacities)
+        self.total = total or sum(capacities.values())
+        self.per_client = per_client
+        self.taken: Counter[str] = Counter()
+        self._by_client: Counter[str] = Counter()
+
+    def check(self, environment: str, client: str) -> None:
+        """Raise CommandError where there is no seat."""
+        taken = self.taken[environment]
+        if taken >= self.capacities[environment] or self.taken.total() >= self.total:
+            raise CommandError(
+                pb.ERROR_REASON_CAPACITY_EXHAUSTED,
+                f"no room for another {environment} episode: {taken} of "
+                f"{self.capacities[environment]} are live, {self.taken.total()} of {self.total} "
+                "in all",
+                retry_after=0.5,
+            )
+        if self.per_client and self._by_client[client] >= self.per_client:
+            raise CommandError(
+                pb.ERROR_REASON_CLIENT_LIMIT,
+                f"this client has {self.per_client} live episodes, its full share",
+                retry_after=0.5,
+            )
+
+    def take(self, environment: str, client: str) -> None:
+        """Occupy a seat."""
+        self.taken[environment] += 1
+        self._by_client[client] += 1
+
+    def release(self, environment: str, client: str) -> None:
+        """Free a seat."""
+        self.taken[environment] -= 1
+        self._by_client[client] -= 1
+        if not self._by_client[client]:
+            del self._by_client[client]

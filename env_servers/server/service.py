@@ -1,0 +1,302 @@
+"""The gRPC face of the engine: streams, unary shims, and what can be asked about environments."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+from google.rpc import status_pb2
+
+from agentgym.env.v1 import environment_pb2 as pb
+from agentgym.env.v1 import environment_pb2_grpc, types_pb2
+from env_servers.sdk import SdkError
+from env_servers.server.config import CONTRACT_REVISION, ServerLimits
+from env_servers.server.engine import Engine
+from env_servers.server.errors import CommandError
+from env_servers.server.runners import Host
+from env_servers.server.stream import Stream
+
+__all__ = ["SERVER_VERSION", "EnvironmentService"]
+
+SERVER_VERSION = "agentgym-grpc 0.1.0"
+_MAX_PAGE = 10_000
+_DEFAULT_PAGE = 1_000
+
+Context = grpc.aio.ServicerContext[Any, Any]
+T = TypeVar("T")
+
+
+class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
+    """Serves one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.streams: set[Stream] = set()
+        self._described: dict[str, pb.GetEnvironmentResponse] = {}
+
+    # ------------------------------------------------------------------ the stream
+
+    async def Interact(  # noqa: N802 - gRPC's name
+        self, request_iterator: AsyncIterator[pb.InteractRequest], context: Context
+    ) -> None:
+        """Answer commands until the client ends the stream."""
+        limits = self.engine.limits
+        stream = Stream(
+            context.write,
+            client=context.peer(),
+            max_items=limits.max_items,
+            max_in_flight=limits.max_in_flight,
+        )
+        self.streams.add(stream)
+        try:
+            stream.event().credits.max_in_flight = limits.max_in_flight
+            await stream.flush()
+            handle = self.engine.handle
+            async for request in request_iterator:
+                handle(stream, request.commands)
+                await stream.flush()
+            await stream.finish()
+        finally:
+            self.streams.discard(stream)
+            self.engine.lose(stream)
+
+    # ------------------------------------------------------------------ unary shims
+
+    async def Reset(self, request: pb.ResetRequest, context: Context) -> pb.ResetResponse:  # noqa: N802
+        """A reset or fork command."""
+        return pb.ResetResponse(event=await self._one(request.command, context))
+
+    async def Step(self, request: pb.StepRequest, context: Context) -> pb.StepResponse:  # noqa: N802
+        """A step command (or any other that an episode takes)."""
+        return pb.StepResponse(event=await self._one(request.command, context))
+
+    async def Close(self, request: pb.CloseRequest, context: Context) -> pb.CloseResponse:  # noqa: N802
+        """A close command."""
+        command = request.command
+        command.close.SetInParent()
+        return pb.CloseResponse(event=await self._one(command, context))
+
+    async def _one(self, command: pb.Command, context: Context) -> pb.Event:
+        """Handle one command as on a stream of its own; its error becomes the call's status."""
+        answers: list[pb.Event] = []
+
+        async def keep(response: pb.InteractResponse) -> None:
+            answers.extend(response.events)
+
+        limits = self.engine.limits
+        stream = Stream(keep, client=context.peer(), max_items=limits.max_items, max_in_flight=2)
+        try:
+            self.engine.handle(stream, [command])
+            await stream.finish()
+        finally:
+            self.engine.lose(stream)
+        event = answers[-1]
+        if event.HasField("error"):
+            await _abort(context, event.error)
+        return event
+
+    # ------------------------------------------------------------------ questions
+
+    async def ListEnvironments(  # noqa: N802
+        self, request: pb.ListEnvironmentsRequest, context: Context
+    ) -> pb.ListEnvironmentsResponse:
+        """What this server hosts."""
+        return pb.ListEnvironmentsResponse(
+            environments=sorted(self.engine.hosts),
+            contract_revisions=[CONTRACT_REVISION],
+            server_version=SERVER_VERSION,
+        )
+
+    async def GetEnvironment(  # noqa: N802
+        self, request: pb.GetEnvironmentRequest, context: Context
+    ) -> pb.GetEnvironmentResponse:
+        """All about one environment; checks revision and capabilities."""
+        return await _guarded(context, lambda: self._get(request))
+
+    async def ListTasks(  # noqa: N802
+        self, request: pb.ListTasksRequest, context: Context
+    ) -> pb.ListTasksResponse:
+        """A page of a split."""
+        return await _guarded(context, lambda: self._list_tasks(request))
+
+    async def ListEpisodes(  # noqa: N802
+        self, request: pb.ListEpisodesRequest, context: Context
+    ) -> pb.ListEpisodesResponse:
+        """A page of live episodes."""
+        return await _guarded(context, lambda: self._list_episodes(request))
+
+    def _get(self, request: pb.GetEnvironmentRequest) -> pb.GetEnvironmentResponse:
+        if request.contract_revision not in (0, CONTRACT_REVISION):
+            raise CommandError(
+                pb.ERROR_REASON_CONTRACT_REVISION_UNSUPPORTED,
+                f"the client speaks contract revision {request.contract_revision}, this server "
+                f"speaks {CONTRACT_REVISION}",
+                client_revision=request.contract_revision,
+                server_revisions=CONTRACT_REVISION,
+            )
+        host = self._host(request.environment)
+        name = host.spec.name
+        if name not in self._described:
+            self._described[name] = describe(host, self.engine.limits, self.engine.seats.capacities)
+        described = self._described[name]
+        for capability in request.required_capabilities:
+            if capability not in described.capabilities:
+                lacking = _capability_name(capability)
+                raise CommandError(
+                    pb.ERROR_REASON_UNSUPPORTED_CAPABILITY,
+                    f"environment {name} lacks the capability {lacking}",
+                    capability=lacking,
+                )
+        return described
+
+    def _list_tasks(self, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
+        tasks = self._host(request.environment).family.tasks
+        if request.item_ids:
+            named = [tasks.get(item_id) for item_id in request.item_ids]
+            return pb.ListTasksResponse(
+                tasks=[pb.TaskSummary(item_id=t.item_id, category=t.category) for t in named],
+                total_size=len(named),
+            )
+        size = tasks.splits().get(request.split)
+        start, stop = _page(request.page_token, request.page_size)
+        ids = tasks.item_ids(request.split, start, stop)
+        response = pb.ListTasksResponse(
+            tasks=[pb.TaskSummary(item_id=i, category=tasks.category(i)) for i in ids],
+            total_size=size or 0,
+        )
+        if size is not None and stop < size:
+            response.next_page_token = str(stop)
+        return response
+
+    def _list_episodes(self, request: pb.ListEpisodesRequest) -> pb.ListEpisodesResponse:
+        start, stop = _page(request.page_token, request.page_size)
+        wanted = [
+            episode
+            for episode in self.engine.episodes.values()
+            if request.environment in ("", episode.opening.environment)
+        ]
+        now = time.monotonic()
+        response = pb.ListEpisodesResponse(total_size=len(wanted))
+        for episode in wanted[start:stop]:
+            response.episodes.add(
+                episode_id=episode.episode_id,
+                environment=episode.opening.environment,
+                item_id=episode.opening.item_id,
+                seq=episode.seq,
+                ended=episode.ended,
+                in_flight=episode.in_flight is not None,
+                idle_ms=int((now - episode.touched) * 1000),
+                attached=episode.stream is not None,
+            )
+        if stop < len(wanted):
+            response.next_page_token = str(stop)
+        return response
+
+    def _host(self, name: str) -> Host:
+        hosts = self.engine.hosts
+        if not name and len(hosts) == 1:
+            return next(iter(hosts.values()))
+        if name not in hosts:
+            raise CommandError(
+                pb.ERROR_REASON_UNKNOWN_ENVIRONMENT,
+                f"this server has no environment {name!r} (it has {', '.join(sorted(hosts))})",
+                valid=", ".join(sorted(hosts)),
+            )
+        return hosts[name]
+
+
+def describe(
+    host: Host, limits: ServerLimits, capacities: dict[str, int]
+) -> pb.GetEnvironmentResponse:
+    """The answer to GetEnvironment."""
+    spec, tasks = host.spec, host.family.tasks
+    formats: Sequence[types_pb2.ActionFormat] = [int(f) for f in spec.conversation_starts]  # pyright: ignore[reportAssignmentType]
+    digest = hashlib.blake2b(tasks.digest(), digest_size=8)
+    digest.update(f"{spec.name} {spec.version}".encode())
+    return pb.GetEnvironmentResponse(
+        name=spec.name,
+        version=spec.version,
+        digest=digest.hexdigest(),
+        contract_revision=CONTRACT_REVISION,
+        description=spec.description,
+        capabilities=_capabilities(host),
+        action_formats=formats,
+        profiles=spec.profiles,
+        splits=[pb.Split(name=name, size=size) for name, size in tasks.splits().items()],
+        metric=int(spec.metric),  # pyright: ignore[reportArgumentType]
+        success_score=spec.success_score,
+        max_rounds=spec.max_rounds,
+        conversation_starts=[
+            pb.ConversationStart(
+                action_format=int(action_format),  # pyright: ignore[reportArgumentType]
+                instruction=start.instruction,
+                acknowledgement=start.acknowledgement,
+            )
+            for action_format, start in spec.conversation_starts.items()
+        ],
+        functions_json=spec.grammar.functions_json(),
+        limits=pb.Limits(
+            max_text_bytes=limits.max_text_bytes,
+            max_message_bytes=limits.max_message_bytes,
+            max_episodes=capacities[spec.name],
+            max_episodes_per_client=limits.max_episodes_per_client,
+            max_in_flight=limits.max_in_flight,
+            default_lease_ms=int(limits.default_lease * 1000),
+            max_lease_ms=int(limits.max_lease * 1000),
+            step_limit_ms=int(limits.step_limit * 1000),
+            response_cache_events=limits.cache_events,
+            max_items_per_message=limits.max_items,
+        ),
+    )
+
+
+def _capabilities(host: Host) -> list[pb.Capability]:
+    spec = host.spec
+    given = [
+        (spec.deterministic, pb.CAPABILITY_DETERMINISTIC),
+        (True, pb.CAPABILITY_FORK),
+        (spec.has_expert, pb.CAPABILITY_EXPERT),
+        (spec.has_score, pb.CAPABILITY_SCORE),
+    ]
+    return [capability for has, capability in given if has]
+
+
+def _capability_name(capability: int) -> str:
+    try:
+        return pb.Capability.Name(capability).removeprefix("CAPABILITY_")  # pyright: ignore[reportArgumentType]
+    except ValueError:
+        return str(capability)
+
+
+def _page(token: str, size: int) -> tuple[int, int]:
+    if token and not token.isdecimal():
+        raise CommandError(
+            pb.ERROR_REASON_INVALID_ARGUMENT,
+            f"page_token {token!r} is not one that this server gave",
+            field="page_token",
+        )
+    start = int(token or 0)
+    return start, start + min(size or _DEFAULT_PAGE, _MAX_PAGE)
+
+
+async def _guarded(context: Context, work: Callable[[], T]) -> T:
+    """Run a question; its error becomes the call's status."""
+    try:
+        return work()
+    except CommandError as error:
+        status = error.status()
+    except SdkError as error:
+        status = CommandError.from_sdk(error).status()
+    await _abort(context, status)
+    raise AssertionError("abort returned")
+
+
+async def _abort(context: Context, status: status_pb2.Status) -> None:
+    """End a unary call with a rich status."""
+    code = next(code for code in grpc.StatusCode if code.value[0] == status.code)
+    metadata = (("grpc-status-details-bin", status.SerializeToString()),)
+    await context.abort(code, status.message, metadata)

@@ -1,0 +1,111 @@
+"""A stream's outgoing side: events are coalesced while the loop is busy and sent when it goes idle.
+
+Owns the outbox, the credits and which episodes hang on the stream; knows nothing of what commands
+mean. At most one write is in flight; what is added meanwhile goes out with the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import grpc
+
+from agentgym.env.v1 import environment_pb2 as pb
+
+if TYPE_CHECKING:
+    from env_servers.server.episode import Episode
+
+__all__ = ["Stream"]
+
+_MAX_BYTES = 256 * 1024
+"""Observation text per message; larger messages stall the reader on the other side."""
+
+
+class Stream:
+    """One Interact call."""
+
+    __slots__ = (
+        "_bytes",
+        "_closed",
+        "_current",
+        "_full",
+        "_max_items",
+        "_send",
+        "_writing",
+        "client",
+        "episodes",
+        "in_flight",
+        "max_in_flight",
+        "tasks",
+    )
+
+    def __init__(
+        self,
+        send: Callable[[pb.InteractResponse], Awaitable[None]],
+        *,
+        client: str,
+        max_items: int,
+        max_in_flight: int,
+    ) -> None:
+        self._send = send
+        self._max_items = max_items
+        self._current = pb.InteractResponse()
+        self._full: list[pb.InteractResponse] = []
+        self._bytes = 0
+        self._writing = False
+        self._closed = False
+        self.client = client
+        self.max_in_flight = max_in_flight
+        self.in_flight = 0
+        """Commands that execute away from the loop."""
+        self.episodes: set[Episode] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def event(self, size: int = 0) -> pb.Event:
+        """A new event in the outbox, to be filled in place; `size` bytes of text will follow."""
+        events = self._current.events
+        self._bytes += size
+        if len(events) >= self._max_items or (self._bytes > _MAX_BYTES and len(events) > 0):
+            self._full.append(self._current)
+            self._current = pb.InteractResponse()
+            events = self._current.events
+            self._bytes = size
+        return events.add()
+
+    async def flush(self) -> None:
+        """Send all that is in the outbox, unless somebody is already at it."""
+        if self._writing or self._closed:
+            return
+        self._writing = True
+        try:
+            while self._full or self._current.events:
+                if self._full:
+                    response = self._full.pop(0)
+                else:
+                    response, self._current, self._bytes = self._current, pb.InteractResponse(), 0
+                await self._send(response)
+        except (asyncio.InvalidStateError, grpc.RpcError, grpc.aio.UsageError):
+            # The client is gone: the episodes keep their results for whoever attaches.
+            self._closed = True
+        finally:
+            self._writing = False
+
+    async def finish(self) -> None:
+        """Wait for the commands that still execute and send their answers."""
+        while self.tasks and not self._closed:
+            await asyncio.wait(self.tasks)
+        await self.flush()
+
+    def spawn(self, work: Awaitable[None]) -> None:
+        """Run work that belongs to this stream; the stream's end cancels it."""
+        task = asyncio.ensure_future(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def close(self) -> None:
+        """Drop the outbox and end the stream's tasks; episodes live on under their leases."""
+        self._closed = True
+        for task in list(self.tasks):
+            task.cancel()

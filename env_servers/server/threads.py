@@ -1,0 +1,90 @@
+"""Threads for environments that wait, and that may never come back.
+
+Unlike concurrent.futures' pool, a thread that hangs can be given up: it no longer counts, a new one
+takes its place, and, being a daemon, it does not keep the process alive.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+__all__ = ["ThreadCrew", "Ticket"]
+
+T = TypeVar("T")
+
+
+class Ticket(Generic[T]):
+    """One piece of work in the crew's hands."""
+
+    __slots__ = ("abandoned", "future", "started", "work")
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self.work = work
+        self.future: Future[T] = Future()
+        self.started: float | None = None
+        self.abandoned = False
+
+    def running_for(self) -> float:
+        """Seconds since a thread took it up; 0 while it is queued."""
+        return 0.0 if self.started is None else time.monotonic() - self.started
+
+    def run(self) -> None:
+        """Do the work and settle the future."""
+        self.started = time.monotonic()
+        try:
+            result = self.work()
+        except BaseException as error:  # noqa: BLE001 - boundary: handed to the waiter
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
+
+
+class ThreadCrew:
+    """At most `size` working threads, started on demand."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._queue: SimpleQueue[Ticket[Any] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._outstanding = 0
+        self.abandoned = 0
+        """Threads given up so far."""
+
+    def submit(self, work: Callable[[], T]) -> Ticket[T]:
+        """Queue work; the ticket's future settles when it is done."""
+        ticket = Ticket(work)
+        with self._lock:
+            self._outstanding += 1
+            start = self._outstanding > self._threads and self._threads < self._size
+            self._threads += start
+        self._queue.put(ticket)
+        if start:
+            threading.Thread(target=self._work, name="environment", daemon=True).start()
+        return ticket
+
+    def abandon(self, ticket: Ticket[Any]) -> None:
+        """Give up the thread that is stuck in this ticket."""
+        with self._lock:
+            ticket.abandoned = True
+            self._threads -= 1
+            self._outstanding -= 1
+            self.abandoned += 1
+
+    def close(self) -> None:
+        """Let idle threads end; stuck ones die with the process."""
+        for _ in range(self._threads):
+            self._queue.put(None)
+
+    def _work(self) -> None:
+        while (ticket := self._queue.get()) is not None:
+            ticket.run()
+            with self._lock:
+                if ticket.abandoned:
+                    return
+                self._outstanding -= 1

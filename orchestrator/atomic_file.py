@@ -1,0 +1,73 @@
+"""Files that appear whole or not at all.
+
+Owns the temporary name, the flush to disk and the final rename. Knows nothing of what is written.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.errors import OutputExists, UsageError
+
+__all__ = ["atomic_output", "sync_folder", "write_atomically"]
+
+
+@contextmanager
+def atomic_output(path: Path, *, overwrite: bool) -> Generator[Path]:
+    """A temporary path beside `path` that becomes `path` when the block ends without an error.
+
+    Raises OutputExists where `path` exists and is not to be overwritten (also if it appeared
+    meanwhile), and UsageError where its folder does not exist. After an error nothing is left.
+    """
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent}")
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; name a file")
+    if path.exists() and not overwrite:
+        raise OutputExists(path)
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        yield partial
+        _sync_file(partial)
+        if overwrite:
+            partial.replace(path)
+        else:
+            _publish_new(partial, path)
+        sync_folder(path.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, text: str, *, overwrite: bool = True) -> None:
+    """Write a UTF-8 text file whole or not at all; same errors as `atomic_output`."""
+    with atomic_output(path, overwrite=overwrite) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names that were added to a folder survive a power loss."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_file(path: Path) -> None:
+    with path.open("rb+") as stream:
+        os.fsync(stream.fileno())
+
+
+def _publish_new(partial: Path, path: Path) -> None:
+    # A hard link fails where the name exists; a rename would replace what another process wrote.
+    try:
+        path.hardlink_to(partial)
+    except FileExistsError:
+        raise OutputExists(path) from None
+    except OSError:
+        # File systems without hard links: the check at the start has to do.
+        partial.replace(path)

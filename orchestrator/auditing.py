@@ -1,0 +1,286 @@
+"""Whether the records of a run can be believed: checks of one episode against the run's manifest.
+
+Owns the list of checks (`CHECKS`); each is a pure function from an episode and its manifest to
+sentences about what is wrong. Knows no files; `orchestrator.audit` walks a run and certifies it.
+A check never repairs and never guesses: what cannot be judged from the record is not judged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from agent_runtime.conversation import clean_reply
+from agentgym.env.v1 import types_pb2
+from agentgym.episode.v1 import episode_pb2
+from orchestrator import seeds
+from orchestrator.manifest import Manifest
+from orchestrator.records import stop_reason_name
+
+__all__ = ["CHECKS", "Check", "audit_episode"]
+
+Check = Callable[[episode_pb2.Episode, Manifest], Iterator[str]]
+
+_ERROR_REASONS: Final = frozenset(
+    {
+        types_pb2.STOP_REASON_POLICY_ERROR,
+        types_pb2.STOP_REASON_ENVIRONMENT_ERROR,
+        types_pb2.STOP_REASON_INFRASTRUCTURE_ERROR,
+        types_pb2.STOP_REASON_CANCELLED,
+    }
+)
+_CUT_REASONS: Final = frozenset(
+    {types_pb2.STOP_REASON_CONTEXT_EXHAUSTED, types_pb2.STOP_REASON_CANCELLED}
+)
+"""An episode without error may end by these with a reply that was never played."""
+_LOGPROB_SLACK: Final = 1e-3
+"""Engines round: a certain token may come out slightly above log 1."""
+
+
+def audit_episode(episode: episode_pb2.Episode, manifest: Manifest) -> list[tuple[str, str]]:
+    """Everything that is wrong with a record, as pairs (check, sentence); empty = it is sound."""
+    return [
+        (name, problem) for name, check in CHECKS.items() for problem in check(episode, manifest)
+    ]
+
+
+def _check_identity(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
+    """The record belongs to the run and to an environment of its manifest."""
+    if episode.run_id != manifest.run_id:
+        yield f"it belongs to run {episode.run_id!r}"
+    known = {it.name: it for it in manifest.environments}.get(episode.environment)
+    if known is None:
+        yield f"the manifest has no environment {episode.environment!r}"
+    else:
+        if episode.environment_version != known.version:
+            yield f"environment version {episode.environment_version!r}, not {known.version!r}"
+        if episode.environment_digest != known.digest:
+            yield f"environment digest {episode.environment_digest!r}, not {known.digest!r}"
+    if episode.ended_unix_ms < episode.started_unix_ms:
+        yield "it ended before it started"
+
+
+def _check_outcome(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
+    """A failure has no result; a result is that of the last step."""
+    ended_by_error = episode.stop_reason in _ERROR_REASONS
+    if episode.HasField("error"):
+        for field in ("reward", "score", "success"):
+            if episode.HasField(field):
+                yield f"it failed and has a {field}"
+        if not ended_by_error:
+            yield f"it failed and its stop reason is {stop_reason_name(episode.stop_reason)}"
+        return
+    if ended_by_error and episode.stop_reason != types_pb2.STOP_REASON_CANCELLED:
+        yield f"its stop reason is {stop_reason_name(episode.stop_reason)} and no error is recorded"
+    if episode.stop_reason == types_pb2.STOP_REASON_UNSPECIFIED:
+        yield "it has neither an error nor a stop reason"
+    if episode.steps:
+        yield from _result_problems(episode, episode.steps[-1])
+    else:
+        yield "it has no steps and no error"
+
+
+def _result_problems(episode: episode_pb2.Episode, last: episode_pb2.Step) -> Iterator[str]:
+    if episode.HasField("reward") and episode.reward != last.reward:
+        yield f"its reward is {episode.reward:g}, the last step's {last.reward:g}"
+    if episode.HasField("score"):
+        expected = last.score if last.HasField("score") else last.reward
+        if episode.score != expected:
+            yield f"its score is {episode.score:g}, the last step's {expected:g}"
+
+
+def _check_steps(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
+    """Steps count from 0 without a gap, only the reset has no input, nothing follows the end."""
+    for index, step in enumerate(episode.steps):
+        if step.seq != index:
+            yield f"step {index} has seq {step.seq}"
+        has_input = step.HasField("input") and step.input.WhichOneof("input") is not None
+        if has_input == (index == 0):
+            yield f"step {index} has {'an' if has_input else 'no'} input"
+        if (step.terminated or step.truncated) and index + 1 < len(episode.steps):
+            yield f"steps follow step {index}, which ended the episode"
+
+
+def _check_state_hashes(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
+    """Every observation carries the hash of the state behind it."""
+    for step in episode.steps:
+        if not step.state_hash:
+            yield f"step {step.seq} has no state hash"
+
+
+def _check_conversation(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
+    """What was said is what was played: observations and replies alternate as the steps do.
+
+    The conversation may stop before the last observation, which nobody replied to.
+    """
+    replies = [at for at, message in enumerate(episode.messages) if message.sampled]
+    if not episode.steps:
+        if replies:
+            yield "the policy replied before the environment was reset"
+        return
+    turns = list(episode.messages[_first_observation(episode, replies) :])
+    steps = episode.steps
+    all_turns = 2 * len(steps) - 1
+    for position, turn in enumerate(turns[:all_turns]):
+        step, is_reply = steps[(position + 1) // 2], position % 2 == 1
+        if turn.sampled != is_reply:
+            expected = "reply" if is_reply else "observation"
+            yield f"the {expected} of step {step.seq} is missing from the conversation"
+            return
+        yield from _reply_problems(step, turn) if is_reply else _shown_problems(step, turn)
+    if len(turns) < max(all_turns - 1, 1):
+        yield f"the conversation ends before step {steps[-1].seq} was played"
+    yield from _leftover_problems(episode, turns[all_turns:])
+
+
+def _reply_problems(step: episode_pb2.Step, reply: episode_pb2.Message) -> Iterator[str]:
+    # A native action or a tool call is derived from the reply, and how is the policy's business.
+    played = step.input.reply if step.input.WhichOneof("input") == "reply" else None
+    if played is not None and played not in (reply.text, clean_reply(reply.text)):
+        yield f"step {step.seq} was played with another text than the policy's reply"
+
+
+def _shown_problems(step: episode_pb2.Step, shown: episode_pb2.Message) -> Iterator[str]:
+    if shown.role != episode_pb2.ROLE_USER or shown.text != step.observation:
+        yield f"the conversation shows another observation than step {step.seq} gave"
+
+
+def _leftover_problems(
+    episode: episode_pb2.Episode, leftover: list[episode_pb2.Message]
+) -> Iterator[str]:
+    unplayed = sum(turn.sampled for turn in leftover)
+    cut_short = episode.HasField("error") or episode.stop_reason in _CUT_REASONS
+    if unplayed > int(cut_short):
+        yield f"{unplayed} replies were never played"
+    if len(leftover) > unplayed:
+        yield "messages follow the last observation"
+
+
+def _first_observation(episode: episode_pb2.Episode, replies: list[int]) -> int:
+    """Index of the last user message before the policy spoke: the reset's observation."""
+    before = range(replies[0] if replies else len(episode.messages))
+    users = [at for at in before if episode.messages[at].role == episode_pb2.ROLE_USER]
+    return users[-1] if users else 0
+
+
+def _check_generations(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
+    """Policy calls are numbered by turn, one for each reply."""
+    for index, call in enumerate(episode.generations):
+        if call.turn != index:
+            yield f"generation {index} is of turn {call.turn}"
+    replies = sum(message.sampled for message in episode.messages)
+    # The call that failed may or may not have been recorded; a reply without a call never.
+    allowed = {replies, replies + 1}
+    if len(episode.generations) not in allowed:
+        yield f"{len(episode.generations)} generations for {replies} replies"
+
+
+def _check_seeds(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
+    """Seeds are those that `orchestrator.seeds` derives."""
+    names = {"environment": episode.environment, "item_id": episode.item_id}
+    expected = seeds.episode_seed(manifest.run_seed, step=manifest.step, **names)
+    if episode.seed != expected:
+        yield f"its seed is {episode.seed}, derived {expected}"
+    for call in episode.generations:
+        drawn = seeds.sampling_seed(
+            manifest.run_seed, step=manifest.step, sample=episode.sample, turn=call.turn, **names
+        )
+        if call.sampling_seed not in (drawn, seeds.to_31_bits(drawn)):
+            yield f"turn {call.turn} was sampled with seed {call.sampling_seed}, derived {drawn}"
+
+
+def _check_tokens(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
+    """Token segments are whole: every sampled token has a logprob, a generation, a version."""
+    for index, segment in enumerate(episode.token_segments):
+        for problem in _segment_problems(segment, len(episode.generations)):
+            yield f"token segment {index}: {problem}"
+        if bool(segment.fork_reason) == (index == 0):
+            yield f"token segment {index} has {'a' if segment.fork_reason else 'no'} fork reason"
+    if episode.token_segments:
+        yield from _coverage_problems(episode)
+
+
+def _segment_problems(segment: episode_pb2.TokenSegment, generations: int) -> Iterator[str]:
+    size = len(segment.ids)
+    for field in ("origins", "logprobs", "generations"):
+        if len(getattr(segment, field)) != size:
+            yield f"{len(getattr(segment, field))} {field} for {size} ids"
+            return
+    spans = list(segment.version_spans)
+    yield from _span_problems(segment, size)
+    covered = _covered(spans, size)
+    latest = 0
+    for at, origin in enumerate(segment.origins):
+        logprob, generation = segment.logprobs[at], segment.generations[at]
+        if origin == episode_pb2.TOKEN_ORIGIN_SAMPLED:
+            yield from _sampled_problems(at, logprob, generation, generations, latest)
+            latest = max(latest, generation)
+            if not covered[at]:
+                yield f"sampled token {at} lies in no version span"
+        elif origin not in (episode_pb2.TOKEN_ORIGIN_CONTEXT, episode_pb2.TOKEN_ORIGIN_FORCED):
+            yield f"token {at} has no origin"
+        elif logprob != 0 or generation != 0:
+            yield f"token {at} was not sampled and has a logprob or a generation"
+
+
+def _sampled_problems(
+    at: int, logprob: float, generation: int, generations: int, latest: int
+) -> Iterator[str]:
+    if not math.isfinite(logprob) or logprob > _LOGPROB_SLACK:
+        yield f"sampled token {at} has the logprob {logprob}"
+    if not 1 <= generation <= generations:
+        yield f"sampled token {at} names generation {generation} of {generations}"
+    elif generation < latest:
+        yield f"sampled token {at} is of generation {generation}, after one of {latest}"
+
+
+def _span_problems(segment: episode_pb2.TokenSegment, size: int) -> Iterator[str]:
+    end = 0
+    for span in segment.version_spans:
+        if not end <= span.start < span.end <= size:
+            yield f"version span [{span.start}, {span.end}) overlaps, is empty or out of order"
+        if span.version >= len(segment.policy_versions):
+            yield f"version span [{span.start}, {span.end}) names an unknown version"
+        end = max(end, span.end)
+
+
+def _covered(spans: list[episode_pb2.VersionSpan], size: int) -> list[bool]:
+    covered = [False] * size
+    for span in spans:
+        for at in range(span.start, min(span.end, size)):
+            covered[at] = True
+    return covered
+
+
+def _coverage_problems(episode: episode_pb2.Episode) -> Iterator[str]:
+    """Each reply's tokens are in the ledger, no more of them than the engine counted."""
+    sampled: dict[int, int] = {}
+    for segment in episode.token_segments:
+        here: dict[int, int] = {}
+        for generation in segment.generations:
+            here[generation] = here.get(generation, 0) + 1
+        # A fork repeats earlier tokens; the longest appearance is the reply itself.
+        sampled = {it: max(sampled.get(it, 0), here.get(it, 0)) for it in sampled | here}
+    for index, call in enumerate(episode.generations, start=1):
+        found = sampled.get(index, 0)
+        if found > call.completion_tokens:
+            yield f"turn {call.turn} has {found} tokens of {call.completion_tokens} sampled"
+        if call.completion_tokens and not found and not episode.HasField("error"):
+            yield f"turn {call.turn} has no tokens in any segment"
+
+
+CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    {
+        "identity": _check_identity,
+        "outcome": _check_outcome,
+        "steps": _check_steps,
+        "state_hashes": _check_state_hashes,
+        "conversation": _check_conversation,
+        "generations": _check_generations,
+        "seeds": _check_seeds,
+        "tokens": _check_tokens,
+    }
+)
+"""Every check by name; a certificate counts each."""

@@ -1,0 +1,181 @@
+"""One typed tree for a run; the command line's flags are generated from it.
+
+Owns which part of the configuration decides *what* is played (it binds a resume) and which only
+says *how* (it may differ between sessions).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, cast, get_args, get_type_hints
+
+import tyro
+
+from agent_runtime.policies import PolicyConfig
+from agentgym.env.v1 import types_pb2
+from orchestrator.errors import UsageError
+from orchestrator.fleet import FleetConfig
+from orchestrator.retry import RetryPolicy
+
+__all__ = ["SUITES", "ClientConfig", "RunConfig", "action_format_of", "split_names"]
+
+SUITES: Mapping[str, tuple[str, ...]] = {
+    "demo": ("maze", "wordle", "textcraft", "babyai"),
+}
+"""Named sets of environments."""
+
+ActionFormatName = Literal["react", "function_calling", "code_as_action"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """How to reach environment servers."""
+
+    connect_deadline: float = 20.0
+    """Seconds to wait for a server, at first and after a loss."""
+    ca: Path | None = None
+    """PEM roots to verify servers with; turns TLS on."""
+    cert: Path | None = None
+    """PEM certificate of this client (mTLS)."""
+    key: Path | None = None
+    """PEM private key of this client (mTLS)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """A run: which episodes, played by whom, where."""
+
+    env: str = ""
+    """Environments, separated by commas; empty = those of --suite."""
+    suite: str = "demo"
+    """A named set of environments."""
+    split: str = "eval"
+    """Split whose tasks are played."""
+    items: str = ""
+    """Only these item ids, separated by commas; needs exactly one environment."""
+    episodes: int = 40
+    """Tasks per environment, spread evenly over the split; 0 = the whole split."""
+    samples: int = 1
+    """Episodes per task and policy."""
+    policy: str = "expert,random"
+    """Policies, separated by commas: expert, random, noop, openai:MODEL, sglang:URL."""
+    max_rounds: int = 0
+    """Replies per episode; 0 = each environment's own number."""
+    action_format: ActionFormatName = "react"
+    """How replies are written."""
+    profile: str = ""
+    """Profile of the environments; empty = each one's default."""
+    options: str = ""
+    """Reset options as a JSON object; needs exactly one environment."""
+    seed: int = 0
+    """Seed of the run: every episode and every sampled token derives from it."""
+    sampling: Annotated[PolicyConfig, tyro.conf.arg(name="")] = field(default_factory=PolicyConfig)
+    concurrency: int = 256
+    """Episodes that are live at once."""
+    fleet: Annotated[FleetConfig, tyro.conf.arg(name="")] = field(default_factory=FleetConfig)
+    client: ClientConfig = field(default_factory=ClientConfig)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+
+    def environments(self) -> list[str]:
+        """The environments to play; raises UsageError."""
+        if self.env:
+            return split_names(self.env)
+        if self.suite not in SUITES:
+            raise UsageError(f"unknown suite {self.suite!r}", valid=SUITES)
+        return list(SUITES[self.suite])
+
+    def policies(self) -> list[str]:
+        """The policies that play; raises UsageError."""
+        names = split_names(self.policy)
+        if not names:
+            raise UsageError("--policy names no policy", valid=("expert", "random", "noop"))
+        return names
+
+    def reset_options(self) -> dict[str, Any]:
+        """The reset options; raises UsageError."""
+        if not self.options:
+            return {}
+        try:
+            options = json.loads(self.options)
+        except ValueError as error:
+            raise UsageError(f"--options is not JSON: {error}") from error
+        if not isinstance(options, dict):
+            raise UsageError("--options is not a JSON object")
+        return options  # pyright: ignore[reportUnknownVariableType]
+
+    def binding(self) -> dict[str, Any]:
+        """The part that decides what is played."""
+        return {name: value for name, value in self._plain().items() if name not in _HOW}
+
+    def settings(self) -> dict[str, Any]:
+        """The part that only says how."""
+        return {name: value for name, value in self._plain().items() if name in _HOW}
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> Self:
+        """The configuration of a manifest; raises UsageError for fields that are unknown."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise UsageError(f"the recorded configuration has unknown fields {unknown}")
+        nested = {
+            "sampling": PolicyConfig,
+            "fleet": FleetConfig,
+            "client": ClientConfig,
+            "retry": RetryPolicy,
+        }
+        built = {
+            name: _build(nested[name], value) if name in nested else value
+            for name, value in values.items()
+        }
+        return cls(**built)
+
+    def check(self) -> None:
+        """Raise UsageError for what cannot be meant."""
+        for name, least in (("episodes", 0), ("samples", 1), ("concurrency", 1)):
+            if getattr(self, name) < least:
+                raise UsageError(f"--{name} is at least {least}")
+        if (self.items or self.options) and len(self.environments()) != 1:
+            raise UsageError("--items and --options need exactly one environment: give --env")
+
+    def _plain(self) -> dict[str, Any]:
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {
+            name: json.loads(json.dumps(dataclasses.asdict(value), default=str))
+            if dataclasses.is_dataclass(value) and not isinstance(value, type)
+            else value
+            for name, value in values.items()
+        }
+
+
+_HOW = frozenset({"concurrency", "fleet", "client", "retry", "sampling"})
+"""Fields that only say how; `sampling` binds as a manifest field of its own."""
+
+
+def _build(kind: type[Any], values: Mapping[str, Any]) -> Any:
+    """A flat dataclass from JSON values: lists become tuples, texts become paths where due."""
+    hints = get_type_hints(kind)
+    converted: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, list):
+            converted[name] = tuple(value)  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(value, str) and Path in (hints[name], *get_args(hints[name])):
+            converted[name] = Path(value)
+        else:
+            converted[name] = value
+    return kind(**converted)
+
+
+def split_names(text: str) -> list[str]:
+    """Names separated by commas, without repetitions."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def action_format_of(name: str) -> types_pb2.ActionFormat:
+    """The wire's value of an action format's name."""
+    number = types_pb2.ActionFormat.Value(f"ACTION_FORMAT_{name.upper()}")
+    return cast("types_pb2.ActionFormat", number)

@@ -1,0 +1,175 @@
+"""What can go wrong around a run: its folder, its record, its exports, its command line.
+
+    OrchestratorError               base; carries the exit code of a command that ends with it
+    ├── UsageError                  what was asked for does not exist; names the valid choices
+    │   └── OutputExists            a file is there already and overwriting was not asked for
+    ├── RunMismatch                 a resume with another configuration; names each difference
+    ├── RunFolderError              a folder cannot be used as a run; it was left as it was
+    │   ├── RunNotFound             there is no such folder
+    │   ├── RunExists               a new run was to be made where one is
+    │   ├── ForeignFolder           the folder or its database belongs to something else
+    │   ├── LayoutUnsupported       written by a newer version of this program
+    │   ├── RunLocked               another process writes to the run; names its pid
+    │   └── StoreCorrupt            the manifest, the database or a record is damaged
+    ├── InvalidEpisode              a record breaks an invariant and was not stored
+    │   └── DuplicateEpisode        the run has a finished record for that key
+    ├── StoreWriteFailed            the disk or the database refused a write
+    ├── FleetError                  the environment servers of a run cannot be had
+    └── ExtraMissing                an optional dependency is not installed; names the extra
+
+Failures *inside* an episode are no exceptions here but data: `Episode.error`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+__all__ = [
+    "Difference",
+    "DuplicateEpisode",
+    "ExtraMissing",
+    "FleetError",
+    "ForeignFolder",
+    "InvalidEpisode",
+    "LayoutUnsupported",
+    "OrchestratorError",
+    "OutputExists",
+    "RunExists",
+    "RunFolderError",
+    "RunLocked",
+    "RunMismatch",
+    "RunNotFound",
+    "StoreCorrupt",
+    "StoreWriteFailed",
+    "UsageError",
+]
+
+
+class OrchestratorError(Exception):
+    """Base of this package's errors."""
+
+    exit_code: ClassVar[int] = 1
+    """What a command that ends with this error returns to the shell."""
+
+
+class UsageError(OrchestratorError):
+    """When a command or call asks for what does not exist; `valid` tells what would be right."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, valid: Iterable[str] = ()) -> None:
+        self.valid = tuple(valid)
+        super().__init__(f"{message} (valid: {', '.join(self.valid)})" if self.valid else message)
+
+
+class OutputExists(UsageError):
+    """When an output file exists and overwriting was not asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(f"{path} exists; choose another file or ask for overwriting")
+
+
+class Difference(NamedTuple):
+    """One field in which two manifests differ; values as JSON texts, `-` = absent."""
+
+    field: str
+    """Dotted path, for example `sampling.temperature`."""
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.old} -> {self.new}"
+
+
+class RunMismatch(OrchestratorError):
+    """When a run is resumed with another configuration than it was begun with."""
+
+    exit_code = 2
+
+    def __init__(self, run: str, differences: Sequence[Difference]) -> None:
+        self.differences = tuple(differences)
+        listed = "\n".join(f"  {difference}" for difference in self.differences)
+        super().__init__(
+            f"run {run!r} was begun with another configuration; "
+            f"resume it unchanged or begin a new run. Recorded -> requested:\n{listed}"
+        )
+
+
+class RunFolderError(OrchestratorError):
+    """When a folder cannot be used as a run; nothing in it was changed."""
+
+    def __init__(self, folder: Path, problem: str) -> None:
+        self.folder = folder
+        self.problem = problem
+        suffix = "; nothing was changed" if folder.exists() else ""
+        super().__init__(f"{folder}: {problem}{suffix}")
+
+
+class RunNotFound(RunFolderError):
+    """When there is no such run; `valid` names those that are there."""
+
+    exit_code = 2
+
+    def __init__(self, folder: Path, *, valid: Iterable[str] = ()) -> None:
+        self.valid = tuple(valid)
+        there = f" (runs here: {', '.join(self.valid)})" if self.valid else ""
+        super().__init__(folder, f"there is no such run{there}")
+
+
+class RunExists(RunFolderError):
+    """When a new run was to be made where one is."""
+
+    exit_code = 2
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "a run is here already; resume it or choose another name")
+
+
+class ForeignFolder(RunFolderError):
+    """When a folder or its database was not made by this program."""
+
+
+class LayoutUnsupported(RunFolderError):
+    """When a run was written by a newer version of this program."""
+
+
+class RunLocked(RunFolderError):
+    """When another process writes to the run."""
+
+    def __init__(self, folder: Path, *, pid: int | None, host: str) -> None:
+        self.pid = pid
+        """None where the other process has not yet said who it is."""
+        self.host = host
+        who = f"process {pid} on {host}" if pid is not None else "another process"
+        super().__init__(folder, f"{who} is writing to this run; wait for it or stop it")
+
+
+class StoreCorrupt(RunFolderError):
+    """When the manifest, the database or one of its records is damaged."""
+
+
+class InvalidEpisode(OrchestratorError):
+    """When a record breaks an invariant of the store; it was not stored."""
+
+
+class DuplicateEpisode(InvalidEpisode):
+    """When the run holds a record that the new one may not replace."""
+
+
+class StoreWriteFailed(OrchestratorError):
+    """When the disk or the database refused a write; the batch was rolled back."""
+
+
+class FleetError(OrchestratorError):
+    """When a spawned server does not start, or servers of one environment contradict."""
+
+
+class ExtraMissing(OrchestratorError):
+    """When an optional dependency is not installed."""
+
+    def __init__(self, what: str, *, extra: str) -> None:
+        self.extra = extra
+        super().__init__(f"{what} needs an extra: pip install 'agentgym-grpc[{extra}]'")

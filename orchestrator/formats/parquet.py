@@ -1,0 +1,263 @@
+"""Parquet: one row per episode with everything that the record holds, for data frames.
+
+Conversations, steps, generations and token segments are lists of structs. Of a segment, `ids`,
+`mask` (true = sampled, hence trained on), `origins`, `logprobs` and `generations` have one entry
+per token. Options and step infos are JSON texts, because their shape varies. pyarrow is imported
+when the first file is opened, never before.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from google.protobuf.struct_pb2 import Struct, Value
+
+from agentgym.env.v1 import types_pb2
+from agentgym.episode.v1 import episode_pb2
+from orchestrator.errors import ExtraMissing
+from orchestrator.formats.base import EpisodeWriter, dump_json
+from orchestrator.formats.messages import role_name
+from orchestrator.records import fault_name, stop_reason_name, summarise
+
+__all__ = ["ParquetWriter"]
+
+_GROUP_BYTES: Final = 64 << 20
+_GROUP_ROWS: Final = 4096
+"""A row group ends at either bound: that much is in memory at once."""
+
+# Types are names of pyarrow's factories; a list holds one type, a mapping is a struct.
+_MESSAGE: Final = {"role": "string", "text": "string", "sampled": "bool_"}
+_STEP: Final = {
+    "seq": "uint64",
+    "input_kind": "string",
+    "input": "string",
+    "parsed_action": "string",
+    "observation": "string",
+    "reward": "float64",
+    "score": "float64",
+    "terminated": "bool_",
+    "truncated": "bool_",
+    "stop_reason": "string",
+    "state_hash": "binary",
+    "info_json": "string",
+}
+_GENERATION: Final = {
+    "turn": "uint32",
+    "finish_reason": "string",
+    "prompt_tokens": "uint64",
+    "completion_tokens": "uint64",
+    "cached_tokens": "uint64",
+    "sampling_seed": "uint64",
+    "seconds": "float64",
+    "policy_version": "string",
+    "cost_usd": "float64",
+}
+_SPAN: Final = {"start": "uint32", "end": "uint32", "version": "uint32"}
+_SEGMENT: Final = {
+    "ids": ["uint32"],
+    "mask": ["bool_"],
+    "origins": ["uint8"],
+    "logprobs": ["float32"],
+    "generations": ["uint32"],
+    "policy_versions": ["string"],
+    "version_spans": [_SPAN],
+    "fork_reason": "string",
+}
+_ERROR: Final = {
+    "reason": "string",
+    "message": "string",
+    "fault": "string",
+    "retriable": "bool_",
+    "at_seq": "uint64",
+}
+_ROW: Final[Mapping[str, Any]] = {
+    "run_id": "string",
+    "episode_id": "string",
+    "environment": "string",
+    "environment_version": "string",
+    "environment_digest": "string",
+    "item_id": "string",
+    "category": "string",
+    "split": "string",
+    "sample": "uint32",
+    "attempt": "uint32",
+    "seed": "uint64",
+    "action_format": "string",
+    "profile": "string",
+    "options_json": "string",
+    "policy": "string",
+    "messages": [_MESSAGE],
+    "steps": [_STEP],
+    "generations": [_GENERATION],
+    "token_segments": [_SEGMENT],
+    "reward": "float64",
+    "score": "float64",
+    "success": "bool_",
+    "terminated": "bool_",
+    "truncated": "bool_",
+    "stop_reason": "string",
+    "error": _ERROR,
+    "rounds": "uint32",
+    "prompt_tokens": "uint64",
+    "completion_tokens": "uint64",
+    "cost_usd": "float64",
+    "started_unix_ms": "uint64",
+    "ended_unix_ms": "uint64",
+    "environment_seconds": "float64",
+    "policy_seconds": "float64",
+}
+
+
+class ParquetWriter(EpisodeWriter):
+    """Writes row groups of bounded size."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._arrow: Any = importlib.import_module("pyarrow")
+            parquet: Any = importlib.import_module("pyarrow.parquet")
+        except ModuleNotFoundError as error:
+            raise ExtraMissing("the parquet format", extra="parquet") from error
+        self._schema = self._arrow.schema(list(self._struct(_ROW)))
+        self._file = parquet.ParquetWriter(str(path), self._schema, compression="zstd")
+        self._rows: list[dict[str, Any]] = []
+        self._bytes = 0
+
+    def write(self, episode: episode_pb2.Episode) -> None:
+        self._rows.append(_row(episode))
+        self._bytes += episode.ByteSize()
+        if self._bytes >= _GROUP_BYTES or len(self._rows) >= _GROUP_ROWS:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self._file.close()
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._file.write_table(self._arrow.Table.from_pylist(self._rows, self._schema))
+        self._rows = []
+        self._bytes = 0
+
+    def _type(self, shape: Any) -> Any:
+        if isinstance(shape, str):
+            return getattr(self._arrow, shape)()
+        if isinstance(shape, Mapping):
+            return self._struct(shape)
+        return self._arrow.list_(self._type(shape[0]))
+
+    def _struct(self, shape: Any) -> Any:
+        return self._arrow.struct([(name, self._type(it)) for name, it in shape.items()])
+
+
+def _row(episode: episode_pb2.Episode) -> dict[str, Any]:
+    summary = summarise(episode)
+    row = {name: getattr(episode, name) for name in _ROW if name in _PLAIN}
+    row |= {
+        name: getattr(summary, name)
+        for name in ("reward", "score", "success", "stop_reason", "rounds", "prompt_tokens")
+    }
+    row |= {
+        "completion_tokens": summary.completion_tokens,
+        "cost_usd": summary.cost_usd,
+        "action_format": types_pb2.ActionFormat.Name(episode.action_format).removeprefix(
+            "ACTION_FORMAT_"
+        ),
+        "options_json": _json(episode.options) if episode.HasField("options") else None,
+        "messages": [
+            {"role": role_name(it.role), "text": it.text, "sampled": it.sampled}
+            for it in episode.messages
+        ],
+        "steps": [_step(it) for it in episode.steps],
+        "generations": [_generation(it) for it in episode.generations],
+        "token_segments": [_segment(it) for it in episode.token_segments],
+        "error": _error(episode.error) if episode.HasField("error") else None,
+    }
+    return row
+
+
+_PLAIN: Final = frozenset(
+    name
+    for name, shape in _ROW.items()
+    if isinstance(shape, str)
+    and name in episode_pb2.Episode.DESCRIPTOR.fields_by_name
+    and name not in {"action_format", "reward", "score", "success", "stop_reason"}
+)
+"""Columns that are fields of the record as they stand."""
+
+
+def _step(step: episode_pb2.Step) -> dict[str, Any]:
+    kind = step.input.WhichOneof("input")
+    sent: Any = getattr(step.input, kind) if kind else None
+    if kind == "tool_call":
+        sent = dump_json({"name": sent.name, "arguments_json": sent.arguments_json})
+    return {
+        "seq": step.seq,
+        "input_kind": kind,
+        "input": sent,
+        "parsed_action": _optional(step, "parsed_action"),
+        "observation": step.observation,
+        "reward": _optional(step, "reward"),
+        "score": _optional(step, "score"),
+        "terminated": step.terminated,
+        "truncated": step.truncated,
+        "stop_reason": stop_reason_name(step.stop_reason),
+        "state_hash": step.state_hash,
+        "info_json": _json(step.info) if step.HasField("info") else None,
+    }
+
+
+def _generation(call: episode_pb2.Generation) -> dict[str, Any]:
+    row = {name: getattr(call, name) for name in _GENERATION}
+    return row | {"cost_usd": _optional(call, "cost_usd")}
+
+
+def _segment(segment: episode_pb2.TokenSegment) -> dict[str, Any]:
+    return {
+        "ids": list(segment.ids),
+        "mask": [origin == episode_pb2.TOKEN_ORIGIN_SAMPLED for origin in segment.origins],
+        "origins": list(segment.origins),
+        "logprobs": list(segment.logprobs),
+        "generations": list(segment.generations),
+        "policy_versions": list(segment.policy_versions),
+        "version_spans": _spans(segment.version_spans),
+        "fork_reason": segment.fork_reason,
+    }
+
+
+def _spans(spans: Iterable[episode_pb2.VersionSpan]) -> list[dict[str, int]]:
+    return [{"start": it.start, "end": it.end, "version": it.version} for it in spans]
+
+
+def _error(error: episode_pb2.EpisodeError) -> dict[str, Any]:
+    return {name: getattr(error, name) for name in _ERROR} | {"fault": fault_name(error.fault)}
+
+
+def _optional(message: episode_pb2.Step | episode_pb2.Generation, field: Any) -> Any:
+    return getattr(message, field) if message.HasField(field) else None
+
+
+def _json(value: Struct) -> str:
+    return dump_json({name: _plain(entry) for name, entry in sorted(value.fields.items())})
+
+
+def _plain(value: Value) -> Any:
+    """A Struct's value as plain data; what JSON cannot hold (NaN, inf) as its name."""
+    match value.WhichOneof("kind"):
+        case "struct_value":
+            fields = value.struct_value.fields
+            return {name: _plain(entry) for name, entry in sorted(fields.items())}
+        case "list_value":
+            return [_plain(entry) for entry in value.list_value.values]
+        case "number_value":
+            number = value.number_value
+            return number if math.isfinite(number) else str(number)
+        case "string_value":
+            return value.string_value
+        case "bool_value":
+            return value.bool_value
+        case _:
+            return None

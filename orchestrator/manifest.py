@@ -1,0 +1,285 @@
+"""The manifest of a run: what was played, with what, and by whom.
+
+Owns `manifest.json`: its fields, its JSON form and what a resume must not change. The invariant is
+a split in two: fields of `Manifest` itself *bind* (they decide what the episodes are, so a resume
+must repeat them), fields of `Session` *may differ* (one entry per start of the run, appended).
+Knows nothing of episodes. Values of options whose name suggests a secret are never written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
+
+from orchestrator.atomic_file import write_atomically
+from orchestrator.errors import (
+    Difference,
+    ForeignFolder,
+    LayoutUnsupported,
+    RunMismatch,
+    RunNotFound,
+    StoreCorrupt,
+)
+
+__all__ = [
+    "MANIFEST_FILE",
+    "MANIFEST_SCHEMA",
+    "EnvironmentIdentity",
+    "Json",
+    "Manifest",
+    "Session",
+    "begin_session",
+    "check_resumable",
+    "differences",
+    "read_manifest",
+    "redact",
+    "utc_now",
+    "write_manifest",
+]
+
+MANIFEST_FILE: Final = "manifest.json"
+MANIFEST_SCHEMA: Final = 1
+_FORMAT: Final = "agentgym-run"
+"""Marks the file as ours: other tools write files of this name, too."""
+_LOCK_FILE: Final = "constraints.txt"
+_SECRET: Final = re.compile(
+    r"((^|[-_.])(key|secret|password|passwd|credentials?)"
+    r"|(^-*|\.|(auth|bearer|access|api|hf)[-_])token)$",
+    re.IGNORECASE,
+)
+"""Names of secrets; `eos_token` and `max_tokens` are none."""
+_HIDDEN: Final = "<redacted>"
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentIdentity:
+    """One environment as its server described it."""
+
+    name: str
+    version: str
+    digest: str
+    """GetEnvironmentResponse.digest: changes whenever the environment could play differently."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One start of a run. Nothing here decides what the episodes are, so a resume may differ."""
+
+    started: str
+    """UTC, ISO 8601."""
+    code_version: str
+    git_commit: str | None
+    """None = not started from a git checkout; `+changes` at the end = with local changes."""
+    lock_hash: str | None
+    """SHA-256 of constraints.txt; None = there was none."""
+    command: tuple[str, ...]
+    machine: Mapping[str, str]
+    settings: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """The part of the configuration that only says how to run: addresses, concurrency."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a run is. Every field but `run_id`, `created` and `sessions` binds a resume."""
+
+    run_id: str
+    created: str
+    """UTC, ISO 8601."""
+    environments: tuple[EnvironmentIdentity, ...]
+    policy: str
+    run_seed: int
+    model_hash: str | None = None
+    """Digest of the weights, or what the engine reports; None = unknown."""
+    sampling: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    config: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """The part of the resolved configuration that decides what is played: items, samples, rounds,
+    formats, profiles."""
+    step: int = 0
+    """Training step that the run belongs to; part of every seed."""
+    sessions: tuple[Session, ...] = ()
+    schema_version: int = MANIFEST_SCHEMA
+
+    def with_session(self, session: Session) -> Manifest:
+        """The manifest after one more start."""
+        return dataclasses.replace(self, sessions=(*self.sessions, session))
+
+
+_NOT_BINDING: Final = ("run_id", "created", "sessions")
+
+
+def begin_session(
+    settings: Mapping[str, Json] | None = None, *, command: Sequence[str] | None = None
+) -> Session:
+    """The present process as a session, with code version, lock hash and machine looked up."""
+    root = Path(__file__).resolve().parent.parent
+    lock = root / _LOCK_FILE
+    return Session(
+        started=utc_now(),
+        code_version=_code_version(),
+        git_commit=_git_commit(root),
+        lock_hash=hashlib.sha256(lock.read_bytes()).hexdigest() if lock.is_file() else None,
+        command=_redact_command(sys.argv if command is None else command),
+        machine={
+            "host": platform.node(),
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+            "processors": str(os.cpu_count() or 0),
+        },
+        settings=cast("Mapping[str, Json]", redact(settings or {})),
+    )
+
+
+def utc_now() -> str:
+    """Now, UTC, ISO 8601 with seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def redact(value: Json) -> Json:
+    """The value with every entry hidden whose name ends like a secret's (`api_key`, `token`)."""
+    if isinstance(value, Mapping):
+        return {
+            name: _HIDDEN if _SECRET.search(name) and entry else redact(entry)
+            for name, entry in value.items()
+        }
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [redact(entry) for entry in value]
+    return value
+
+
+def differences(recorded: Manifest, requested: Manifest) -> list[Difference]:
+    """The binding fields in which two manifests differ, sorted by name."""
+    old, new = _flatten(_binding(recorded)), _flatten(_binding(requested))
+    return [
+        Difference(name, old.get(name, "-"), new.get(name, "-"))
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    ]
+
+
+def check_resumable(recorded: Manifest, requested: Manifest) -> None:
+    """Raise RunMismatch where the requested run is not the recorded one."""
+    found = differences(recorded, requested)
+    if found:
+        raise RunMismatch(recorded.run_id, found)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a run folder, read without touching anything.
+
+    Raises RunNotFound, ForeignFolder, LayoutUnsupported or StoreCorrupt.
+    """
+    if not folder.is_dir():
+        raise RunNotFound(folder)
+    path = folder / MANIFEST_FILE
+    if not path.is_file():
+        raise ForeignFolder(folder, f"not a run folder: it has no {MANIFEST_FILE}")
+    try:
+        loaded: object = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise StoreCorrupt(folder, f"{MANIFEST_FILE} is no JSON ({error})") from error
+    if not isinstance(loaded, dict) or cast("dict[str, Any]", loaded).get("format") != _FORMAT:
+        raise ForeignFolder(folder, f"not a run folder: {MANIFEST_FILE} is another program's")
+    document = cast("dict[str, Any]", loaded)
+    layout = document.get("schema_version")
+    if isinstance(layout, int) and layout > MANIFEST_SCHEMA:
+        raise LayoutUnsupported(
+            folder, f"{MANIFEST_FILE} has layout {layout}, this program reads {MANIFEST_SCHEMA}"
+        )
+    try:
+        return _from_json(document)
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreCorrupt(folder, f"{MANIFEST_FILE} is incomplete ({error!r})") from error
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write a manifest into its folder, whole or not at all."""
+    document = {"format": _FORMAT} | dataclasses.asdict(manifest)
+    document["config"] = redact(document["config"])
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    write_atomically(folder / MANIFEST_FILE, text + "\n")
+
+
+def _from_json(document: dict[str, Any]) -> Manifest:
+    fields = {name: value for name, value in document.items() if name != "format"}
+    fields["environments"] = tuple(EnvironmentIdentity(**it) for it in fields["environments"])
+    fields["sessions"] = tuple(
+        Session(**(it | {"command": tuple(it["command"])})) for it in fields["sessions"]
+    )
+    if not (isinstance(fields["run_id"], str) and fields["run_id"]):
+        raise ValueError("run_id")
+    if not fields["sessions"]:
+        raise ValueError("sessions: every run was started once")
+    return Manifest(**fields)
+
+
+def _binding(manifest: Manifest) -> dict[str, Json]:
+    document = dataclasses.asdict(manifest)
+    # By name, so that the order of environments does not matter and a difference names its own.
+    document["environments"] = {it.pop("name"): it for it in document["environments"]}
+    # What was redacted before it was written must compare equal to what is requested now.
+    document["config"] = redact(document["config"])
+    return {name: value for name, value in document.items() if name not in _NOT_BINDING}
+
+
+def _flatten(value: Json, prefix: str = "") -> dict[str, str]:
+    if isinstance(value, Mapping) and (value or not prefix):
+        flat: dict[str, str] = {}
+        for name, entry in value.items():
+            flat |= _flatten(entry, f"{prefix}.{name}" if prefix else name)
+        return flat
+    return {prefix: json.dumps(value, sort_keys=True, ensure_ascii=False)}
+
+
+def _redact_command(command: Sequence[str]) -> tuple[str, ...]:
+    hidden: list[str] = []
+    hide_next = False
+    for argument in command:
+        name, equals, value = argument.partition("=")
+        if hide_next:
+            hidden.append(_HIDDEN)
+        elif name.startswith("-") and equals and value and _SECRET.search(name):
+            hidden.append(f"{name}={_HIDDEN}")
+        else:
+            hidden.append(argument)
+        is_flag = argument.startswith("-") and not equals
+        hide_next = not hide_next and is_flag and _SECRET.search(argument) is not None
+    return tuple(hidden)
+
+
+def _code_version() -> str:
+    try:
+        return version("agentgym-grpc")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _git_commit(root: Path) -> str | None:
+    if not (root / ".git").exists():
+        return None
+    try:
+        commit = _git(root, "rev-parse", "HEAD")
+        changes = _git(root, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{commit}+changes" if changes else commit
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10, check=True
+    )
+    return done.stdout.strip()

@@ -1,0 +1,192 @@
+"""What a person sees while a run goes on: bars on a terminal, plain lines elsewhere.
+
+Owns counts of this session's records; knows neither scheduler nor servers, which it only asks
+through the callables that it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from agentgym.episode.v1 import episode_pb2
+
+__all__ = ["RunProgress"]
+
+_TERMINAL_SECONDS = 0.2
+_LINE_SECONDS = 5.0
+
+Lane = tuple[str, str]
+"""(environment, policy)"""
+
+
+class _Tally:
+    """What was seen of one lane."""
+
+    __slots__ = ("done", "failed", "scored", "successes")
+
+    def __init__(self, done: int = 0) -> None:
+        self.done = done
+        self.failed = 0
+        self.scored = 0
+        self.successes = 0
+
+    def success(self) -> str:
+        """Share of scored episodes that succeeded, as text."""
+        return f"{100 * self.successes / self.scored:.0f} %" if self.scored else "-"
+
+
+class RunProgress:
+    """Shows a run's progress; a context manager."""
+
+    def __init__(
+        self,
+        totals: Mapping[Lane, int],
+        console: Console,
+        *,
+        finished: Mapping[Lane, int] | None = None,
+        live: Callable[[], int],
+    ) -> None:
+        """`totals` per lane; `finished` counts earlier sessions' records; `live` asks for the
+        number of live episodes.
+        """
+        self._totals = dict(totals)
+        self._tallies: dict[Lane, _Tally] = {
+            lane: _Tally((finished or {}).get(lane, 0)) for lane in totals
+        }
+        self._console = console
+        self._live = live
+        self._steps = 0
+        self._tokens = 0
+        self._started = time.monotonic()
+        self._bars: dict[Lane, TaskID] = {}
+        self._progress: Progress | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._started = time.monotonic()
+        if self._console.is_terminal:
+            self._start_bars()
+        self._task = asyncio.create_task(self._refresh())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        self._update()
+        if self._progress is not None:
+            self._progress.stop()
+        else:
+            self._console.print(self._line(), highlight=False, markup=False)
+
+    def add(self, record: episode_pb2.Episode) -> None:
+        """Count a stored record."""
+        tally = self._tallies[(record.environment, record.policy)]
+        self._steps += max(0, len(record.steps) - 1)
+        self._tokens += sum(g.completion_tokens for g in record.generations)
+        if record.HasField("error"):
+            tally.failed += 1
+            return
+        tally.done += 1
+        if record.HasField("success"):
+            tally.scored += 1
+            tally.successes += record.success
+
+    def _start_bars(self) -> None:
+        self._progress = Progress(
+            TextColumn("{task.fields[environment]:<10}"),
+            TextColumn("[cyan]{task.fields[policy]}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("success {task.fields[success]:>5}"),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            auto_refresh=False,
+        )
+        for (environment, policy), total in self._totals.items():
+            fields = {"environment": environment, "policy": policy, "success": "-", "note": ""}
+            bar = self._progress.add_task("", total=total, **fields)  # pyright: ignore[reportArgumentType]
+            self._bars[(environment, policy)] = bar
+        fields = {"environment": "all", "policy": "", "success": "-", "note": ""}
+        total = sum(self._totals.values())
+        self._bars[("all", "")] = self._progress.add_task("", total=total, **fields)  # pyright: ignore[reportArgumentType]
+        self._progress.start()
+
+    async def _refresh(self) -> None:
+        pause = _TERMINAL_SECONDS if self._progress is not None else _LINE_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            self._update()
+            if self._progress is None:
+                self._console.print(self._line(), highlight=False, markup=False)
+
+    def _update(self) -> None:
+        if self._progress is None:
+            return
+        for lane, tally in self._tallies.items():
+            note = f"[red]{tally.failed} failed[/]" if tally.failed else ""
+            self._progress.update(
+                self._bars[lane], completed=tally.done, success=tally.success(), note=note
+            )
+        whole = self._whole()
+        self._progress.update(
+            self._bars[("all", "")],
+            completed=whole.done,
+            success=whole.success(),
+            note=f"{self._live()} live  {self._rates()}",
+        )
+        self._progress.refresh()
+
+    def _whole(self) -> _Tally:
+        whole = _Tally()
+        for tally in self._tallies.values():
+            whole.done += tally.done
+            whole.failed += tally.failed
+            whole.scored += tally.scored
+            whole.successes += tally.successes
+        return whole
+
+    def _rates(self) -> str:
+        seconds = max(time.monotonic() - self._started, 1e-6)
+        text = f"{self._steps / seconds:,.0f} steps/s"
+        return f"{text}  {self._tokens / seconds:,.0f} tokens/s" if self._tokens else text
+
+    def _line(self) -> str:
+        whole, total = self._whole(), sum(self._totals.values())
+        seconds = time.monotonic() - self._started
+        remaining = "-"
+        if whole.done:
+            remaining = f"{seconds * (total - whole.done) / whole.done:.0f} s"
+        per_lane: defaultdict[str, list[str]] = defaultdict(list)
+        for (environment, policy), tally in self._tallies.items():
+            per_lane[environment].append(f"{policy} {tally.success()}")
+        shares = "; ".join(f"{name}: {', '.join(lanes)}" for name, lanes in per_lane.items())
+        return (
+            f"{whole.done}/{total} episodes, {self._live()} live, {whole.failed} failed attempts, "
+            f"{self._rates()}, ETA {remaining} | success {shares}"
+        )

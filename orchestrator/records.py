@@ -1,0 +1,209 @@
+"""Episode records: their key, the columns by which they are found, their stored bytes.
+
+Owns the invariants of a record (`check`), its summary and its encoding: deterministic protobuf in
+a zstd frame with a checksum, so that damage shows when it is read. Knows no database and no run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, cast
+
+import zstandard
+from google.protobuf.message import DecodeError
+
+from agentgym.env.v1 import types_pb2
+from agentgym.episode.v1 import episode_pb2
+from orchestrator.errors import InvalidEpisode
+
+__all__ = [
+    "RECORD_SCHEMA",
+    "EpisodeKey",
+    "EpisodeSummary",
+    "RecordDamaged",
+    "check",
+    "decode",
+    "encode",
+    "fault_name",
+    "fault_of",
+    "key_of",
+    "stop_reason_name",
+    "summarise",
+]
+
+RECORD_SCHEMA: Final = 1
+"""The only `Episode.schema_version` that this program reads and writes."""
+_COMPRESSION_LEVEL: Final = 3
+
+
+class RecordDamaged(ValueError):
+    """When stored bytes are no record; caught where the folder is known."""
+
+
+class EpisodeKey(NamedTuple):
+    """What a run plays once: at most one record of a run has a given key."""
+
+    environment: str
+    item_id: str
+    sample: int
+    policy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeSummary:
+    """The columns of one record; None = absent, which is never a stand-in for 0."""
+
+    episode_id: str
+    environment: str
+    item_id: str
+    sample: int
+    policy: str
+    category: str
+    split: str
+    attempt: int
+    reward: float | None
+    score: float | None
+    success: bool | None
+    stop_reason: str
+    """A StopReason without its prefix, for example `GOAL_REACHED`."""
+    fault: str | None
+    """A Fault without its prefix; None = the episode did not fail."""
+    reason: str | None
+    """`EpisodeError.reason`; None = the episode did not fail."""
+    retriable: bool | None
+    rounds: int
+    """Environment transitions without the reset."""
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: float | None
+    """None where the price of any call is unknown."""
+    started_unix_ms: int
+    ended_unix_ms: int
+    environment_seconds: float
+    policy_seconds: float
+
+    @property
+    def key(self) -> EpisodeKey:
+        return EpisodeKey(self.environment, self.item_id, self.sample, self.policy)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the episode ended by an error, so that it has no reward."""
+        return self.fault is not None
+
+
+def key_of(episode: episode_pb2.Episode) -> EpisodeKey:
+    """The key of a record."""
+    return EpisodeKey(episode.environment, episode.item_id, episode.sample, episode.policy)
+
+
+def check(episode: episode_pb2.Episode, *, run_id: str) -> None:
+    """Raise InvalidEpisode where a record must not enter a run's store."""
+    problem = _identity_problem(episode, run_id) or _outcome_problem(episode)
+    if problem:
+        raise InvalidEpisode(f"episode {episode.episode_id or '(no id)'}: {problem}")
+
+
+def _identity_problem(episode: episode_pb2.Episode, run_id: str) -> str:
+    if episode.schema_version != RECORD_SCHEMA:
+        return f"schema version {episode.schema_version}, this program writes {RECORD_SCHEMA}"
+    if episode.run_id != run_id:
+        return f"it belongs to run {episode.run_id!r}, not to {run_id!r}"
+    for field in ("episode_id", "environment", "item_id", "policy"):
+        if not getattr(episode, field):
+            return f"{field} is empty"
+    if episode.attempt < 1:
+        return "attempts count from 1"
+    if max(episode.started_unix_ms, episode.ended_unix_ms) >= 1 << 63:
+        return "its times are beyond 63 bits"
+    return ""
+
+
+def _outcome_problem(episode: episode_pb2.Episode) -> str:
+    for field in ("reward", "score"):
+        if episode.HasField(field) and not math.isfinite(getattr(episode, field)):
+            return f"{field} is not finite"
+    if episode.HasField("error"):
+        for field in ("reward", "score", "success"):
+            if episode.HasField(field):
+                return f"it failed and has a {field}: a failure is never a result"
+    return ""
+
+
+def summarise(episode: episode_pb2.Episode) -> EpisodeSummary:
+    """The columns of a record."""
+    failed = episode.HasField("error")
+    return EpisodeSummary(
+        episode_id=episode.episode_id,
+        environment=episode.environment,
+        item_id=episode.item_id,
+        sample=episode.sample,
+        policy=episode.policy,
+        category=episode.category,
+        split=episode.split,
+        attempt=episode.attempt,
+        reward=episode.reward if episode.HasField("reward") else None,
+        score=episode.score if episode.HasField("score") else None,
+        success=episode.success if episode.HasField("success") else None,
+        stop_reason=stop_reason_name(episode.stop_reason),
+        fault=fault_name(episode.error.fault) if failed else None,
+        reason=episode.error.reason if failed else None,
+        retriable=episode.error.retriable if failed else None,
+        rounds=max(len(episode.steps) - 1, 0),
+        prompt_tokens=sum(call.prompt_tokens for call in episode.generations),
+        completion_tokens=sum(call.completion_tokens for call in episode.generations),
+        cost_usd=_cost(episode.generations),
+        started_unix_ms=episode.started_unix_ms,
+        ended_unix_ms=episode.ended_unix_ms,
+        environment_seconds=episode.environment_seconds,
+        policy_seconds=episode.policy_seconds,
+    )
+
+
+def _cost(generations: Iterable[episode_pb2.Generation]) -> float | None:
+    costs = [call.cost_usd if call.HasField("cost_usd") else None for call in generations]
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if known and len(known) == len(costs) else None
+
+
+def encode(episode: episode_pb2.Episode) -> bytes:
+    """Stored bytes of a record; equal records give equal bytes."""
+    compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL, write_checksum=True)
+    return compressor.compress(episode.SerializeToString(deterministic=True))
+
+
+def decode(stored: bytes) -> episode_pb2.Episode:
+    """The record of stored bytes; raises RecordDamaged."""
+    try:
+        episode = episode_pb2.Episode.FromString(zstandard.ZstdDecompressor().decompress(stored))
+    except (zstandard.ZstdError, DecodeError) as error:
+        raise RecordDamaged(str(error)) from error
+    if episode.schema_version != RECORD_SCHEMA:
+        raise RecordDamaged(f"unknown record schema version {episode.schema_version}")
+    return episode
+
+
+def stop_reason_name(value: types_pb2.StopReason) -> str:
+    """A stop reason without its prefix; the number where this program does not know it."""
+    try:
+        return types_pb2.StopReason.Name(value).removeprefix("STOP_REASON_")
+    except ValueError:
+        return str(value)
+
+
+def fault_name(value: types_pb2.Fault) -> str:
+    """A fault without its prefix; the number where this program does not know it."""
+    try:
+        return types_pb2.Fault.Name(value).removeprefix("FAULT_")
+    except ValueError:
+        return str(value)
+
+
+def fault_of(name: str) -> types_pb2.Fault:
+    """The fault of a name as `fault_name` gives it."""
+    try:
+        return cast("types_pb2.Fault", types_pb2.Fault.Value(f"FAULT_{name}"))
+    except ValueError:
+        return types_pb2.FAULT_UNSPECIFIED

@@ -1,0 +1,160 @@
+"""One episode as a person reads it: turns, thoughts and actions, rewards, outcome, timings.
+
+Owns the presentation in colour and as plain text. Invariant: what a model or an environment wrote
+is shown as text only: it can neither style the page nor send control sequences to the terminal.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.rule import Rule
+from rich.text import Text
+
+from agentgym.episode.v1 import episode_pb2
+from orchestrator.formats.messages import role_name
+from orchestrator.records import fault_name, stop_reason_name
+
+__all__ = ["as_plain_text", "as_renderable", "visible"]
+
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""C0 and C1 without tab and newline, and the marks that turn the direction of text."""
+_LABEL: Final = re.compile(r"^[ \t]*(Thought|Action):", re.MULTILINE)
+_STYLES: Final = {"Thought": "italic cyan", "Action": "bold green"}
+_ROLE_STYLES: Final = {"system": "magenta", "user": "blue", "assistant": "yellow"}
+_PLAIN_WIDTH: Final = 100
+
+
+def as_renderable(episode: episode_pb2.Episode, *, limit: int | None = None) -> RenderableType:
+    """The episode for a rich console; messages are cut to `limit` characters (None = whole)."""
+    parts: list[RenderableType] = [_heading(episode)]
+    parts.extend(_turns(episode, limit))
+    parts.append(Rule(style="dim"))
+    parts.append(_outcome(episode))
+    return Group(*parts)
+
+
+def as_plain_text(episode: episode_pb2.Episode, *, limit: int | None = None) -> str:
+    """The same as plain text without any colour code."""
+    console = Console(
+        file=io.StringIO(), width=_PLAIN_WIDTH, color_system=None, force_terminal=False
+    )
+    with console.capture() as captured:
+        console.print(as_renderable(episode, limit=limit), soft_wrap=False)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+
+
+def visible(text: str) -> str:
+    """The text with control characters shown by their codes, harmless on a terminal."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", text.replace("\r\n", "\n"))
+
+
+def _heading(episode: episode_pb2.Episode) -> Text:
+    heading = Text(visible(f"{episode.environment} {episode.item_id}"), style="bold")
+    facts = [
+        f"sample {episode.sample}",
+        f"attempt {episode.attempt}",
+        f"policy {episode.policy}",
+        f"seed {episode.seed}",
+        f"split {episode.split}" if episode.split else "",
+        f"category {episode.category}" if episode.category else "",
+        f"profile {episode.profile}" if episode.profile else "",
+        f"episode {episode.episode_id}",
+    ]
+    heading.append("\n" + visible(", ".join(fact for fact in facts if fact)), style="dim")
+    return heading
+
+
+def _turns(episode: episode_pb2.Episode, limit: int | None) -> Iterator[RenderableType]:
+    turn = 0
+    for message in episode.messages:
+        name = role_name(message.role)
+        title = f"{name} - turn {turn + 1}" if message.sampled else name
+        yield Rule(Text(title), align="left", style=_ROLE_STYLES[name], characters="-")
+        yield _message_text(message, limit)
+        if message.sampled:
+            note = _turn_note(episode, turn)
+            if note:
+                yield Text(note, style="dim")
+            turn += 1
+
+
+def _message_text(message: episode_pb2.Message, limit: int | None) -> Text:
+    shown = message.text
+    cut = len(shown) - limit if limit is not None and len(shown) > limit else 0
+    text = Text(visible(shown[: len(shown) - cut]))
+    if message.role == episode_pb2.ROLE_ASSISTANT:
+        _highlight(text)
+    if cut:
+        text.append(f" ... {cut} more characters", style="dim")
+    return text
+
+
+def _highlight(text: Text) -> None:
+    """Style each labelled part up to the next label."""
+    labels = list(_LABEL.finditer(text.plain))
+    ends = [found.start() for found in labels[1:]] + [len(text.plain)]
+    for found, end in zip(labels, ends, strict=False):
+        text.stylize(_STYLES[found.group(1)], found.start(), end)
+
+
+def _turn_note(episode: episode_pb2.Episode, turn: int) -> str:
+    notes: list[str] = []
+    if turn + 1 < len(episode.steps):
+        notes += _step_notes(episode.steps[turn + 1])
+    if turn < len(episode.generations):
+        call = episode.generations[turn]
+        if call.completion_tokens:
+            notes.append(f"{call.prompt_tokens} + {call.completion_tokens} tokens")
+        if call.seconds:
+            notes.append(f"{call.seconds:.2f} s")
+        if call.finish_reason not in ("", "stop"):
+            notes.append(f"finish: {visible(call.finish_reason)}")
+    return ", ".join(notes)
+
+
+def _step_notes(step: episode_pb2.Step) -> list[str]:
+    notes: list[str] = []
+    if step.HasField("parsed_action"):
+        notes.append(f"parsed: {visible(step.parsed_action)}")
+    if step.HasField("reward"):
+        notes.append(f"reward {step.reward:g}")
+    if step.HasField("score"):
+        notes.append(f"score {step.score:g}")
+    return notes
+
+
+def _outcome(episode: episode_pb2.Episode) -> Text:
+    text = Text()
+    if episode.HasField("error"):
+        error = episode.error
+        text.append(
+            f"failed: {fault_name(error.fault)} {visible(error.reason)} after {error.at_seq} steps"
+            f" ({'retriable' if error.retriable else 'not retriable'})\n",
+            style="bold red",
+        )
+        text.append(visible(error.message) + "\n", style="red")
+    else:
+        style = "bold green" if episode.success else "bold"
+        text.append(f"{stop_reason_name(episode.stop_reason)}", style=style)
+        for name in ("reward", "score", "success"):
+            if episode.HasField(name):
+                text.append(f", {name} {_shown(getattr(episode, name))}")
+        text.append("\n")
+    elapsed = max(episode.ended_unix_ms - episode.started_unix_ms, 0) / 1000
+    text.append(
+        f"{elapsed:.2f} s in all, {episode.environment_seconds:.2f} s waiting for the environment, "
+        f"{episode.policy_seconds:.2f} s for the policy",
+        style="dim",
+    )
+    return text
+
+
+def _shown(value: float | bool) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}"

@@ -1,0 +1,256 @@
+"""A run from configuration to summary: the one path that sample, evaluate and programs share.
+
+Owns the order of things: servers, tasks, policies, store, dispatcher, and their release. Whatever
+ends a run, the records that are finished by then are durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import uuid
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import struct_pb2
+from rich.console import Console
+
+from agent_runtime.agent import EpisodePlan
+from agent_runtime.connection import ClientSecurity, ConnectionOptions
+from agent_runtime.policies import make_policy
+from agent_runtime.policies.base import Policy
+from agentgym.env.v1 import environment_pb2 as pb
+from agentgym.env.v1 import types_pb2
+from orchestrator import seeds
+from orchestrator.config import RunConfig, action_format_of, split_names
+from orchestrator.dispatcher import Dispatcher
+from orchestrator.errors import UsageError
+from orchestrator.fleet import Fleet
+from orchestrator.manifest import EnvironmentIdentity, Manifest, begin_session, utc_now
+from orchestrator.progress import RunProgress
+from orchestrator.records import EpisodeKey
+from orchestrator.retry import RetryBudget
+from orchestrator.scheduler import Assignment, EnvironmentPlan, Limits, Scheduler, work_items
+from orchestrator.store import RunStore
+
+__all__ = ["RunOutcome", "Tasks", "run"]
+
+Tasks = Mapping[str, list[pb.TaskSummary]]
+"""The tasks of each environment, in the order in which they are played."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How a run ended."""
+
+    folder: Path
+    finished: int
+    planned: int
+    failed: int
+    """Episodes that were given up."""
+    interrupted: bool
+    described: Mapping[str, pb.GetEnvironmentResponse]
+    """What the servers said of each environment."""
+
+    @property
+    def complete(self) -> bool:
+        """Every planned episode has a finished record."""
+        return self.finished == self.planned
+
+
+async def run(config: RunConfig, folder: Path, *, resume: bool, console: Console) -> RunOutcome:
+    """Play a run, new or resumed; raises OrchestratorError, AgentRuntimeError."""
+    config.check()
+    async with AsyncExitStack() as stack:
+        fleet = await stack.enter_async_context(
+            Fleet(config.environments(), config.fleet, connection_options(config))
+        )
+        tasks = await _choose_tasks(config, fleet)
+        policies = {name: make_policy(name, config.sampling) for name in config.policies()}
+        for policy in policies.values():
+            await policy.start()
+            stack.push_async_callback(policy.close)
+        manifest = _manifest(config, fleet)
+        session = begin_session(config.settings())
+        begin = RunStore.resume if resume else RunStore.create
+        store = stack.enter_context(begin(folder, manifest, session))
+        return await _Session(config, fleet, policies, store, tasks, console).run()
+
+
+class _Session:
+    """One start of a run, with everything that it needs in place."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        fleet: Fleet,
+        policies: Mapping[str, Policy],
+        store: RunStore,
+        tasks: Tasks,
+        console: Console,
+    ) -> None:
+        self._config = config
+        self._fleet = fleet
+        self._policies = policies
+        self._store = store
+        self._console = console
+        self._categories = {
+            (name, task.item_id): task.category for name, listed in tasks.items() for task in listed
+        }
+        self._options = struct_pb2.Struct()
+        self._options.update(config.reset_options())
+        self._interrupted = False
+        self._keys = work_items(
+            [
+                EnvironmentPlan(environment=name, item_ids=[task.item_id for task in listed])
+                for name, listed in tasks.items()
+            ],
+            samples=config.samples,
+            policies=list(policies),
+        )
+
+    async def run(self) -> RunOutcome:
+        """Play what is left; returns how it ended."""
+        finished = self._store.finished_keys()
+        scheduler = self._scheduler(finished)
+        lanes = Counter((key.environment, key.policy) for key in self._keys)
+        before = Counter((k.environment, k.policy) for k in self._keys if k in finished)
+        async with RunProgress(
+            lanes, self._console, finished=before, live=lambda: scheduler.running
+        ) as progress:
+            dispatcher = Dispatcher(
+                scheduler, self._fleet, self._policies, self._store, self._plan, progress.add
+            )
+            async with self._stop_on_signal(dispatcher):
+                await dispatcher.run()
+        return RunOutcome(
+            self._store.folder,
+            scheduler.finished,
+            len(self._keys),
+            len(scheduler.failed_keys),
+            self._interrupted,
+            self._fleet.described,
+        )
+
+    def _scheduler(self, finished: set[EpisodeKey]) -> Scheduler:
+        per_environment = {
+            name: max(1, int(described.limits.max_episodes * len(self._fleet)))
+            for name, described in self._fleet.described.items()
+        }
+        return Scheduler(
+            self._keys,
+            limits=Limits(total=self._config.concurrency, per_environment=per_environment),
+            retries=RetryBudget(self._config.retry, seed=self._config.seed),
+            finished=finished,
+            failed=self._store.failed_keys(),
+            fresh_allowance=True,
+        )
+
+    def _plan(self, assignment: Assignment) -> EpisodePlan:
+        key, config = assignment.key, self._config
+        names: dict[str, Any] = {"environment": key.environment, "item_id": key.item_id}
+
+        def turn_seed(turn: int) -> int:
+            return seeds.sampling_seed(config.seed, **names, sample=key.sample, turn=turn)
+
+        run_id = self._store.manifest.run_id
+        return EpisodePlan(
+            run_id=run_id,
+            episode_id=seeds.episode_id(
+                run_id, **names, sample=key.sample, policy=key.policy, attempt=assignment.attempt
+            ),
+            environment=self._fleet.described[key.environment],
+            item_id=key.item_id,
+            category=self._categories[(key.environment, key.item_id)],
+            split="" if config.items else config.split,
+            sample=key.sample,
+            attempt=assignment.attempt,
+            seed=seeds.episode_seed(config.seed, **names),
+            action_format=action_format_of(config.action_format),
+            profile=config.profile,
+            options=self._options,
+            max_rounds=config.max_rounds,
+            turn_seed=turn_seed,
+        )
+
+    @asynccontextmanager
+    async def _stop_on_signal(self, dispatcher: Dispatcher) -> AsyncGenerator[None]:
+        """The first Ctrl-C or SIGTERM stops the run in order; the second ends the process."""
+        loop = asyncio.get_running_loop()
+        numbers = (signal.SIGINT, signal.SIGTERM)
+
+        def on_signal() -> None:
+            if self._interrupted:
+                os._exit(130)
+            self._interrupted = True
+            self._console.print("stopping; finished episodes are kept", highlight=False)
+            dispatcher.stop()
+
+        for number in numbers:
+            loop.add_signal_handler(number, on_signal)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+
+def connection_options(config: RunConfig) -> ConnectionOptions:
+    """How to reach the servers; the token comes from AGENTGYM_TOKEN."""
+    client = config.client
+    return ConnectionOptions(
+        connect_deadline=client.connect_deadline,
+        security=ClientSecurity(
+            ca=client.ca,
+            cert=client.cert,
+            key=client.key,
+            token=os.environ.get("AGENTGYM_TOKEN", ""),
+        ),
+    )
+
+
+async def _choose_tasks(config: RunConfig, fleet: Fleet) -> Tasks:
+    wanted = action_format_of(config.action_format)
+    tasks: dict[str, list[pb.TaskSummary]] = {}
+    for name in config.environments():
+        described = fleet.described[name]
+        if wanted not in described.action_formats:
+            spoken = [types_pb2.ActionFormat.Name(f)[14:].lower() for f in described.action_formats]
+            raise UsageError(f"{name} does not speak {config.action_format}", valid=spoken)
+        if config.profile and config.profile not in described.profiles:
+            raise UsageError(f"{name} has no profile {config.profile!r}", valid=described.profiles)
+        if config.items:
+            tasks[name] = await fleet.get_items(name, split_names(config.items))
+            continue
+        splits = {split.name: split.size for split in described.splits}
+        if config.split not in splits:
+            raise UsageError(f"{name} has no split {config.split!r}", valid=splits)
+        tasks[name] = _spread(await fleet.list_items(name, config.split, 0), config.episodes)
+    return tasks
+
+
+def _spread(tasks: list[pb.TaskSummary], count: int) -> list[pb.TaskSummary]:
+    """`count` tasks at even distances (0 = all): splits are often sorted by difficulty."""
+    if count == 0 or count >= len(tasks):
+        return tasks
+    return [tasks[position * len(tasks) // count] for position in range(count)]
+
+
+def _manifest(config: RunConfig, fleet: Fleet) -> Manifest:
+    return Manifest(
+        run_id=uuid.uuid4().hex,
+        created=utc_now(),
+        environments=tuple(
+            EnvironmentIdentity(name=name, version=described.version, digest=described.digest)
+            for name, described in sorted(fleet.described.items())
+        ),
+        policy=config.policy,
+        run_seed=config.seed,
+        sampling=asdict(config.sampling),
+        config=config.binding(),
+    )

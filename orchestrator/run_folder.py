@@ -1,0 +1,176 @@
+"""The folder of a run: where its parts are, who may write, whether it is ours.
+
+    runs/<name>/manifest.json       orchestrator.manifest
+    runs/<name>/episodes.sqlite     orchestrator.store (with -wal and -shm beside it while in use)
+    runs/<name>/writer.lock         held by the one writing process, which it names
+
+Invariant: a run folder appears complete or not at all, and looking at a folder never changes it.
+Knows nothing of what the database holds beyond its first 100 bytes. POSIX only (flock).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import secrets
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from orchestrator.atomic_file import sync_folder
+from orchestrator.errors import (
+    ForeignFolder,
+    LayoutUnsupported,
+    RunExists,
+    RunLocked,
+    RunNotFound,
+    StoreCorrupt,
+)
+from orchestrator.manifest import MANIFEST_FILE, Manifest, read_manifest, write_manifest
+
+__all__ = [
+    "APPLICATION_ID",
+    "DATABASE_FILE",
+    "DATABASE_LAYOUT",
+    "LOCK_FILE",
+    "WriterLock",
+    "create_folder",
+    "find_run",
+    "inspect_folder",
+    "run_names",
+]
+
+DATABASE_FILE: Final = "episodes.sqlite"
+LOCK_FILE: Final = "writer.lock"
+APPLICATION_ID: Final = 0x4147594D
+"""`AGYM`, in the header of every database that this program makes."""
+DATABASE_LAYOUT: Final = 1
+"""SQLite's user_version: the layout of the tables."""
+_MAGIC: Final = b"SQLite format 3\x00"
+_HEADER_BYTES: Final = 100
+
+
+def run_names(root: Path) -> list[str]:
+    """Names of the runs in a folder of runs, sorted."""
+    if not root.is_dir():
+        return []
+    return sorted(entry.name for entry in root.iterdir() if (entry / MANIFEST_FILE).is_file())
+
+
+def find_run(name: str, root: Path = Path("runs")) -> Path:
+    """The folder of a run given by path, or by its name within `root`.
+
+    Raises RunNotFound, which names the runs of `root`.
+    """
+    for folder in (Path(name), root / name):
+        if folder.is_dir():
+            return folder
+    raise RunNotFound(Path(name), valid=run_names(root))
+
+
+def inspect_folder(folder: Path) -> Manifest:
+    """The manifest of a folder whose manifest and database header are in order.
+
+    Reads two files and changes nothing. Raises RunNotFound, ForeignFolder, LayoutUnsupported or
+    StoreCorrupt.
+    """
+    manifest = read_manifest(folder)
+    database = folder / DATABASE_FILE
+    if not database.is_file():
+        raise StoreCorrupt(folder, f"{DATABASE_FILE} is missing")
+    with database.open("rb") as stream:
+        header = stream.read(_HEADER_BYTES)
+    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
+        raise StoreCorrupt(folder, f"{DATABASE_FILE} is no SQLite database")
+    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        raise ForeignFolder(folder, f"{DATABASE_FILE} is another program's database")
+    layout = int.from_bytes(header[60:64], "big")
+    if layout > DATABASE_LAYOUT:
+        raise LayoutUnsupported(
+            folder, f"{DATABASE_FILE} has layout {layout}, this program reads {DATABASE_LAYOUT}"
+        )
+    return manifest
+
+
+def create_folder(folder: Path, manifest: Manifest, make_database: Callable[[Path], None]) -> None:
+    """Make a run folder, complete or not at all.
+
+    `make_database` creates the database at the path it is given and closes it. Raises RunExists or
+    ForeignFolder where the folder is there and not empty.
+    """
+    _refuse_occupied(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    staging = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.creating"
+    staging.mkdir()
+    try:
+        make_database(staging / DATABASE_FILE)
+        write_manifest(staging, manifest)
+        (staging / LOCK_FILE).touch()
+        sync_folder(staging)
+        try:
+            # Replaces an empty folder, fails on one that another process filled meanwhile.
+            staging.rename(folder)
+        except OSError:
+            _refuse_occupied(folder)
+            raise
+        sync_folder(folder.parent)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _refuse_occupied(folder: Path) -> None:
+    if folder.is_dir():
+        if not any(folder.iterdir()):
+            return
+        if (folder / MANIFEST_FILE).is_file():
+            read_manifest(folder)
+            raise RunExists(folder)
+        raise ForeignFolder(folder, "the folder holds other files")
+    if folder.exists() or folder.is_symlink():
+        raise ForeignFolder(folder, "this is a file")
+
+
+class WriterLock:
+    """The right to write to a run: held by one process, given up when it ends, however it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take the lock, or raise RunLocked with the pid of its holder. Changes no content."""
+        self._folder = folder
+        self._descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = self._read_holder()
+            os.close(self._descriptor)
+            pid = holder.get("pid")
+            raise RunLocked(
+                folder,
+                pid=pid if isinstance(pid, int) else None,
+                host=str(holder.get("host", "this machine")),
+            ) from None
+
+    def sign(self) -> None:
+        """Write into the lock file who holds it."""
+        holder = json.dumps({"pid": os.getpid(), "host": platform.node()}).encode()
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, holder, 0)
+
+    def release(self) -> None:
+        """Give the lock up; calling it again changes nothing."""
+        if self._descriptor < 0:
+            return
+        # Emptied before it is released: after that, it is another process's to sign.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+    def _read_holder(self) -> dict[str, Any]:
+        try:
+            return dict(json.loads(os.pread(self._descriptor, 4096, 0)))
+        except (ValueError, TypeError):
+            return {}

@@ -1,0 +1,529 @@
+"""The episode store of a run: one SQLite database, one record per row, many readers, one writer.
+
+`RunReader` reads, also while a run is live; `RunStore` also appends. Invariants:
+
+- A record is durable when its `append` returns: committed and flushed to disk (WAL,
+  synchronous=FULL). One writer thread commits all that is waiting in one transaction, so a
+  thousand concurrent appends cost a few flushes.
+- A key (environment, item, sample, policy) has at most one record in `episodes`. Only a failed
+  record may be replaced, only by a later attempt, and it then moves to `attempts`: nothing that
+  was appended is ever lost. Appending the same record again changes nothing.
+- kill -9 at any time loses only what was not appended yet.
+
+Knows nothing of scheduling, networks or what the records mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from agentgym.episode.v1 import episode_pb2
+from orchestrator.errors import (
+    DuplicateEpisode,
+    OrchestratorError,
+    StoreCorrupt,
+    StoreWriteFailed,
+    UsageError,
+)
+from orchestrator.manifest import Manifest, Session, check_resumable, write_manifest
+from orchestrator.records import (
+    EpisodeKey,
+    EpisodeSummary,
+    RecordDamaged,
+    check,
+    decode,
+    encode,
+    fault_of,
+    key_of,
+    summarise,
+)
+from orchestrator.retry import FailedAttempt, Failure
+from orchestrator.run_folder import (
+    APPLICATION_ID,
+    DATABASE_FILE,
+    DATABASE_LAYOUT,
+    WriterLock,
+    create_folder,
+    inspect_folder,
+)
+
+__all__ = ["RunReader", "RunStore"]
+
+_SUMMARY: Final = tuple(field.name for field in fields(EpisodeSummary))
+_SUMMARY_SQL: Final = ", ".join(_SUMMARY)
+_KEY_SQL: Final = "environment = ? AND item_id = ? AND sample = ? AND policy = ?"
+_BATCH: Final = 512
+"""Records per transaction at most, so that a waiting append never waits long."""
+_PAGE: Final = 256
+"""Rows per read: a short read never holds back SQLite's checkpoint."""
+_THOROUGH_BYTES: Final = 256 << 20
+"""Databases up to this size are checked whole before they are written to."""
+
+# The blob comes last, so that reading the columns never touches it.
+_COLUMNS: Final = """
+    id INTEGER PRIMARY KEY,
+    episode_id TEXT NOT NULL UNIQUE,
+    environment TEXT NOT NULL, item_id TEXT NOT NULL, sample INTEGER NOT NULL,
+    policy TEXT NOT NULL, category TEXT NOT NULL, split TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    reward REAL, score REAL, success INTEGER,
+    stop_reason TEXT NOT NULL, fault TEXT, reason TEXT, retriable INTEGER,
+    rounds INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
+    cost_usd REAL, started_unix_ms INTEGER NOT NULL, ended_unix_ms INTEGER NOT NULL,
+    environment_seconds REAL NOT NULL, policy_seconds REAL NOT NULL,
+    record BLOB NOT NULL"""
+_LAYOUT: Final = f"""
+PRAGMA journal_mode = WAL;
+BEGIN;
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {DATABASE_LAYOUT};
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE episodes ({_COLUMNS},
+    UNIQUE (environment, item_id, sample, policy));
+CREATE TABLE attempts ({_COLUMNS},
+    UNIQUE (environment, item_id, sample, policy, attempt));
+CREATE INDEX episodes_failed ON episodes (environment, fault) WHERE fault IS NOT NULL;
+COMMIT;
+"""
+
+
+class RunReader:
+    """The records of a run. Use it from one thread at a time; any number of readers may exist."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        """Use `RunReader.open`."""
+        self.folder = folder
+        self.manifest = manifest
+        self._reading = _connect_reading(folder)
+
+    @classmethod
+    def open(cls, folder: Path) -> RunReader:
+        """A run for reading, also while another process writes to it.
+
+        Raises RunNotFound, ForeignFolder, LayoutUnsupported or StoreCorrupt.
+        """
+        manifest = inspect_folder(folder)
+        _probe(folder, manifest, thorough=False)
+        return RunReader(folder, manifest)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the database; calling it again changes nothing."""
+        self._reading.close()
+
+    def count(self) -> int:
+        """Number of keys with a record, failed ones included."""
+        return int(self._rows("SELECT count(*) FROM episodes")[0][0])
+
+    def summaries(self, *, superseded: bool = False) -> Iterator[EpisodeSummary]:
+        """The columns of every record in the order of their appending, without decoding any.
+
+        `superseded` gives the failed attempts that a later one replaced, instead of the records.
+        """
+        table = "attempts" if superseded else "episodes"
+        for row in self._paged(table, _SUMMARY_SQL):
+            yield _to_summary(row[1:])
+
+    def episodes(
+        self,
+        accept: Callable[[EpisodeSummary], bool] | None = None,
+        *,
+        superseded: bool = False,
+    ) -> Iterator[episode_pb2.Episode]:
+        """Records in the order of their appending, decoded one at a time.
+
+        Only those whose summary is accepted are decoded. What is appended after the first record
+        was asked for is not given. Raises StoreCorrupt at a damaged record.
+        """
+        table = "attempts" if superseded else "episodes"
+        for row in self._paged(table, f"{_SUMMARY_SQL}, record"):
+            if accept is None or accept(_to_summary(row[1:-1])):
+                yield self._decode(row[1], row[-1])
+
+    def get(self, key: EpisodeKey) -> episode_pb2.Episode | None:
+        """The record of a key; None = there is none."""
+        sql = f"SELECT episode_id, record FROM episodes WHERE {_KEY_SQL}"
+        rows = self._rows(sql, tuple(key))
+        return self._decode(*rows[0]) if rows else None
+
+    def get_by_id(self, prefix: str) -> episode_pb2.Episode:
+        """The record or superseded attempt whose episode id begins with `prefix`.
+
+        Raises UsageError where there is none or more than one.
+        """
+        sql = " UNION ALL ".join(
+            f"SELECT episode_id, record FROM {table} WHERE substr(episode_id, 1, ?) = ?"
+            for table in ("episodes", "attempts")
+        )
+        bounds = (len(prefix), prefix)
+        rows = self._rows(f"SELECT * FROM ({sql}) LIMIT 4", bounds + bounds)
+        if len(rows) == 1:
+            return self._decode(*rows[0])
+        if rows:
+            raise UsageError(f"more than one episode id begins with {prefix!r}")
+        raise UsageError(f"no episode id begins with {prefix!r}", valid=self._some_ids())
+
+    def finished_keys(self) -> set[EpisodeKey]:
+        """Keys that were played to an end without a failure."""
+        sql = "SELECT environment, item_id, sample, policy FROM episodes WHERE fault IS NULL"
+        return {EpisodeKey(*row) for row in self._rows(sql)}
+
+    def failed_keys(self) -> dict[EpisodeKey, FailedAttempt]:
+        """Keys whose latest attempt failed."""
+        sql = (
+            "SELECT environment, item_id, sample, policy, attempt, retriable, fault, reason "
+            "FROM episodes WHERE fault IS NOT NULL"
+        )
+        return {
+            EpisodeKey(*row[:4]): FailedAttempt(
+                row[4],
+                Failure(retriable=bool(row[5]), fault=fault_of(row[6]), reason=row[7]),
+            )
+            for row in self._rows(sql)
+        }
+
+    def verify(self) -> list[str]:
+        """Everything that is wrong with the store, as sentences; empty = it is sound.
+
+        Reads all of it: SQLite's own structure, every record's checksum, and whether each record
+        says what its columns say.
+        """
+        try:
+            problems = [
+                f"{DATABASE_FILE}: {row[0]}"
+                for row in self._rows("PRAGMA integrity_check")
+                if row[0] != "ok"
+            ]
+            for table in ("episodes", "attempts"):
+                for row in self._paged(table, f"{_SUMMARY_SQL}, record"):
+                    problem = self._row_problem(table, row)
+                    if problem:
+                        problems.append(f"{table}, episode {row[1]}: {problem}")
+        except StoreCorrupt as error:
+            return [error.problem]
+        return problems
+
+    def _row_problem(self, table: str, row: Sequence[Any]) -> str:
+        try:
+            episode = decode(row[-1])
+        except RecordDamaged as error:
+            return f"the record is damaged ({error})"
+        if episode.run_id != self.manifest.run_id:
+            return f"the record belongs to run {episode.run_id!r}"
+        summary = summarise(episode)
+        if table == "attempts" and not summary.failed:
+            return "it was superseded and had not failed"
+        columns = _to_summary(row[1:-1])
+        if summary != columns:
+            wrong = [it for it in _SUMMARY if getattr(summary, it) != getattr(columns, it)]
+            return f"columns disagree with the record: {', '.join(wrong)}"
+        return ""
+
+    def _some_ids(self) -> list[str]:
+        ids = [row[0] for row in self._rows("SELECT episode_id FROM episodes ORDER BY id LIMIT 4")]
+        return [*ids[:3], "..."] if len(ids) > 3 else ids
+
+    def _paged(self, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
+        last = self._rows(f"SELECT coalesce(max(id), 0) FROM {table}")[0][0]
+        sql = (
+            f"SELECT id, {columns} FROM {table} WHERE id > ? AND id <= ? ORDER BY id LIMIT {_PAGE}"
+        )
+        seen = 0
+        while rows := self._rows(sql, (seen, last)):
+            yield from rows
+            seen = rows[-1][0]
+
+    def _rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._reading.execute(sql, values).fetchall()
+        except sqlite3.ProgrammingError as error:
+            raise UsageError(f"the run was closed ({error})") from error
+        except sqlite3.DatabaseError as error:
+            raise StoreCorrupt(self.folder, f"{DATABASE_FILE} cannot be read ({error})") from error
+
+    def _decode(self, episode_id: str, record: bytes) -> episode_pb2.Episode:
+        try:
+            return decode(record)
+        except RecordDamaged as error:
+            raise StoreCorrupt(
+                self.folder, f"the record of episode {episode_id} is damaged ({error})"
+            ) from error
+
+
+class _Pending(NamedTuple):
+    episode: episode_pb2.Episode
+    done: Future[None]
+
+
+class RunStore(RunReader):
+    """A run that this process writes to. Appends may come from any thread or task."""
+
+    def __init__(self, folder: Path, manifest: Manifest, lock: WriterLock) -> None:
+        """Use `RunStore.create` or `RunStore.resume`."""
+        super().__init__(folder, manifest)
+        self._lock = lock
+        self._queue: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
+        self._gate = threading.Lock()
+        self._closed = False
+        self._writer = threading.Thread(
+            target=self._write_until_closed,
+            args=(_connect_writing(folder),),
+            name="episode-writer",
+            daemon=True,
+        )
+        self._writer.start()
+
+    @classmethod
+    def create(cls, folder: Path, manifest: Manifest, session: Session) -> RunStore:
+        """Begin a new run. Raises RunExists or ForeignFolder where the folder is not empty."""
+        manifest = manifest.with_session(session)
+        create_folder(folder, manifest, lambda path: _make_database(path, manifest.run_id))
+        return cls._open_for_writing(folder, WriterLock(folder), manifest)
+
+    @classmethod
+    def resume(cls, folder: Path, manifest: Manifest, session: Session) -> RunStore:
+        """Go on with a run that was begun with the same manifest.
+
+        `run_id` and `created` are the recorded ones. Raises RunMismatch, RunNotFound,
+        ForeignFolder, LayoutUnsupported, RunLocked or StoreCorrupt; then nothing was changed.
+        """
+        check_resumable(inspect_folder(folder), manifest)
+        lock = WriterLock(folder)
+        try:
+            # Read again: until the lock was held, another process could add its session.
+            recorded = inspect_folder(folder)
+            _probe(folder, recorded, thorough=True)
+            recorded = recorded.with_session(session)
+            write_manifest(folder, recorded)
+        except BaseException:
+            lock.release()
+            raise
+        return cls._open_for_writing(folder, lock, recorded)
+
+    @classmethod
+    def _open_for_writing(cls, folder: Path, lock: WriterLock, manifest: Manifest) -> RunStore:
+        try:
+            lock.sign()
+            return cls(folder, manifest, lock)
+        except BaseException:
+            lock.release()
+            raise
+
+    async def append(self, episode: episode_pb2.Episode) -> None:
+        """Store a record; it is durable on return. Do not change the record before that.
+
+        A cancelled append is still carried out. Raises InvalidEpisode, DuplicateEpisode or
+        StoreWriteFailed.
+        """
+        await asyncio.shield(asyncio.wrap_future(self.submit(episode)))
+
+    def append_all(self, episodes: Iterable[episode_pb2.Episode]) -> None:
+        """Store records from plain code; durable on return; raises the first error of any."""
+        for done in [self.submit(episode) for episode in episodes]:
+            done.result()
+
+    def submit(self, episode: episode_pb2.Episode) -> Future[None]:
+        """Hand a record to the writer; the future is done when it is durable.
+
+        Raises InvalidEpisode at once; DuplicateEpisode and StoreWriteFailed come by the future.
+        """
+        check(episode, run_id=self.manifest.run_id)
+        done: Future[None] = Future()
+        with self._gate:
+            if self._closed:
+                raise StoreWriteFailed(f"{self.folder}: the store was closed")
+            self._queue.put(_Pending(episode, done))
+        return done
+
+    def close(self) -> None:
+        """Wait until all that was submitted is durable, then give the run up.
+
+        Blocks; calling it again changes nothing.
+        """
+        with self._gate:
+            if self._closed:
+                return
+            self._closed = True
+            self._queue.put(None)
+        # Before the writer's connection: SQLite removes its side files when the last one closes.
+        super().close()
+        self._writer.join()
+        self._lock.release()
+
+    def _write_until_closed(self, connection: sqlite3.Connection) -> None:
+        with contextlib.closing(connection):
+            closing = False
+            while not closing:
+                batch, closing = self._take_batch()
+                if batch:
+                    _settle(_commit(connection, batch))
+            with contextlib.suppress(sqlite3.Error):
+                # Best effort: what stays in the WAL is read from there the next time.
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _take_batch(self) -> tuple[list[_Pending], bool]:
+        """All that waits, up to a batch; blocks for the first. True = the store is closing."""
+        batch: list[_Pending] = []
+        entry = self._queue.get()
+        while entry is not None:
+            batch.append(entry)
+            if len(batch) == _BATCH:
+                return batch, False
+            try:
+                entry = self._queue.get_nowait()
+            except queue.Empty:
+                return batch, False
+        return batch, True
+
+
+_Outcome = tuple[Future[None], OrchestratorError | None]
+
+
+def _settle(outcomes: Iterable[_Outcome]) -> None:
+    for done, failure in outcomes:
+        if not done.set_running_or_notify_cancel():
+            continue
+        if failure is None:
+            done.set_result(None)
+        else:
+            done.set_exception(failure)
+
+
+def _commit(connection: sqlite3.Connection, batch: Sequence[_Pending]) -> list[_Outcome]:
+    """Write a batch in one transaction: a bad record fails alone, a failing disk fails all."""
+    outcomes: list[_Outcome] = []
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for episode, done in batch:
+            try:
+                _insert(connection, episode)
+                outcomes.append((done, None))
+            except DuplicateEpisode as error:
+                outcomes.append((done, error))
+        connection.execute("COMMIT")
+    except Exception as error:  # noqa: BLE001 - boundary of the writer thread: every append answers
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        failure = StoreWriteFailed(f"{len(batch)} episodes were not stored: {error!r}")
+        return [(done, failure) for _, done in batch]
+    return outcomes
+
+
+def _insert(connection: sqlite3.Connection, episode: episode_pb2.Episode) -> None:
+    key, record = key_of(episode), encode(episode)
+    row = connection.execute(
+        f"SELECT id, attempt, fault, record FROM episodes WHERE {_KEY_SQL}", tuple(key)
+    ).fetchone()
+    if row is not None:
+        row_id, attempt, fault, stored = row
+        if stored == record:
+            return
+        if fault is None or episode.attempt <= attempt:
+            what = "finished" if fault is None else f"failed in attempt {attempt}"
+            raise DuplicateEpisode(f"{key} has {what} already; not stored again")
+        columns = f"{_SUMMARY_SQL}, record"
+        connection.execute(
+            f"INSERT INTO attempts ({columns}) SELECT {columns} FROM episodes WHERE id = ?",
+            (row_id,),
+        )
+        connection.execute("DELETE FROM episodes WHERE id = ?", (row_id,))
+    _refuse_known_id(connection, episode)
+    summary = summarise(episode)
+    connection.execute(
+        f"INSERT INTO episodes ({_SUMMARY_SQL}, record) "
+        f"VALUES ({', '.join('?' * (len(_SUMMARY) + 1))})",
+        (*(getattr(summary, name) for name in _SUMMARY), record),
+    )
+
+
+def _refuse_known_id(connection: sqlite3.Connection, episode: episode_pb2.Episode) -> None:
+    for table in ("episodes", "attempts"):
+        sql = f"SELECT 1 FROM {table} WHERE episode_id = ?"
+        if connection.execute(sql, (episode.episode_id,)).fetchone():
+            raise DuplicateEpisode(f"episode id {episode.episode_id!r} is taken")
+
+
+def _to_summary(columns: Sequence[Any]) -> EpisodeSummary:
+    values = dict(zip(_SUMMARY, columns, strict=True))
+    for name in ("success", "retriable"):
+        values[name] = None if values[name] is None else bool(values[name])
+    return EpisodeSummary(**values)
+
+
+def _make_database(path: Path, run_id: str) -> None:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(_LAYOUT)
+        connection.execute("INSERT INTO meta VALUES ('run_id', ?)", (run_id,))
+
+
+def _connect_writing(folder: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        folder / DATABASE_FILE, isolation_level=None, check_same_thread=False, timeout=60
+    )
+    # FULL flushes the WAL at every commit, so that a record survives a power loss, too.
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def _connect_reading(folder: Path, *, immutable: bool = False) -> sqlite3.Connection:
+    uri = (folder / DATABASE_FILE).resolve().as_uri()
+    try:
+        connection = _open_uri(f"{uri}?{'immutable=1' if immutable else 'mode=ro'}")
+        connection.execute("SELECT 1 FROM sqlite_master")
+    except sqlite3.OperationalError as error:
+        # A read-only medium has no place for the WAL's index; without a WAL none is needed.
+        if immutable or _has_wal(folder):
+            raise StoreCorrupt(folder, f"{DATABASE_FILE} cannot be opened ({error})") from error
+        return _connect_reading(folder, immutable=True)
+    except sqlite3.DatabaseError as error:
+        raise StoreCorrupt(folder, f"{DATABASE_FILE} cannot be opened ({error})") from error
+    return connection
+
+
+def _open_uri(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=60)
+
+
+def _has_wal(folder: Path) -> bool:
+    wal = folder / f"{DATABASE_FILE}-wal"
+    return wal.is_file() and wal.stat().st_size > 0
+
+
+def _probe(folder: Path, manifest: Manifest, *, thorough: bool) -> None:
+    """Raise StoreCorrupt where the database is damaged or of another run.
+
+    Without a WAL it is opened as immutable, so that not even side files appear.
+    """
+    with contextlib.closing(_connect_reading(folder, immutable=not _has_wal(folder))) as connection:
+        try:
+            connection.execute(f"SELECT id, {_SUMMARY_SQL}, record FROM episodes LIMIT 1")
+            connection.execute(f"SELECT id, {_SUMMARY_SQL}, record FROM attempts LIMIT 1")
+            row = connection.execute("SELECT value FROM meta WHERE name = 'run_id'").fetchone()
+            if thorough and (folder / DATABASE_FILE).stat().st_size <= _THOROUGH_BYTES:
+                found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+                if found != "ok":
+                    raise StoreCorrupt(folder, f"{DATABASE_FILE} is damaged ({found})")
+        except sqlite3.DatabaseError as error:
+            raise StoreCorrupt(folder, f"{DATABASE_FILE} is damaged ({error})") from error
+    if row is None or row[0] != manifest.run_id:
+        raise StoreCorrupt(folder, f"{DATABASE_FILE} belongs to another run than the manifest")
