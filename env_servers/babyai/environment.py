@@ -88,12 +88,10 @@ class BabyaiEnvironment(Environment):
         """Start the level of a task; option `available_actions` (default true) ends every
         observation with the list of actions.
         """
-        if options.profile not in self.spec.profiles:
-            raise InvalidOption(f"unknown profile {options.profile!r}", valid=self.spec.profiles)
-        unknown = sorted(set(options.options) - {_OPTION})
+        options.require(self.spec.profiles, (_OPTION,))
         lists = options.options.get(_OPTION, True)
-        if unknown or not isinstance(lists, bool):
-            raise InvalidOption("bad option for babyai", valid=f"{_OPTION}: true or false")
+        if not isinstance(lists, bool):
+            raise InvalidOption(f"{_OPTION} must be true or false", valid="true, false")
         start: task_ids.Start = task.payload
         self._original = options.profile == "agentgym"
         self._lists_actions = lists
@@ -228,10 +226,10 @@ class BabyaiEnvironment(Environment):
         )
 
     def advise_random(self, rng: random.Random) -> Advice:
-        return Advice(rng.choice(list(self._scene.offers)))
+        return Advice(rng.choice(list(self._scene.offers)), "I try one of the actions.")
 
     def advise_noop(self) -> Advice:
-        return Advice(CHECK)
+        return Advice(CHECK, "I only look at what is possible.")
 
     def _mark(self) -> _Mark:
         level = self._level

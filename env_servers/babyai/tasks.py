@@ -58,7 +58,7 @@ class BabyaiTasks(TaskSet):
 
     def item_ids(self, split: str, start: int, stop: int) -> Sequence[str]:
         if split not in self._splits:
-            raise UnknownSplit(f"unknown split {split!r}", valid=self._splits)
+            raise UnknownSplit(f"unknown split {split[:100]!r}", valid=self._splits)
         return [f"{NAME}_{index}" for index in self._splits[split][start:stop]]
 
     def get(self, item_id: str) -> Task:
@@ -68,7 +68,7 @@ class BabyaiTasks(TaskSet):
                 f"0..{EMBEDDED_BASE - 1}",
                 *(f"{s.start}..{s.stop - 1}" for s in (TRAIN, EVAL)),
             )
-            raise UnknownItem(f"unknown item {item_id!r}", valid=spans)
+            raise UnknownItem(f"unknown item {item_id[:100]!r}", valid=spans)
         seed, level = divmod(index, len(LEVELS))
         return Task(f"{NAME}_{index}", Start(level + 1, seed), LEVELS[level])
 

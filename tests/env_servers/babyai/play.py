@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from env_servers.babyai import environment as Babyai
+from env_servers.babyai.environment import BabyaiEnvironment
 from env_servers.babyai.levels import LEVELS
 from env_servers.babyai.tasks import BabyaiTasks
 from env_servers.sdk import Observation, ResetOptions
@@ -28,27 +28,27 @@ def data_dir() -> Path:
 
 def start(
     level: int, seed: int, profile: str = "agentgym", **options: Any
-) -> tuple[Babyai, Observation]:
+) -> tuple[BabyaiEnvironment, Observation]:
     """A fresh episode of a level 1..40 and its first observation."""
     return begin(f"babyai_{seed * len(LEVELS) + level - 1}", profile, **options)
 
 
 def begin(
     item_id: str, profile: str = "agentgym", **options: Any
-) -> tuple[Babyai, Observation]:
+) -> tuple[BabyaiEnvironment, Observation]:
     """A fresh episode of an item and its first observation."""
-    episode = Babyai(TASKS)
+    episode = BabyaiEnvironment(TASKS)
     return episode, episode.reset(
         TASKS.get(item_id), ResetOptions(profile=profile, options=options)
     )
 
 
-def play(episode: Babyai, actions: Iterable[str]) -> list[Observation]:
+def play(episode: BabyaiEnvironment, actions: Iterable[str]) -> list[Observation]:
     """The observations of some actions."""
     return [episode.step(action) for action in actions]
 
 
-def solve(episode: Babyai, rounds: int) -> tuple[Observation, list[str]]:
+def solve(episode: BabyaiEnvironment, rounds: int) -> tuple[Observation, list[str]]:
     """Let the expert play; the last observation and the actions."""
     actions: list[str] = []
     observation = Observation("")
