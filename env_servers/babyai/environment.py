@@ -40,7 +40,7 @@ FAILED: Final = "\n The task has failed."
 LISTING: Final = "You can take the following actions: "
 KEPT_REWARD: Final = 0.5
 """The original forgets a success that earns no more than this."""
-_OPTION: Final = "available_actions"
+_OPTION: Final = "as_recorded"
 _PATIENCE: Final = 2
 """Visits of one state after which the expert stops to trust macro actions there."""
 
@@ -85,16 +85,18 @@ class BabyaiEnvironment(Environment):
         return task_ids.load(config)
 
     def reset(self, task: Task, options: ResetOptions) -> Observation:
-        """Start the level of a task; option `available_actions` (default true) ends every
-        observation with the list of actions.
+        """Start the level of a task.
+
+        Option `as_recorded` (default false): without the list of available actions, as in
+        AgentTraj-L.
         """
         options.require(self.spec.profiles, (_OPTION,))
-        lists = options.options.get(_OPTION, True)
-        if not isinstance(lists, bool):
+        recorded = options.options.get(_OPTION, False)
+        if not isinstance(recorded, bool):
             raise InvalidOption(f"{_OPTION} must be true or false", valid="true, false")
         start: task_ids.Start = task.payload
         self._original = options.profile == "agentgym"
-        self._lists_actions = lists
+        self._lists_actions = not recorded
         self._level, self._sight = build(start.level, start.seed, original=self._original)
         self._movable = objects_of(self._level)
         self._reward = self._score = 0.0
