@@ -15,8 +15,8 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from agent_runtime.errors import AgentRuntimeError
-from orchestrator.errors import OrchestratorError
+from agent_runtime.errors import AgentRuntimeError, PolicyMisconfigured
+from orchestrator.errors import OrchestratorError, UsageError
 
 __all__ = ["guarded", "make_console", "run_command", "run_loop"]
 
@@ -48,6 +48,8 @@ def guarded(work: Callable[[], int]) -> int:
     except (OrchestratorError, AgentRuntimeError) as error:
         message = Text.assemble(("error: ", "bold red"), str(error))
         Console(file=sys.stderr, soft_wrap=True).print(message)
+        if isinstance(error, PolicyMisconfigured):
+            return UsageError.exit_code
         return error.exit_code if isinstance(error, OrchestratorError) else 1
     except BrokenPipeError:
         # The reader of a pipe (`| head`) has gone: not a failure of ours.

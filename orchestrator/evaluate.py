@@ -9,14 +9,13 @@ from __future__ import annotations
 import json as json_text
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from agent_runtime.policies import PolicyConfig
+from agent_runtime.policies import PolicyConfig, Sampling
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.atomic_file import write_atomically
 from orchestrator.command_line import guarded
@@ -28,7 +27,9 @@ from orchestrator.store import RunReader
 
 __all__ = ["EVALUATION", "main"]
 
-EVALUATION = RunConfig(policy="expert", episodes=0, sampling=replace(PolicyConfig(), temperature=0))
+EVALUATION = RunConfig(
+    policy="expert", episodes=0, agent=PolicyConfig(sampling=Sampling(temperature=0))
+)
 """An evaluation's defaults."""
 RESULTS_FILE = "evaluation.json"
 

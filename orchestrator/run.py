@@ -71,7 +71,7 @@ async def run(config: RunConfig, folder: Path, *, resume: bool, console: Console
             Fleet(config.environments(), config.fleet, connection_options(config))
         )
         tasks = await _choose_tasks(config, fleet)
-        policies = {name: make_policy(name, config.sampling) for name in config.policies()}
+        policies = {name: make_policy(name, config.agent) for name in config.policies()}
         for policy in policies.values():
             await policy.start()
             stack.push_async_callback(policy.close)
@@ -251,6 +251,6 @@ def _manifest(config: RunConfig, fleet: Fleet) -> Manifest:
         ),
         policy=config.policy,
         run_seed=config.seed,
-        sampling=asdict(config.sampling),
+        sampling=asdict(config.agent.sampling),
         config=config.binding(),
     )

@@ -17,7 +17,7 @@ import tyro
 from rich.console import Console
 
 from orchestrator.command_line import guarded, make_console, run_loop
-from orchestrator.config import RunConfig
+from orchestrator.config import RunConfig, merge
 from orchestrator.report import as_data, as_table
 from orchestrator.run import RunOutcome, run
 from orchestrator.run_folder import find_run, inspect_folder
@@ -92,8 +92,8 @@ def _resumed_run(argv: Sequence[str]) -> Path | None:
 def recorded_config(folder: Path) -> RunConfig:
     """The configuration that a run was begun with."""
     manifest = inspect_folder(folder)
-    settings = dict(manifest.sessions[-1].settings) if manifest.sessions else {}
-    return RunConfig.from_plain({**manifest.config, **settings, "sampling": manifest.sampling})
+    settings = manifest.sessions[-1].settings if manifest.sessions else {}
+    return RunConfig.from_plain(merge(manifest.config, settings))
 
 
 def print_outcome(outcome: RunOutcome, console: Console, *, program: str) -> dict[str, Any]:

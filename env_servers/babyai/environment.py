@@ -40,7 +40,7 @@ FAILED: Final = "\n The task has failed."
 LISTING: Final = "You can take the following actions: "
 KEPT_REWARD: Final = 0.5
 """The original forgets a success that earns no more than this."""
-_OPTION: Final = "as_recorded"
+_OPTION: Final = "available_actions"
 _PATIENCE: Final = 2
 """Visits of one state after which the expert stops to trust macro actions there."""
 
@@ -87,16 +87,16 @@ class BabyaiEnvironment(Environment):
     def reset(self, task: Task, options: ResetOptions) -> Observation:
         """Start the level of a task.
 
-        Option `as_recorded` (default false): without the list of available actions, as in
-        AgentTraj-L.
+        Option `available_actions` (default true): every observation ends with their list. The
+        recordings of AgentTraj-L have none.
         """
         options.require(self.spec.profiles, (_OPTION,))
-        recorded = options.options.get(_OPTION, False)
-        if not isinstance(recorded, bool):
+        lists = options.options.get(_OPTION, True)
+        if not isinstance(lists, bool):
             raise InvalidOption(f"{_OPTION} must be true or false", valid="true, false")
         start: task_ids.Start = task.payload
         self._original = options.profile == "agentgym"
-        self._lists_actions = not recorded
+        self._lists_actions = lists
         self._level, self._sight = build(start.level, start.seed, original=self._original)
         self._movable = objects_of(self._level)
         self._reward = self._score = 0.0

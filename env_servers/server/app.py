@@ -55,8 +55,8 @@ class EnvironmentServer:
         self.guard = InlineGuard(limits.step_limit)
         self.crew = ThreadCrew(config.threads)
         self.pool = WorkerPool(config.worker_count(), environment_config, limits.step_limit)
-        families = {name: Family(name, environment_config) for name in config.environments}
-        hosts = {name: self._host(family) for name, family in families.items()}
+        families = [Family(name, environment_config) for name in config.environments]
+        hosts = {family.spec.name: self._host(family) for family in families}
         self.engine = Engine(hosts, limits, self._seats(hosts))
         self.service = EnvironmentService(self.engine)
         self.metrics = ServerMetrics(self.engine, self.pool, self.crew)

@@ -42,14 +42,14 @@ def test_the_first_observation_names_the_goal_the_view_and_the_actions():
 
 
 def test_the_list_of_actions_can_be_left_out():
-    _, first = begin("babyai_0", as_recorded=True)
+    _, first = begin("babyai_0", available_actions=False)
     assert "Available actions" not in first.text
 
 
 @pytest.mark.parametrize("value", [1, "yes", None])
 def test_the_option_must_be_true_or_false(value):
     with pytest.raises(InvalidOption):
-        begin("babyai_0", as_recorded=value)
+        begin("babyai_0", available_actions=value)
 
 
 def test_reaching_the_goal_ends_the_episode_with_a_reward_for_few_moves():

@@ -25,7 +25,7 @@ def test_the_recorded_actions_give_the_recorded_observations_without_exception(r
     """As the server of the recordings read them: everything after `Action:` is the action."""
     steps = 0
     for item_id, turns in recordings:
-        episode, seen = begin(item_id, as_recorded=True)
+        episode, seen = begin(item_id, available_actions=False)
         for reply, recorded in zip(turns[1::2], [*turns[2::2], None], strict=True):
             steps += 1
             action = read_first_action(reply)
@@ -39,14 +39,14 @@ def test_the_recorded_actions_give_the_recorded_observations_without_exception(r
 
 def test_first_observations_are_the_recorded_ones(recordings):
     for item_id, turns in recordings:
-        assert begin(item_id, as_recorded=True)[1].text == turns[0], item_id
+        assert begin(item_id, available_actions=False)[1].text == turns[0], item_id
 
 
 def test_with_todays_reply_parser_95_percent_of_the_observations_are_the_recorded_ones(recordings):
     """Today's parser takes one line; recorded replies with several lines differ."""
     same = total = 0
     for item_id, turns in recordings:
-        episode, seen = begin(item_id, as_recorded=True)
+        episode, seen = begin(item_id, available_actions=False)
         for reply, recorded in zip(turns[1::2], turns[2::2], strict=False):
             if seen.terminated:
                 break
