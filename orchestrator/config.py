@@ -60,7 +60,7 @@ class RunConfig:
     items: str = ""
     """Only these item ids, separated by commas; needs exactly one environment."""
     episodes: int = 40
-    """Tasks per environment, spread evenly over the split; 0 = the whole split."""
+    """Tasks per environment, chosen by a hash of their ids; 0 = the whole split."""
     samples: int = 1
     """Episodes per task and policy."""
     policy: str = "expert,random"

@@ -81,9 +81,11 @@ class WorkerProcess:
             "settings": dict(self._config.settings),
         }
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "env_servers.server.worker"]
-                + ["--fd", str(theirs.fileno()), "--config", json.dumps(config)],
+            command = [sys.executable, "-m", "env_servers.server.worker"]
+            command += ["--fd", str(theirs.fileno()), "--config", json.dumps(config)]
+            # Starting takes a millisecond; asyncio's own subprocesses would need a child watcher.
+            self._process = subprocess.Popen(  # noqa: ASYNC220
+                command,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
