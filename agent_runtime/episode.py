@@ -102,7 +102,9 @@ class RemoteEpisode:
         return await self._step("action", action, 0)
 
     async def step_reply(
-        self, reply: str, action_format: types_pb2.ActionFormat = types_pb2.ACTION_FORMAT_UNSPECIFIED
+        self,
+        reply: str,
+        action_format: types_pb2.ActionFormat = types_pb2.ACTION_FORMAT_UNSPECIFIED,
     ) -> Transition:
         """Apply a model's whole reply; the server reads it."""
         return await self._step("reply", reply, action_format)
