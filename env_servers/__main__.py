@@ -151,8 +151,7 @@ def _read_setting(text: str) -> tuple[str, str]:
 
 
 Command = Annotated[
-    Annotated[Serve, tyro.conf.subcommand("serve")]
-    | Annotated[List, tyro.conf.subcommand("list")],
+    Annotated[Serve, tyro.conf.subcommand("serve")] | Annotated[List, tyro.conf.subcommand("list")],
     tyro.conf.OmitSubcommandPrefixes,
 ]
 

@@ -310,7 +310,7 @@ class Engine:
             return self._reopened(stream, existing, existing.journal[:seq], ())
         under_way = self._opening.get(command.episode_id)
         if under_way is not None and under_way.given == (origin, None):
-            return self._opened(stream, under_way, command)
+            return self._opened(stream, under_way, under_way.cancelled, command)
         source = self._find(command.fork.from_episode_id)
         if source.in_flight is not None:
             raise CommandError(
@@ -377,7 +377,7 @@ class Engine:
             self.seats.take(plan.opening.environment, stream.client)
             under_way = InFlight(command.seq, given, self._keep(creation))
             self._opening[episode_id] = under_way
-        return self._opened(stream, under_way, command)
+        return self._opened(stream, under_way, under_way.cancelled, command)
 
     async def _create(
         self,
@@ -418,9 +418,13 @@ class Engine:
         return episode
 
     async def _opened(
-        self, stream: Stream, in_flight: InFlight[Episode], command: pb.Command
+        self,
+        stream: Stream,
+        in_flight: InFlight[Episode],
+        cancelled: asyncio.Future[None],
+        command: pb.Command,
     ) -> Fill:
-        episode = await _outcome(in_flight, command)
+        episode = await _outcome(in_flight, cancelled, command)
         if self.episodes.get(episode.episode_id) is episode:
             self._adopt(stream, episode)
         result = episode.result(in_flight.seq)
@@ -442,7 +446,7 @@ class Engine:
             episode.in_flight = InFlight(seq, given, self._keep(self._execute(episode, given)))
         in_flight = episode.in_flight
         assert in_flight is not None
-        return self._stepped(episode, in_flight, command)
+        return self._stepped(episode, in_flight, in_flight.cancelled, command)
 
     async def _execute(self, episode: Episode, given: Input) -> Result:
         """A step away from the loop; it goes on when all who wait for it have given up."""
@@ -461,9 +465,13 @@ class Engine:
         return result
 
     async def _stepped(
-        self, episode: Episode, in_flight: InFlight[Result], command: pb.Command
+        self,
+        episode: Episode,
+        in_flight: InFlight[Result],
+        cancelled: asyncio.Future[None],
+        command: pb.Command,
     ) -> Fill:
-        result = await _outcome(in_flight, command)
+        result = await _outcome(in_flight, cancelled, command)
         return lambda event: fill_result(event, episode.episode_id, in_flight.seq, result)
 
     def _attach(self, stream: Stream, episode: Episode, command: pb.Command) -> Fill:
@@ -512,7 +520,7 @@ class Engine:
     async def _advised(
         self, consulting: InFlight[tuple[str, str, str]], command: pb.Command
     ) -> Fill:
-        return _advice(await _outcome(consulting, command))
+        return _advice(await _outcome(consulting, consulting.cancelled, command))
 
     def _cancel(self, episode: Episode, command: pb.Command) -> Fill:
         in_flight = episode.in_flight
@@ -765,9 +773,14 @@ async def _forked(fork: Awaitable[Runner], last: Result) -> tuple[Runner, list[R
     return await fork, [last]
 
 
-async def _outcome(in_flight: InFlight[T], command: pb.Command) -> T:
-    """What a command leads to, unless it is cancelled or its deadline passes before."""
-    cancelled = in_flight.cancelled
+async def _outcome(
+    in_flight: InFlight[T], cancelled: asyncio.Future[None], command: pb.Command
+) -> T:
+    """What a command leads to, unless it is cancelled or its deadline passes before.
+
+    `cancelled` is the in-flight command's as it was when this command arrived: a cancellation may
+    come before the first await here.
+    """
     timeout = command.deadline_ms / 1000 or None
     done, _ = await asyncio.wait(
         {in_flight.task, cancelled}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
