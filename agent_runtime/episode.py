@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from agent_runtime.connection import Connection, Pending
-from agent_runtime.errors import ConnectionLost
+from agent_runtime.errors import ConnectionLost, EnvironmentFailure
 from agent_runtime.statuses import failure_of_status
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
@@ -180,7 +180,7 @@ class RemoteEpisode:
     async def _recover(self, event: pb.Event, body: str) -> None:
         """Make sending the command again sensible, or raise its error."""
         failure = failure_of_status(event.error)
-        if failure.reason == "EPISODE_NOT_FOUND" and body not in ("reset", "fork"):
+        if body not in ("reset", "fork") and self._is_behind(failure):
             if not self._deterministic or self.rebuilds >= _MAX_REBUILDS:
                 raise failure
             await self._rebuild()
@@ -189,6 +189,12 @@ class RemoteEpisode:
             self.connection = await self._reroute(self.connection)
         else:
             raise failure
+
+    def _is_behind(self, failure: EnvironmentFailure) -> bool:
+        """The server does not know the episode, or only a state that it had long ago."""
+        if failure.reason == "SEQ_GAP":
+            return int(failure.metadata.get("expected", self.seq + 1)) <= self.seq
+        return failure.reason == "EPISODE_NOT_FOUND"
 
     async def _move(self) -> None:
         """Go on with another server; raises ConnectionLost when there is none."""

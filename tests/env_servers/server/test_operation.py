@@ -139,9 +139,7 @@ async def test_several_environments_live_in_one_server_on_several_addresses(tmp_
             assert list(listed.environments) == ["echo", "textcraft"]
 
 
-@pytest.mark.parametrize(
-    "address", ["0.0.0.0:0", "[::]:0", "10.1.2.3:50051", "example.org:50051"]
-)
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "10.1.2.3:50051", "example.org:50051"])
 async def test_plain_text_for_other_machines_is_refused(address):
     server = EnvironmentServer(ServerConfig(environments=("echo",), bind=(address,)))
     with pytest.raises(InsecureAddress, match="--insecure"):
