@@ -124,14 +124,13 @@ async def test_random_commands_are_all_answered_and_disturb_nobody(how, seed, ti
     async with serving(how, limits=limits) as server, bench_of(server.addresses[0]) as bench:
         bystander = await bench.play(length=0)
         fuzzer, pipe, rounds = Fuzzer(f"{seed} {how}"), await bench.pipe(), 0
-        while time.monotonic() < end:
+        while rounds < 25 or time.monotonic() < end:
             rounds += 1
             await answered(pipe, [fuzzer.command() for _ in range(fuzzer.random.randint(1, 12))])
             if rounds % 20 == 0:
                 await bystander.step()
                 await pipe.drop()
                 pipe = await bench.pipe()
-        assert rounds > 20
         assert f"Step {bystander.seq + 1}, " in (await bystander.step()).observation
         await pipe.ask_all(
             [pb.Command(episode_id=i, seq=999, close=pb.Close()) for i in fuzzer.ids]
@@ -147,7 +146,7 @@ async def test_random_bytes_end_at_most_their_own_stream():
     async with serving() as server, bench_of(server.addresses[0]) as bench:
         bystander = await bench.play(length=0)
         fuzzer, count = Fuzzer("bytes"), 0
-        while time.monotonic() < end:
+        while count < 20 or time.monotonic() < end:
             count += 1
             raw = await bench.raw_pipe()
             for _ in range(3):
@@ -157,7 +156,6 @@ async def test_random_bytes_end_at_most_their_own_stream():
             await raw.drop()
             if count % 10 == 0:
                 await bystander.step()
-        assert count > 10
         assert f"Step {bystander.seq + 1}, " in (await bystander.step()).observation
 
 
