@@ -128,7 +128,7 @@ class Connection:
         self._scheduled = False
         self._writing = False
         self._closed = False
-        self._credits = 1 << 30
+        self._credits = 0  # until the server tells
         self._room: asyncio.Event = asyncio.Event()
         self._lost: ConnectionLost | None = None
         self._run_task: asyncio.Task[None] | None = None
@@ -225,7 +225,7 @@ class Connection:
 
     async def exchange(self, pending: Pending) -> pb.Event:
         """Send a command and await its event; raises ConnectionLost, never retries a refusal."""
-        while len(self._pending) >= self._credits:
+        while len(self._pending) >= self._credits and self._lost is None:
             self._room.clear()
             await self._room.wait()
         if self._lost is not None:
@@ -319,12 +319,13 @@ class Connection:
 
     async def _receive_all(self) -> bool:
         """Serve one stream until it breaks; whether anything arrived. Raises ConnectionLost."""
-        call = self._call = self._open_stream()
+        call = self._open_stream()
         received = False
         try:
             async for response in call:
                 if not received:
-                    received = True
+                    # Nothing is written before: what waits would go out twice.
+                    received, self._call = True, call
                     self._resend()
                 self._receive(response.events)
         except grpc.aio.AioRpcError as error:

@@ -22,6 +22,7 @@ __all__ = ["RemoteEpisode", "Transition"]
 _MAX_REBUILDS = 8
 """Rebuilds of one episode before its servers count as broken."""
 _DRAIN_WAIT_SECONDS = 0.2
+_CREDIT_WAIT_SECONDS = 0.1
 
 Reroute = Callable[[Connection], Awaitable[Connection]]
 """Another connection in place of one that is lost; raises ConnectionLost when there is none."""
@@ -187,6 +188,9 @@ class RemoteEpisode:
         elif failure.reason == "DRAINING" and self._reroute is not None:
             await asyncio.sleep(failure.retry_after or _DRAIN_WAIT_SECONDS)
             self.connection = await self._reroute(self.connection)
+        elif failure.reason == "CREDITS_EXCEEDED":
+            # Commands that were given up still count on the server: no failure but flow control.
+            await asyncio.sleep(failure.retry_after or _CREDIT_WAIT_SECONDS)
         else:
             raise failure
 
