@@ -122,6 +122,8 @@ class Connection:
         self._channel: grpc.aio.Channel | None = None
         self._call: _InteractCall | None = None
         self._pending: dict[str, Pending] = {}
+        self._posted: list[Pending] = []
+        """Commands whose event nobody awaits, from while there was no stream."""
         self._current = pb.InteractRequest()
         self._full: list[pb.InteractRequest] = []
         self._bytes = 0
@@ -213,6 +215,13 @@ class Connection:
         )
         return await self._ask(self._stub.ListTasks, request)
 
+    async def get_tasks(
+        self, environment: str, item_ids: Sequence[str]
+    ) -> Sequence[pb.TaskSummary]:
+        """The named tasks; raises EnvironmentFailure for an unknown one."""
+        request = pb.ListTasksRequest(environment=environment, item_ids=item_ids)
+        return (await self._ask(self._stub.ListTasks, request)).tasks
+
     async def _ask(self, method: Any, request: Any) -> Any:
         try:
             return await method(
@@ -242,7 +251,11 @@ class Connection:
 
     def post(self, pending: Pending) -> None:
         """Send a command whose event nobody awaits."""
-        if self._lost is None and not self._closed:
+        if self._lost is not None or self._closed:
+            return
+        if self._call is None:
+            self._posted.append(pending)
+        else:
             self._enqueue(pending)
 
     def future(self) -> asyncio.Future[pb.Event]:
@@ -345,8 +358,9 @@ class Connection:
         self._full.clear()
         self._current = pb.InteractRequest()
         self._bytes = 0
-        for pending in self._pending.values():
+        for pending in (*self._pending.values(), *self._posted):
             self._enqueue(pending)
+        self._posted.clear()
         if self.reconnects:
             for episode_id, seq in self.idle.items():
                 if episode_id not in self._pending:

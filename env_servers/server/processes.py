@@ -120,7 +120,6 @@ class WorkerProcess:
         number = next(self._numbers)
         if op != Op.CANCEL:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            future.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._enter(number, Call(future, name, self._pool.step_limit))
         self._send([op, number, handle])
 
@@ -157,6 +156,8 @@ class WorkerProcess:
         return number
 
     def _enter(self, number: int, call: Call) -> None:
+        # Whoever waited may be gone by the time the answer, or the worker's death, arrives.
+        call.future.add_done_callback(lambda done: done.cancelled() or done.exception())
         if not self._calls:
             self._head_since = time.monotonic()
         self._calls[number] = call
@@ -370,7 +371,9 @@ class ProcessRunner(Runner):
         pool, name = self._host.pool, self._opening.environment
         worker = await pool.acquire()
         handle = pool.next_handle()
-        opening = [*self._opening[:4], int(self._opening.action_format), self._opening.options]
+        # Workers resolve environments as this server did, by the name that it was given.
+        opening = [self._host.family.name, *self._opening[1:4]]
+        opening += [int(self._opening.action_format), self._opening.options]
         worker.episodes += 1
         try:
             results = await worker.call(

@@ -61,7 +61,7 @@ async def test_a_step_in_flight_survives_the_loss_of_its_stream():
         async with Connection(proxy.address, QUICK) as connection:
             episode, _ = await play(connection, "slow", 0, reset=echo(sleep_ms=300))
             step = asyncio.create_task(episode.step("once"))
-            while not any(e.in_flight for e in server.engine.episodes.values()):  # noqa: ASYNC110
+            while not any(e.in_flight for e in server.engine.episodes.values()):
                 await asyncio.sleep(0.01)
             proxy.cut()
             assert "Step 1, " in (await step).text
@@ -76,9 +76,9 @@ async def test_idle_episodes_are_attached_again_after_a_loss():
             (found,) = (e for e in server.engine.episodes.values() if e.episode_id == "idle")
             proxy.cut()
             async with asyncio.timeout(10):
-                while found.stream is not None:  # noqa: ASYNC110
+                while found.stream is not None:
                     await asyncio.sleep(0.005)
-                while found.stream is None:  # noqa: ASYNC110
+                while found.stream is None:
                     await asyncio.sleep(0.005)
             assert "Step 2, " in (await busy.step("on")).text
 
@@ -300,6 +300,23 @@ async def test_a_cancelled_step_can_be_sent_again():
         assert connection.load == 0
         assert "Step 1, " in (await episode.step("one")).text
         assert server.engine.hosts["echo"].steps == 1
+
+
+async def test_an_episode_closed_while_the_stream_is_lost_is_closed_afterwards():
+    async with serving() as server, Proxy(server.addresses[0]) as proxy:
+        async with Connection(proxy.address, QUICK) as connection:
+            done, _ = await play(connection, "done", 1)
+            other, _ = await play(connection, "other", 1)
+            proxy.refusing = True
+            proxy.cut()
+            while connection._call is not None:
+                await asyncio.sleep(0.005)
+            done.close()
+            proxy.refusing = False
+            await other.step("on")
+            async with asyncio.timeout(10):
+                while "done" in server.engine.episodes:
+                    await asyncio.sleep(0.005)
 
 
 async def test_forks_go_their_own_way():

@@ -183,7 +183,7 @@ async def test_workers_end_with_a_server_that_is_killed(server_process):
         (worker,) = server.worker_pids()
         server.kill()
     async with asyncio.timeout(20):
-        while is_running(worker):  # noqa: ASYNC110
+        while is_running(worker):
             await asyncio.sleep(0.1)
 
 

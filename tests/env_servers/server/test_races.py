@@ -155,7 +155,7 @@ async def test_nothing_grows_with_the_number_of_episodes_played(how):
             assert not stream.tasks
             assert stream.in_flight == 0
         async with asyncio.timeout(5):
-            while server.service.streams:  # noqa: ASYNC110
+            while server.service.streams:
                 await asyncio.sleep(0.01)
 
 
