@@ -153,12 +153,14 @@ class Connection:
         self._channel: grpc.aio.Channel | None = None
         self._call: _InteractCall | None = None
         self._pending: dict[str, Pending] = {}
+        self._posted: list[Pending] = []
+        """Commands whose event nobody awaits, from while there was no stream."""
         self._full: list[pb.InteractRequest] = []
         self._begin_message()
         self._scheduled = False
         self._writing = False
         self._closed = False
-        self._credits = 1 << 30
+        self._credits = 0  # until the server tells
         self._queued: deque[Pending] = deque()
         """Commands that wait for a credit; they count as pending, too."""
         self._lost: ConnectionLost | None = None
@@ -293,7 +295,11 @@ class Connection:
 
     def post(self, pending: Pending) -> None:
         """Send a command whose event nobody awaits."""
-        if self._lost is None and not self._closed:
+        if self._lost is not None or self._closed:
+            return
+        if self._call is None:
+            self._posted.append(pending)
+        else:
             self._enqueue(pending)
 
     def future(self) -> asyncio.Future[pb.Event]:
@@ -380,14 +386,15 @@ class Connection:
 
     async def _receive_all(self) -> bool:
         """Serve one stream until it breaks; whether anything arrived. Raises ConnectionLost."""
-        call = self._call = self._open_stream()
+        call = self._open_stream()
         received = False
         try:
             async for response in call:
-                if not received:
-                    received = True
-                    self._resend()
                 self._receive(response.events)
+                if not received:
+                    # Nothing is written before: what waits would go out twice.
+                    received, self._call = True, call
+                    self._resend()
         except grpc.aio.AioRpcError as error:
             refusal = _refusal(error, self.address)
             if refusal is not None:
@@ -405,8 +412,14 @@ class Connection:
         self._full.clear()
         self._queued.clear()
         self._begin_message()
-        for pending in self._pending.values():
+        for number, pending in enumerate(self._pending.values()):
+            if number < self._credits:
+                self._enqueue(pending)
+            else:
+                self._queued.append(pending)
+        for pending in self._posted:
             self._enqueue(pending)
+        self._posted.clear()
         if self.reconnects:
             for episode_id, episode in self.open.items():
                 if episode_id not in self._pending:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from agent_runtime.connection import Connection, Pending
-from agent_runtime.errors import ConnectionLost
+from agent_runtime.errors import ConnectionLost, EnvironmentFailure
 from agent_runtime.statuses import failure_of_status
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
@@ -23,6 +23,7 @@ _MAX_REBUILDS = 8
 """Rebuilds of one episode before its servers count as broken."""
 _DRAIN_WAIT_SECONDS = 0.2
 _new = tuple.__new__
+_CREDIT_WAIT_SECONDS = 0.1
 
 Reroute = Callable[[Connection], Awaitable[Connection]]
 """Another connection in place of one that is lost; raises ConnectionLost when there is none."""
@@ -212,15 +213,24 @@ class RemoteEpisode:
     async def _recover(self, event: pb.Event, body: str) -> None:
         """Make sending the command again sensible, or raise its error."""
         failure = failure_of_status(event.error)
-        if failure.reason == "EPISODE_NOT_FOUND" and body not in ("reset", "fork"):
+        if body not in ("reset", "fork") and self._is_behind(failure):
             if not self._deterministic or self.rebuilds >= _MAX_REBUILDS:
                 raise failure
             await self._rebuild()
         elif failure.reason == "DRAINING" and self._reroute is not None:
             await asyncio.sleep(failure.retry_after or _DRAIN_WAIT_SECONDS)
             self.connection = await self._reroute(self.connection)
+        elif failure.reason == "CREDITS_EXCEEDED":
+            # Commands that were given up still count on the server: no failure but flow control.
+            await asyncio.sleep(failure.retry_after or _CREDIT_WAIT_SECONDS)
         else:
             raise failure
+
+    def _is_behind(self, failure: EnvironmentFailure) -> bool:
+        """The server does not know the episode, or only a state that it had long ago."""
+        if failure.reason == "SEQ_GAP":
+            return int(failure.metadata.get("expected", self.seq + 1)) <= self.seq
+        return failure.reason == "EPISODE_NOT_FOUND"
 
     async def _move(self) -> None:
         """Go on with another server; raises ConnectionLost when there is none."""

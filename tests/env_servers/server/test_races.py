@@ -8,7 +8,9 @@ from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.conformance.verdicts import expect_error, expect_observation
 from tests.env_servers.server.conftest import bench_of, serving
 
-ELSEWHERE = pytest.mark.parametrize("how", ["thread", "process"])
+ELSEWHERE = pytest.mark.parametrize(
+    "how", ["thread", pytest.param("process", marks=pytest.mark.slow)]
+)
 
 
 def slow_rebuild(bench, entries=2, sleep_ms=200):
