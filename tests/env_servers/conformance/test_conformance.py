@@ -9,11 +9,18 @@ from rich.console import Console
 
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
-from env_servers.conformance import CHECKS, Target, print_report, run_conformance
+from env_servers.conformance import (
+    CHECKS,
+    Target,
+    check_server,
+    print_report,
+    run_conformance,
+)
+from env_servers.sdk import SdkError
 from env_servers.server.episode import Admission, Episode
 from env_servers.server.errors import REASONS
 from env_servers.server.stream import Stream
-from tests.env_servers.server.conftest import serving
+from tests.env_servers.server.conftest import server_process, serving  # noqa: F401
 
 ONLY_WITH_A_TOKEN = {"strangers_are_refused"}
 PROTOCOL = Path(__file__).parents[3] / "docs" / "protocol.md"
@@ -120,3 +127,14 @@ def test_the_table_of_errors_is_that_of_the_server():
         fault = types_pb2.Fault.Name(rule.fault).removeprefix("FAULT_")
         name = pb.ErrorReason.Name(number).removeprefix("ERROR_REASON_")
         assert rows[name] == [rule.code.name, fault, "yes" if rule.retriable else "no"]
+
+
+def test_the_command_checks_a_server_and_says_when_there_is_none(
+    server_process,  # noqa: F811
+    capsys,
+):
+    server = server_process(environments=["echo"], limits={"max_in_flight": 16})
+    assert check_server(server.address) == 0
+    assert "the server conforms" in capsys.readouterr().out
+    with pytest.raises(SdkError, match="no environment .nosuch"):
+        check_server(server.address, "nosuch")
