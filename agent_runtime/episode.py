@@ -22,7 +22,7 @@ __all__ = ["RemoteEpisode", "Transition"]
 _MAX_REBUILDS = 8
 """Rebuilds of one episode before its servers count as broken."""
 _DRAIN_WAIT_SECONDS = 0.2
-_new = tuple.__new__
+_new: Callable[..., Transition] = tuple.__new__  # pyright: ignore[reportUnknownMemberType]
 _CREDIT_WAIT_SECONDS = 0.1
 
 Reroute = Callable[[Connection], Awaitable[Connection]]
