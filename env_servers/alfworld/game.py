@@ -29,7 +29,6 @@ from env_servers.alfworld.pddl import (
     predicates_of,
     read_domain,
     read_problem,
-    variables_of,
 )
 from env_servers.alfworld.textgen import Placeholder, TextGrammar, read_grammar
 from env_servers.alfworld.world import NEGATED, Scenery, State, scenery_of
@@ -60,10 +59,18 @@ class _Kind:
     """The literal text with which its commands begin."""
     steady: bool
     """Its commands depend on nothing that changes."""
-    may_idle: bool
-    """Some of its deeds may change nothing, by their own precondition."""
-    schema: Schema
-    """As the domain has it."""
+    idleness: _Idleness | None
+    """When its deeds change nothing, where that can be."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Idleness:
+    """What an action's precondition demands, and what its effects are."""
+
+    required: tuple[Atom, ...]
+    denied: tuple[Atom, ...]
+    added: tuple[Atom, ...]
+    deleted: tuple[Atom, ...]
 
 
 @dataclass(slots=True)
@@ -105,8 +112,8 @@ class Game:
         """What a command means in a state; None where it means nothing."""
         for kind in self._kinds:
             if command.startswith(kind.prefix):
-                for deed in _deeds(kind, state):
-                    if self._command(state, kind, deed) == command:
+                for deed in _possible(kind, state):
+                    if self._command(state, kind, deed) == command and not _idles(kind, deed):
                         return deed
         return None
 
@@ -205,8 +212,7 @@ def build_game(domain: Domain, problem: Problem, grammar: TextGrammar) -> Game:
             tuple(e for e in schema.effects if e.atom.predicate in read),
             grammar.prefix(schema.name),
             not any(_changes(name, changing) for name in grammar.template_queries(schema.name)),
-            _may_idle(schema),
-            schema,
+            _idleness(schema),
         )
         for schema in domain.schemas
     )
@@ -235,10 +241,12 @@ def _read_predicates(domain: Domain, problem: Problem, asked: Iterable[str]) -> 
     return found.union(asked, (name.removeprefix(NEGATED) for name in asked))
 
 
-def _deeds(kind: _Kind, state: State) -> Sequence[Deed]:
+def _deeds(kind: _Kind, state: State) -> list[Deed]:
+    return [deed for deed in _possible(kind, state) if not _idles(kind, deed)]
+
+
+def _possible(kind: _Kind, state: State) -> list[Deed]:
     answers = state.assignments(kind.parameters, kind.precondition, {})
-    if kind.may_idle:
-        answers = [answer for answer in answers if not _idles(kind.schema, answer)]
     return [Deed(kind.name, answer) for answer in answers]
 
 
@@ -250,43 +258,42 @@ def _conjuncts(formula: Formula) -> Iterator[Formula]:
         yield formula
 
 
-def _required(schema: Schema) -> tuple[list[Atom], list[Atom]]:
-    """Facts that must hold, and facts that must not, for any deed of the action."""
+def _idleness(schema: Schema) -> _Idleness | None:
+    """When deeds of an action change nothing; None where each changes something."""
     parts = list(_conjuncts(schema.precondition))
     denied = [part.part for part in parts if isinstance(part, Not)]
-    return (
-        [part for part in parts if isinstance(part, Atom)],
-        [part for part in denied if isinstance(part, Atom)],
+    found = _Idleness(
+        tuple(part for part in parts if isinstance(part, Atom)),
+        tuple(part for part in denied if isinstance(part, Atom)),
+        tuple(e.atom for e in schema.effects if e.added),
+        tuple(e.atom for e in schema.effects if not e.added),
     )
-
-
-def _may_idle(schema: Schema) -> bool:
-    """Whether each effect could be what the precondition demands anyway."""
-    required, denied = _required(schema)
-    added = {e.atom.predicate for e in schema.effects if e.added}
-    kept = added | {atom.predicate for atom in denied}
-    return (
-        added <= {atom.predicate for atom in required}
-        and all(e.added or e.atom.predicate in kept for e in schema.effects)
-        and not any(variables_of(e.condition) for e in schema.effects)
+    demanded = {atom.predicate for atom in found.required}
+    kept = {atom.predicate for atom in (*found.denied, *found.added)}
+    possible = (
+        all(atom.predicate in demanded for atom in found.added)
+        and all(atom.predicate in kept for atom in found.deleted)
+        and not any(predicates_of(e.condition) for e in schema.effects)
     )
+    return found if possible else None
 
 
-def _idles(schema: Schema, answer: Fact) -> bool:
+def _idles(kind: _Kind, deed: Deed) -> bool:
     """Whether a deed changes nothing. Planners drop such deeds, so they are not offered.
 
     Going to where one is, for example: it is not a command of the reference.
     """
-    binding = {p.name: value for p, value in zip(schema.parameters, answer, strict=True)}
+    idleness = kind.idleness
+    if idleness is None:
+        return False
+    binding = {p.name: v for p, v in zip(kind.parameters, deed.arguments, strict=True)}
 
-    def ground(atom: Atom) -> Atom:
-        return Atom(atom.predicate, tuple(binding.get(a, a) for a in atom.arguments))
+    def ground(atoms: Iterable[Atom]) -> set[Fact]:
+        return {(a.predicate, *(binding.get(name, name) for name in a.arguments)) for a in atoms}
 
-    required, denied = ([ground(atom) for atom in atoms] for atoms in _required(schema))
-    added = [ground(e.atom) for e in schema.effects if e.added]
-    deleted = [ground(e.atom) for e in schema.effects if not e.added]
-    return all(atom in required for atom in added) and all(
-        atom in denied or atom in added for atom in deleted
+    added = ground(idleness.added)
+    return added <= ground(idleness.required) and ground(idleness.deleted) <= (
+        added | ground(idleness.denied)
     )
 
 
