@@ -210,6 +210,13 @@ class Connection:
         )
         return await self._ask(self._stub.ListTasks, request)
 
+    async def get_tasks(
+        self, environment: str, item_ids: Sequence[str]
+    ) -> Sequence[pb.TaskSummary]:
+        """The named tasks; raises EnvironmentFailure for an unknown one."""
+        request = pb.ListTasksRequest(environment=environment, item_ids=item_ids)
+        return (await self._ask(self._stub.ListTasks, request)).tasks
+
     async def _ask(self, method: Any, request: Any) -> Any:
         try:
             return await method(
@@ -425,5 +432,3 @@ def _open_channel(address: str, options: ConnectionOptions) -> grpc.aio.Channel:
         security.cert.read_bytes() if security.cert else None,
     )
     return grpc.aio.secure_channel(address, credentials, options=settings)
-
-

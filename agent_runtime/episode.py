@@ -102,10 +102,12 @@ class RemoteEpisode:
         return await self._step("action", action, 0)
 
     async def step_reply(
-        self, reply: str, action_format: types_pb2.ActionFormat = types_pb2.ACTION_FORMAT_UNSPECIFIED
+        self,
+        reply: str,
+        action_format: types_pb2.ActionFormat = types_pb2.ACTION_FORMAT_UNSPECIFIED,
     ) -> Transition:
         """Apply a model's whole reply; the server reads it."""
-        return await self._step("reply", reply, action_format)
+        return await self._step("reply", reply, action_format or 0)
 
     async def step_call(self, name: str, arguments_json: str) -> Transition:
         """Apply a structured call."""

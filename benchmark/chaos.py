@@ -189,7 +189,9 @@ class Orchestrator:
                 # Killed before the run was created: there is nothing to resume.
                 self.counts["killed before creation"] += 1
 
-    async def _session(self, kill_after: float | None, *, harassed: bool, rng: random.Random) -> int:
+    async def _session(
+        self, kill_after: float | None, *, harassed: bool, rng: random.Random
+    ) -> int:
         process = await asyncio.create_subprocess_exec(
             *self._command(), stdout=asyncio.subprocess.DEVNULL
         )

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from env_servers.sdk import Execution, SdkError, environment_names
+from env_servers.play import PlayConfig, play
+from env_servers.scaffold import NewConfig, create
+from env_servers.sdk import EnvironmentConfig, Execution, SdkError, environment_names
+from env_servers.sdk.data import data_dir_of_machine
 from env_servers.server import EnvironmentServer, Security, ServerConfig, ServerLimits, serve
 from env_servers.server.app import run_loop
 from env_servers.server.logs import configure_logs
 from env_servers.server.security import InsecureAddress
-from env_servers.sdk.data import data_dir_of_machine
 
 __all__ = ["main"]
 
@@ -64,6 +65,8 @@ class Serve:
     """Seconds that live episodes may go on after SIGTERM."""
     log_level: str = "info"
     """debug, info, warning or error."""
+    exit_with_parent: bool = False
+    """End when the process that started this one is gone, however it went."""
     address_file: Path | None = None
     """Write the bound addresses here, one a line, once the server is ready."""
 
@@ -116,6 +119,7 @@ class Serve:
             insecure=self.insecure,
             metrics_port=self.metrics_port,
             drain_seconds=self.drain,
+            exit_with_parent=self.exit_with_parent,
         )
 
 
@@ -136,6 +140,57 @@ class List:
         return print_catalogue(names, self.data or data_dir_of_machine())
 
 
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """Check an environment against the author's contract, or a server against the protocol."""
+
+    name: tyro.conf.Positional[str] = ""
+    """The environment; with --target: the one that the server is checked with (default: echo)."""
+    target: str = ""
+    """Address of a running server, in any language, to check for protocol conformance."""
+    data: Path | None = None
+    """Folder of official data files; default: AGENTGYM_DATA."""
+
+    def run(self) -> int:
+        """Check; returns 0 when everything holds, 1 when not."""
+        if self.target:
+            from env_servers.conformance import check_server
+
+            return check_server(self.target, self.name or "echo")
+        if not self.name:
+            raise SdkError(
+                "name an environment, or a server with --target", valid=environment_names()
+            )
+        from env_servers.sdk.contract import run_contract
+
+        config = EnvironmentConfig(self.data or data_dir_of_machine())
+        report = run_contract(self.name, config=config)
+        sys.stdout.write(report.text() + "\n")
+        return 0 if report.passed else 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Play(PlayConfig):
+    """Play an environment in the terminal."""
+
+    def run(self) -> int:
+        """Play; returns the exit status."""
+        play(replace(self, data=self.data or data_dir_of_machine()))
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class New(NewConfig):
+    """Write a new environment package that is ready to edit."""
+
+    def run(self) -> int:
+        """Write the files and say what to do next; returns the exit status."""
+        scaffold = create(self.name, self.folder)
+        listed = "\n".join(f"  {path}" for path in scaffold.files)
+        sys.stdout.write(f"wrote\n{listed}\n{scaffold.next_steps}\n")
+        return 0
+
+
 def _read_execution(text: str) -> tuple[str, Execution]:
     name, equals, value = text.partition("=")
     if not equals or value not in list(Execution):
@@ -152,13 +207,19 @@ def _read_setting(text: str) -> tuple[str, str]:
 
 Command = Annotated[
     Annotated[Serve, tyro.conf.subcommand("serve")]
-    | Annotated[List, tyro.conf.subcommand("list")],
+    | Annotated[List, tyro.conf.subcommand("list")]
+    | Annotated[Play, tyro.conf.subcommand("play")]
+    | Annotated[Check, tyro.conf.subcommand("check")]
+    | Annotated[New, tyro.conf.subcommand("new")],
     tyro.conf.OmitSubcommandPrefixes,
 ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand; returns the exit status (2 for a usage error)."""
+    if "" not in sys.path:
+        # A package in the working folder is an environment, too, also for the console script.
+        sys.path.insert(0, "")
     command = tyro.cli(Command, prog="python -m env_servers", args=argv)  # pyright: ignore
     try:
         return command.run()

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import tyro
 from rich.console import Console
@@ -44,7 +44,7 @@ _SHOWN: Final = 20
 class AuditOptions:
     """Check every record of a run and write a certificate."""
 
-    run: tyro.conf.Positional[str]
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of the run, or its name within `--runs`."""
     runs: Path = Path("runs")
     """Where runs are looked up by name."""

@@ -121,25 +121,40 @@ def _check_conversation(episode: episode_pb2.Episode, manifest: Manifest) -> Ite
             yield "the policy replied before the environment was reset"
         return
     turns = list(episode.messages[_first_observation(episode, replies) :])
-    for index, step in enumerate(episode.steps):
-        if index:
-            if not turns or not turns[0].sampled:
-                yield f"no reply stands where step {index} was played"
-                return
-            yield from _input_problems(step, turns.pop(0).text)
-        is_last = index + 1 == len(episode.steps)
-        if not turns and is_last and index:
+    steps = episode.steps
+    all_turns = 2 * len(steps) - 1
+    for position, turn in enumerate(turns[:all_turns]):
+        step, is_reply = steps[(position + 1) // 2], position % 2 == 1
+        if turn.sampled != is_reply:
+            expected = "reply" if is_reply else "observation"
+            yield f"the {expected} of step {step.seq} is missing from the conversation"
             return
-        if not turns or turns[0].role != episode_pb2.ROLE_USER:
-            yield f"the observation of step {index} is missing from the conversation"
-            return
-        if turns.pop(0).text != step.observation:
-            yield f"the conversation shows another observation than step {index} gave"
-    unplayed = [turn for turn in turns if turn.sampled]
+        yield from _reply_problems(step, turn) if is_reply else _shown_problems(step, turn)
+    if len(turns) < max(all_turns - 1, 1):
+        yield f"the conversation ends before step {steps[-1].seq} was played"
+    yield from _leftover_problems(episode, turns[all_turns:])
+
+
+def _reply_problems(step: episode_pb2.Step, reply: episode_pb2.Message) -> Iterator[str]:
+    # A native action or a tool call is derived from the reply, and how is the policy's business.
+    played = step.input.reply if step.input.WhichOneof("input") == "reply" else None
+    if played is not None and played not in (reply.text, clean_reply(reply.text)):
+        yield f"step {step.seq} was played with another text than the policy's reply"
+
+
+def _shown_problems(step: episode_pb2.Step, shown: episode_pb2.Message) -> Iterator[str]:
+    if shown.role != episode_pb2.ROLE_USER or shown.text != step.observation:
+        yield f"the conversation shows another observation than step {step.seq} gave"
+
+
+def _leftover_problems(
+    episode: episode_pb2.Episode, leftover: list[episode_pb2.Message]
+) -> Iterator[str]:
+    unplayed = sum(turn.sampled for turn in leftover)
     cut_short = episode.HasField("error") or episode.stop_reason in _CUT_REASONS
-    if len(unplayed) > int(cut_short):
-        yield f"{len(unplayed)} replies were never played"
-    if len(turns) > len(unplayed):
+    if unplayed > int(cut_short):
+        yield f"{unplayed} replies were never played"
+    if len(leftover) > unplayed:
         yield "messages follow the last observation"
 
 
@@ -148,13 +163,6 @@ def _first_observation(episode: episode_pb2.Episode, replies: list[int]) -> int:
     before = range(replies[0] if replies else len(episode.messages))
     users = [at for at in before if episode.messages[at].role == episode_pb2.ROLE_USER]
     return users[-1] if users else 0
-
-
-def _input_problems(step: episode_pb2.Step, reply: str) -> Iterator[str]:
-    # A native action or a tool call is derived from the reply, and how is the policy's business.
-    played = step.input.reply if step.input.WhichOneof("input") == "reply" else None
-    if played is not None and played not in (reply, clean_reply(reply)):
-        yield f"step {step.seq} was played with another text than the policy's reply"
 
 
 def _check_generations(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:

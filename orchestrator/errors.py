@@ -104,7 +104,8 @@ class RunFolderError(OrchestratorError):
     def __init__(self, folder: Path, problem: str) -> None:
         self.folder = folder
         self.problem = problem
-        super().__init__(f"{folder}: {problem}; nothing was changed")
+        suffix = "; nothing was changed" if folder.exists() else ""
+        super().__init__(f"{folder}: {problem}{suffix}")
 
 
 class RunNotFound(RunFolderError):

@@ -29,7 +29,7 @@ __all__ = ["ExportOptions", "main"]
 class ExportOptions:
     """Write the episodes of a run to one file."""
 
-    run: tyro.conf.Positional[str]
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of the run, or its name within `--runs`."""
     out: Path
     """The file to write; it appears when it is complete."""

@@ -54,7 +54,12 @@ MANIFEST_SCHEMA: Final = 1
 _FORMAT: Final = "agentgym-run"
 """Marks the file as ours: other tools write files of this name, too."""
 _LOCK_FILE: Final = "constraints.txt"
-_SECRET: Final = re.compile(r"(^|[-_])(key|token|secret|password|passwd|credentials?)$", re.I)
+_SECRET: Final = re.compile(
+    r"((^|[-_.])(key|secret|password|passwd|credentials?)"
+    r"|(^-*|\.|(auth|bearer|access|api|hf)[-_])token)$",
+    re.IGNORECASE,
+)
+"""Names of secrets; `eos_token` and `max_tokens` are none."""
 _HIDDEN: Final = "<redacted>"
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -216,6 +221,8 @@ def _from_json(document: dict[str, Any]) -> Manifest:
     )
     if not (isinstance(fields["run_id"], str) and fields["run_id"]):
         raise ValueError("run_id")
+    if not fields["sessions"]:
+        raise ValueError("sessions: every run was started once")
     return Manifest(**fields)
 
 

@@ -64,7 +64,8 @@ class RunProgress:
         live: Callable[[], int],
     ) -> None:
         """`totals` per lane; `finished` counts earlier sessions' records; `live` asks for the
-        number of live episodes."""
+        number of live episodes.
+        """
         self._totals = dict(totals)
         self._tallies: dict[Lane, _Tally] = {
             lane: _Tally((finished or {}).get(lane, 0)) for lane in totals

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
@@ -28,11 +29,13 @@ def as_data(statistics: Sequence[EnvironmentStatistics]) -> list[dict[str, Any]]
 
 def as_table(statistics: Sequence[EnvironmentStatistics], *, title: str = "") -> Table:
     """A table with one line per environment and policy."""
-    table = Table(title=title or None, title_justify="left")
+    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("environment", no_wrap=True)
-    table.add_column("policy")
-    for heading in ("n", "success", "score", "rounds", "tokens", "retried", "failed"):
-        table.add_column(heading, justify="right")
+    table.add_column("policy", overflow="fold")
+    for heading in ("n", "success %", "score", "rounds", "tokens"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("retried", justify="right")
+    table.add_column("failed", overflow="fold")
     for it in statistics:
         table.add_row(
             Text(it.environment),
@@ -53,17 +56,23 @@ def as_table(statistics: Sequence[EnvironmentStatistics], *, title: str = "") ->
 def _figure(value: float | None, interval: Interval | None, *, percent: bool) -> str:
     if value is None:
         return "-"
-    factor, digits, unit = (100, 1, " %") if percent else (1, 3, "")
-    shown = f"{value * factor:.{digits}f}{unit}"
+    factor, digits = (100, 1) if percent else (1, 3)
+    shown = f"{value * factor:.{digits}f}"
     if interval is None:
         return shown
     return f"{shown} [{interval.low * factor:.{digits}f}, {interval.high * factor:.{digits}f}]"
 
 
 def _tokens(it: EnvironmentStatistics) -> str:
-    if not it.prompt_tokens and not it.completion_tokens:
+    """All tokens with three digits, for example `12.3M`; `-` where none were counted."""
+    count = float(it.prompt_tokens + it.completion_tokens)
+    if not count:
         return "-"
-    return f"{it.prompt_tokens:,} + {it.completion_tokens:,}"
+    for unit in ("", "k", "M", "G"):
+        if count < 999.5:
+            return f"{count:.3g}{unit}"
+        count /= 1000
+    return f"{count:.3g}T"
 
 
 def _failures(failures: Mapping[str, int]) -> Text:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 from google.protobuf.json_format import MessageToDict
@@ -35,13 +36,14 @@ __all__ = ["ShowOptions", "main"]
 
 _LIMIT = 4000
 """Characters of a message that are shown without `--full`."""
+_FILE_WIDTH = 120
 
 
 @dataclass(frozen=True, slots=True)
 class ShowOptions:
     """Show a run, its episodes, or one of them."""
 
-    run: tyro.conf.Positional[str]
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of the run, or its name within `--runs`."""
     runs: Path = Path("runs")
     """Where runs are looked up by name."""
@@ -68,6 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _show(options: ShowOptions) -> int:
     console = Console(no_color=options.plain, highlight=False)
+    if not console.is_terminal:
+        # A file or a pipe has no width of its own: do not squeeze the table into 80 columns.
+        console.width = max(console.width, _FILE_WIDTH)
     with RunReader.open(find_run(options.run, options.runs)) as run:
         if options.episode is not None or options.item is not None:
             for episode in _chosen(run, options):
@@ -131,7 +136,7 @@ def _show_summary(console: Console, run: RunReader, options: ShowOptions) -> Non
     console.print(
         Text(
             f"{manifest.run_id}: policy {manifest.policy}, seed {manifest.run_seed}, "
-            f"begun {manifest.created}, {len(manifest.sessions)} sessions, "
+            f"begun {manifest.created}, started {len(manifest.sessions)} times, "
             f"version {session.code_version} ({session.git_commit or 'no commit known'})"
         )
     )

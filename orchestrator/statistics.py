@@ -154,8 +154,11 @@ def success_interval(
     trials = float(len(clusters))
     if len(outcomes) > len(clusters) > 1:
         spread = _clustered_variance(clusters)
-        independent = rate * (1 - rate) / spread if spread > 0 else 0.0
-        trials = min(max(independent, trials), float(len(outcomes)))
+        if spread > 0:
+            trials = max(rate * (1 - rate) / spread, trials)
+        elif 0 < rate < 1:
+            trials = math.inf
+        trials = min(trials, float(len(outcomes)))
     return wilson_interval(rate, trials, confidence=confidence)
 
 

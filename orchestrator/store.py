@@ -365,8 +365,9 @@ class RunStore(RunReader):
                 return
             self._closed = True
             self._queue.put(None)
-        self._writer.join()
+        # Before the writer's connection: SQLite removes its side files when the last one closes.
         super().close()
+        self._writer.join()
         self._lock.release()
 
     def _write_until_closed(self, connection: sqlite3.Connection) -> None:

@@ -62,7 +62,7 @@ class EchoEnvironment(Environment):
 
     def reset(self, task: Task, options: ResetOptions) -> Observation:
         self._options = EchoOptions.read(options)
-        self._identity = (task.item_id, options.seed, self._options)
+        self._identity = repr((task.item_id, options.seed, self._options)).encode()
         shift = (task.payload + options.seed) % len(_ALPHABET)
         turned = _ALPHABET[shift:] + _ALPHABET[:shift]
         size = self._options.observation_bytes
@@ -90,7 +90,7 @@ class EchoEnvironment(Environment):
     def fingerprint(self) -> bytes | None:
         if self._options.diverge:
             return None  # the counter is the process's: only the transcript tells
-        return repr((self._identity, self._steps)).encode()
+        return b"%d %b" % (self._steps, self._identity)
 
     def advise_expert(self, seed: int) -> Advice:
         return expert_advice(self._steps, seed)

@@ -55,8 +55,8 @@ class EnvironmentServer:
         self.guard = InlineGuard(limits.step_limit)
         self.crew = ThreadCrew(config.threads)
         self.pool = WorkerPool(config.worker_count(), environment_config, limits.step_limit)
-        families = {name: Family(name, environment_config) for name in config.environments}
-        hosts = {name: self._host(family) for name, family in families.items()}
+        families = [Family(name, environment_config) for name in config.environments]
+        hosts = {family.spec.name: self._host(family) for family in families}
         self.engine = Engine(hosts, limits, self._seats(hosts))
         self.service = EnvironmentService(self.engine)
         self.metrics = ServerMetrics(self.engine, self.pool, self.crew)
@@ -81,6 +81,8 @@ class EnvironmentServer:
             self.addresses.append(add_port(server, address, self.config.security))
         await server.start()
         self._tasks = [asyncio.create_task(self._reap())]
+        if self.config.exit_with_parent:
+            self._tasks.append(asyncio.create_task(_watch_parent(os.getppid())))
         if self.config.metrics_port:
             for host in self.engine.hosts.values():
                 instrument(host, self.metrics.latency)
@@ -197,6 +199,13 @@ async def serve(
         with contextlib.suppress(asyncio.CancelledError):
             await task
     await server.stop()
+
+
+async def _watch_parent(parent: int) -> None:
+    """Ask this process to end once its parent is another one."""
+    while os.getppid() == parent:
+        await asyncio.sleep(_REAP_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _channel_options(config: ServerConfig) -> list[tuple[str, int]]:

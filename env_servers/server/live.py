@@ -68,9 +68,11 @@ class Result(NamedTuple):
 class Family:
     """An environment class with its task set, loaded once per process."""
 
-    __slots__ = ("environment", "spec", "tasks")
+    __slots__ = ("environment", "name", "spec", "tasks")
 
     def __init__(self, name: str, config: EnvironmentConfig) -> None:
+        """`name` is what the registry resolves; clients see the spec's own name."""
+        self.name = name
         self.environment: type[Environment] = load_environment(name)
         self.spec = self.environment.spec
         self.tasks: TaskSet = self.environment.load_tasks(config)

@@ -81,9 +81,11 @@ class WorkerProcess:
             "settings": dict(self._config.settings),
         }
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "env_servers.server.worker"]
-                + ["--fd", str(theirs.fileno()), "--config", json.dumps(config)],
+            command = [sys.executable, "-m", "env_servers.server.worker"]
+            command += ["--fd", str(theirs.fileno()), "--config", json.dumps(config)]
+            # Starting takes a millisecond; asyncio's own subprocesses would need a child watcher.
+            self._process = subprocess.Popen(  # noqa: ASYNC220
+                command,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
@@ -108,7 +110,6 @@ class WorkerProcess:
         number = next(self._numbers)
         if op != Op.CANCEL:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            future.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._enter(number, Call(future, "?", self._pool.step_limit))
         self._send([op, number, handle])
 
@@ -132,6 +133,8 @@ class WorkerProcess:
             await asyncio.to_thread(self._process.wait)
 
     def _enter(self, number: int, call: Call) -> None:
+        # Whoever waited may be gone by the time the answer, or the worker's death, arrives.
+        call.future.add_done_callback(lambda done: done.cancelled() or done.exception())
         if not self._calls:
             self._head_since = time.monotonic()
         self._calls[number] = call
@@ -324,7 +327,9 @@ class ProcessRunner(Runner):
         worker = await pool.acquire()
         self._handle, self._worker = pool.next_handle(), worker
         worker.episodes += 1
-        opening = [*self._opening[:4], int(self._opening.action_format), self._opening.options]
+        # Workers resolve environments as this server did, by the name that it was given.
+        opening = [self._host.family.name, *self._opening[1:4]]
+        opening += [int(self._opening.action_format), self._opening.options]
         results = await worker.call(
             Op.OPEN,
             self._handle,

@@ -155,6 +155,12 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
 
     def _list_tasks(self, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
         tasks = self._host(request.environment).family.tasks
+        if request.item_ids:
+            named = [tasks.get(item_id) for item_id in request.item_ids]
+            return pb.ListTasksResponse(
+                tasks=[pb.TaskSummary(item_id=t.item_id, category=t.category) for t in named],
+                total_size=len(named),
+            )
         size = tasks.splits().get(request.split)
         start, stop = _page(request.page_token, request.page_size)
         ids = tasks.item_ids(request.split, start, stop)

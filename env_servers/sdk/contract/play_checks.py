@@ -167,7 +167,11 @@ def _answers_reply(
     subject: Subject, script: Script, reply: str, action_format: ActionFormat
 ) -> Iterator[str]:
     episode, observation = subject.begin(script)
-    read = cast("object", subject.spec.grammar.read(reply, action_format))
+    try:
+        read = cast("object", subject.spec.grammar.read(reply, action_format))
+    except Exception as error:  # noqa: BLE001 - that it raises is the finding
+        yield f"the grammar raised {error!r:.200}"
+        return
     if isinstance(read, Rejected):
         before = episode.fingerprint()
         yield from flaws(episode.render_error(read.message, observation), subject.spec)

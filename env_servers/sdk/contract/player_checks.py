@@ -88,9 +88,9 @@ def random_player_never_fails(subject: Subject) -> Iterator[str]:
         for step in range(subject.terms.steps):
             if ended(observation):
                 break
-            with scrambled_global_rng(1):
+            with scrambled_global_rng(2 * step):
                 advice = _draw(episode, rng)
-            with scrambled_global_rng(2):
+            with scrambled_global_rng(2 * step + 1):
                 again = _draw(episode, same)
             if advice != again:
                 yield f"{item_id}, step {step}: {advice} and {again} from one seed"

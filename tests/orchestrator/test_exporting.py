@@ -1,0 +1,241 @@
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from agentgym.episode.v1 import episode_pb2
+from orchestrator import errors
+from orchestrator.exporting import ExportFilter, export_run
+from orchestrator.formats import WRITERS
+from orchestrator.store import RunStore
+from tests.orchestrator.records import (
+    PROMPT_IDS,
+    REPLY_IDS,
+    build_episode,
+    build_failed,
+    build_manifest,
+    build_session,
+)
+
+
+@pytest.fixture
+def run(tmp_path):
+    with RunStore.create(tmp_path / "run", build_manifest(), build_session()) as store:
+        store.append_all(
+            [
+                build_episode("maze_1"),
+                build_episode("maze_2", reward=0.25, success=False),
+                build_episode("wordle_1", environment="wordle", policy="other"),
+                build_failed("maze_3"),
+            ]
+        )
+        yield store
+
+
+def export_lines(run, path, format_name, **options) -> list:
+    export_run(run, path, format_name=format_name, **options)
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_agenttraj_has_the_original_s_form(run, tmp_path):
+    result = export_run(run, tmp_path / "out.json", format_name="agenttraj")
+    assert (result.written, result.left_out) == (3, 1)
+    exported = json.loads((tmp_path / "out.json").read_text())
+    assert exported[0] == {
+        "conversations": [
+            {"from": "human", "loss": None, "value": "Find the goal."},
+            {"from": "gpt", "loss": False, "value": "OK."},
+            {"from": "human", "loss": None, "value": "You see a wall."},
+            {"from": "gpt", "loss": True, "value": "Thought: up it is.\nAction: move up"},
+            {"from": "human", "loss": None, "value": "You moved (1)."},
+            {"from": "gpt", "loss": True, "value": "Action: move left"},
+        ],
+        "item_id": "maze_1",
+    }
+
+
+def test_agenttraj_agrees_with_recorded_files_in_every_key_and_flag(run, tmp_path):
+    data = os.environ.get("AGENTGYM_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data"
+    recorded = Path(data) / "agenttraj_l" / "textcraft.jsonl.gz"
+    if not recorded.is_file():
+        pytest.skip("no recorded AgentTraj-L files here: set AGENTGYM_DATA")
+    export_run(run, tmp_path / "out.json", format_name="agenttraj")
+    [ours, *_] = json.loads((tmp_path / "out.json").read_text())
+    with gzip.open(recorded, "rt", encoding="utf-8") as stream:
+        for line in stream:
+            assert shape_of(json.loads(line)) == shape_of(ours)
+
+
+def shape_of(entry: dict) -> tuple:
+    turns = [(tuple(it), it["from"], it["loss"]) for it in entry["conversations"]]
+    # The opening, the last turn, and the pairs between, of which there may be any number.
+    return tuple(entry), tuple(turns[:4]), frozenset(turns[4:]) - set(turns[:4]), turns[-1]
+
+
+def test_a_system_message_goes_before_the_next_human_one(tmp_path):
+    episode = build_episode()
+    system = episode_pb2.Message(role=episode_pb2.ROLE_SYSTEM, text="Be brief.")
+    messages = [system, *episode.messages]
+    del episode.messages[:]
+    episode.messages.extend(messages)
+    writer = WRITERS["agenttraj"](tmp_path / "out.json")
+    writer.write(episode)
+    writer.close()
+    [entry] = json.loads((tmp_path / "out.json").read_text())
+    assert entry["conversations"][0]["value"] == "Be brief.\n\nFind the goal."
+
+
+def test_an_export_without_episodes_is_an_empty_list(run, tmp_path):
+    export_run(
+        run, tmp_path / "out.json", format_name="agenttraj", accept=ExportFilter(min_reward=9)
+    )
+    assert json.loads((tmp_path / "out.json").read_text()) == []
+
+
+def test_messages_carry_the_whole_conversation_with_metadata(run, tmp_path):
+    lines = export_lines(run, tmp_path / "out.jsonl", "messages")
+    assert [it["role"] for it in lines[0]["messages"]] == [
+        "user", "assistant", "user", "assistant", "user", "assistant", "user",
+    ]  # fmt: skip
+    assert lines[0]["sampled"] == [False, False, False, True, False, True, False]
+    assert (lines[0]["item_id"], lines[0]["reward"], lines[0]["success"]) == ("maze_1", 1.0, True)
+
+
+def test_sharegpt_pairs_human_and_gpt(run, tmp_path):
+    lines = export_lines(run, tmp_path / "out.jsonl", "sharegpt")
+    speakers = [it["from"] for it in lines[0]["conversations"]]
+    assert speakers == ["human", "gpt"] * 3
+    assert lines[0]["id"] == lines[0]["episode_id"]
+
+
+def test_a_failed_episode_has_null_and_not_0(run, tmp_path):
+    lines = export_lines(run, tmp_path / "o", "messages", accept=ExportFilter(include_failed=True))
+    [failed] = [it for it in lines if it["fault"]]
+    assert failed["reward"] is failed["score"] is failed["success"] is None
+
+
+def test_odd_characters_survive_and_never_break_a_line(tmp_path):
+    text = 'a\u2028b\u0085c\x00d\ne"\\ \U0001f600'
+    episode = build_episode(replies=(text,))
+    for name in ("messages", "sharegpt"):
+        writer = WRITERS[name](tmp_path / name)
+        writer.write(episode)
+        writer.close()
+        [line] = (tmp_path / name).read_text(encoding="utf-8").splitlines()
+        assert text in {it.get("content", it.get("value")) for it in turns_of(json.loads(line))}
+
+
+def turns_of(entry: dict) -> list[dict]:
+    return entry.get("messages") or entry["conversations"]
+
+
+def test_parquet_holds_everything_of_an_episode(run, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    export_run(
+        run,
+        tmp_path / "out.parquet",
+        format_name="parquet",
+        accept=ExportFilter(include_failed=True),
+    )
+    rows = parquet.read_table(tmp_path / "out.parquet").to_pylist()
+    first, failed = rows[0], rows[3]
+    assert first["messages"][3] == {
+        "role": "assistant",
+        "text": "Thought: up it is.\nAction: move up",
+        "sampled": True,
+    }
+    assert [it["observation"] for it in first["steps"]] == [
+        "You see a wall.",
+        "You moved (1).",
+        "You moved (2).",
+    ]
+    assert (first["steps"][0]["input"], first["steps"][0]["reward"]) == (None, None)
+    assert (first["steps"][1]["input_kind"], first["steps"][1]["parsed_action"]) == (
+        "reply",
+        "move up",
+    )
+    [segment] = first["token_segments"]
+    assert tuple(segment["ids"][: len(PROMPT_IDS) + len(REPLY_IDS)]) == PROMPT_IDS + REPLY_IDS
+    assert segment["mask"] == [it == -0.5 for it in segment["logprobs"]]
+    assert len(segment["ids"]) == len(segment["generations"]) == len(segment["origins"])
+    assert first["generations"][1]["sampling_seed"] > 2**31
+    assert json.loads(first["options_json"]) == {"size": 3}
+    assert (first["reward"], first["error"]) == (1.0, None)
+    assert failed["reward"] is failed["success"] is None
+    assert failed["error"]["fault"] == "POLICY"
+    assert first["seed"] == build_episode("maze_1").seed
+
+
+def test_parquet_without_pyarrow_names_the_extra(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(errors.ExtraMissing, match=r"agentgym-grpc\[parquet\]"):
+        export_run(run, tmp_path / "out.parquet", format_name="parquet")
+    assert not list(tmp_path.glob("*out.parquet*"))
+
+
+@pytest.mark.parametrize(
+    ("accept", "items"),
+    [
+        (ExportFilter(), ["maze_1", "maze_2", "wordle_1"]),
+        (ExportFilter(environments=("maze",)), ["maze_1", "maze_2"]),
+        (ExportFilter(policies=("other",)), ["wordle_1"]),
+        (ExportFilter(min_reward=0.5), ["maze_1", "wordle_1"]),
+        (ExportFilter(min_score=0.25), ["maze_1", "maze_2", "wordle_1"]),
+        (ExportFilter(only_success=True, environments=("maze",)), ["maze_1"]),
+        (ExportFilter(include_failed=True), ["maze_1", "maze_2", "wordle_1", "maze_3"]),
+        (ExportFilter(include_failed=True, min_reward=0.0), ["maze_1", "maze_2", "wordle_1"]),
+    ],
+)
+def test_filters_choose_episodes(run, tmp_path, accept, items):
+    lines = export_lines(run, tmp_path / "out.jsonl", "messages", accept=accept)
+    assert [it["item_id"] for it in lines] == items
+
+
+def test_an_existing_file_stays_unless_overwriting_is_asked_for(run, tmp_path):
+    path = tmp_path / "out.jsonl"
+    path.write_text("precious")
+    with pytest.raises(errors.OutputExists):
+        export_run(run, path, format_name="messages")
+    assert path.read_text() == "precious"
+    export_run(run, path, format_name="messages", overwrite=True)
+    assert path.read_text() != "precious"
+
+
+def test_a_file_that_appears_meanwhile_is_not_replaced(run, tmp_path):
+    path = tmp_path / "out.jsonl"
+    with pytest.raises(errors.OutputExists):
+        export_run(
+            run, path, format_name="messages", on_progress=lambda *_: path.write_text("theirs")
+        )
+    assert path.read_text() == "theirs"
+
+
+def test_an_interrupted_export_leaves_no_file(run, tmp_path):
+    def interrupt(done: int, total: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export_run(run, tmp_path / "out.jsonl", format_name="messages", on_progress=interrupt)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_progress_counts_up_to_the_total(run, tmp_path):
+    told: list[tuple[int, int]] = []
+    export_run(run, tmp_path / "o", format_name="messages", on_progress=lambda *it: told.append(it))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize(
+    ("options", "valid"),
+    [
+        ({"format_name": "csv"}, "agenttraj, messages, parquet, sharegpt"),
+        ({"format_name": "messages", "accept": ExportFilter(environments=("x",))}, "maze, wordle"),
+        ({"format_name": "messages", "accept": ExportFilter(policies=("x",))}, "other, scripted"),
+    ],
+)
+def test_unknown_names_are_answered_with_the_valid_ones(run, tmp_path, options, valid):
+    with pytest.raises(errors.UsageError, match=valid):
+        export_run(run, tmp_path / "out", **options)

@@ -1,0 +1,144 @@
+import dataclasses
+import io
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from agentgym.env.v1 import types_pb2
+from orchestrator.records import summarise
+from orchestrator.report import as_data, as_table
+from orchestrator.statistics import (
+    mean_interval,
+    success_interval,
+    summarise_run,
+    wilson_interval,
+)
+from tests.orchestrator.records import build_episode, build_failed
+
+
+def run_of(successes: int, losses: int, failures: int = 0):
+    episodes = [build_episode(f"maze_{at}") for at in range(successes)]
+    episodes += [
+        build_episode(f"maze_{100 + at}", reward=0.0, success=False) for at in range(losses)
+    ]
+    episodes += [build_failed(f"maze_{200 + at}", attempt=3) for at in range(failures)]
+    return [summarise(episode) for episode in episodes]
+
+
+@pytest.mark.parametrize(
+    ("successes", "trials", "low", "high"),
+    # Newcombe 1998, table I, method 3.
+    [
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ],
+)
+def test_wilson_s_interval_has_its_published_values(successes, trials, low, high):
+    interval = wilson_interval(successes / trials, trials)
+    assert interval == pytest.approx((low, high), abs=5e-5)
+
+
+@given(st.integers(0, 50), st.integers(1, 50))
+def test_an_interval_holds_its_rate_and_stays_within_0_and_1(successes, more):
+    trials = successes + more
+    low, high = wilson_interval(successes / trials, trials)
+    assert 0 <= low <= successes / trials <= high <= 1
+
+
+def test_samples_of_one_item_that_always_agree_count_as_one():
+    same = [(f"item_{at}", float(at % 2)) for at in range(20) for _ in range(8)]
+    single = [(f"item_{at}", float(at % 2)) for at in range(20)]
+    assert success_interval(same) == pytest.approx(success_interval(single), rel=0.02)
+    assert mean_interval(same) == pytest.approx(mean_interval(single), abs=0.06)
+
+
+def test_samples_that_spread_like_independent_ones_count_in_full():
+    balanced = [(f"item_{at}", float(k % 2)) for at in range(20) for k in range(8)]
+    assert success_interval(balanced) == pytest.approx(wilson_interval(0.5, 160))
+
+
+def test_a_mean_s_interval_is_deterministic_whatever_the_order_of_the_episodes():
+    values = [(f"item_{at}", (at * 37 % 100) / 10) for at in range(100)]
+    shuffled = random.Random(0).sample(values, len(values))
+    low, high = mean_interval(values)
+    assert mean_interval(shuffled) == (low, high)
+    # Close to the textbook interval: mean 4.95, standard error 2.9011 / 10.
+    assert (low, high) == pytest.approx((4.95 - 0.5686, 4.95 + 0.5686), abs=0.1)
+
+
+def test_large_runs_use_the_normal_approximation():
+    values = [(f"item_{at}", float(at % 2)) for at in range(4000)]
+    assert mean_interval(values) == pytest.approx((0.5 - 0.0155, 0.5 + 0.0155), abs=1e-4)
+
+
+def test_one_item_says_nothing_about_the_spread():
+    assert mean_interval([("item", 1.0), ("item", 0.0)]) is None
+    assert mean_interval([]) is None
+    assert success_interval([]) is None
+
+
+def test_failures_are_shown_beside_the_figures_and_never_counted_as_0():
+    [with_failures] = summarise_run(run_of(6, 2, failures=4))
+    [without] = summarise_run(run_of(6, 2))
+    assert with_failures.success_rate == without.success_rate == 0.75
+    assert with_failures.success_interval == without.success_interval
+    assert with_failures.mean_reward == with_failures.mean_score == 0.75
+    assert (with_failures.episodes, with_failures.finished) == (12, 8)
+    assert with_failures.failures == {"POLICY": 4}
+    assert with_failures.failure_reasons == {"POLICY_UNAVAILABLE": 4}
+    assert with_failures.retried == 4
+
+
+def test_a_group_of_failures_has_no_figures_at_all():
+    [result] = summarise_run(run_of(0, 0, failures=3))
+    for name in ("success_rate", "success_interval", "mean_score", "score_interval"):
+        assert getattr(result, name) is None
+
+
+def test_tokens_and_rounds_are_counted():
+    [result] = summarise_run([summarise(build_episode())])
+    assert (result.prompt_tokens, result.completion_tokens) == (30, 6)
+    assert result.mean_rounds == 2
+    assert result.cost_usd is None
+
+
+def test_environments_and_policies_are_kept_apart():
+    episodes = [
+        build_episode(environment=environment, policy=policy)
+        for environment in ("wordle", "maze")
+        for policy in ("q", "p")
+    ]
+    found = summarise_run(summarise(episode) for episode in episodes)
+    assert [(it.environment, it.policy) for it in found] == [
+        ("maze", "p"),
+        ("maze", "q"),
+        ("wordle", "p"),
+        ("wordle", "q"),
+    ]
+
+
+def test_the_table_and_the_data_show_the_same_figures():
+    results = summarise_run(
+        [*run_of(6, 2, failures=1), summarise(build_failed("maze_9", fault=3, policy="q"))]
+    )
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(as_table(results))
+    text = console.export_text()
+    assert "75.0 [40.9, 92.9]" in text
+    assert "1 policy" in text
+    data = json.loads(json.dumps(as_data(results)))
+    assert data[1]["success_interval"] == pytest.approx([0.4093, 0.9285], abs=1e-4)
+    assert set(data[0]) == {it.name for it in dataclasses.fields(results[0])}
+
+
+def test_a_fault_that_is_unknown_here_is_still_counted():
+    episode = build_failed()
+    episode.error.fault = types_pb2.FAULT_UNSPECIFIED
+    [result] = summarise_run([summarise(episode)])
+    assert result.failures == {"UNSPECIFIED": 1}
