@@ -28,8 +28,8 @@ from env_servers.alfworld.pddl import (
     Problem,
     read_domain,
 )
-from env_servers.alfworld.textgen import read_grammar
 from env_servers.alfworld.tasktypes import TaskType
+from env_servers.alfworld.textgen import read_grammar
 from env_servers.alfworld.vocabulary import (
     CLEANABLE,
     COOLABLE,
@@ -200,9 +200,7 @@ def _text(name: str) -> str:
     return files("env_servers.alfworld").joinpath(name).read_text(encoding="utf-8")
 
 
-def _want(
-    kind: TaskType, room: Layout, counts: dict[str, int], draw: _Draw
-) -> _Wanted | None:
+def _want(kind: TaskType, room: Layout, counts: dict[str, int], draw: _Draw) -> _Wanted | None:
     """A task for the room, with enough objects of its class; None where there is none."""
     if kind is TaskType.LOOK:
         lamps = [name for name in sorted(LAMPS) if _homes(name, room)]

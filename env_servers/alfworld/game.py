@@ -8,22 +8,22 @@ it changes but caches of what follows from it. It knows no rewards, formats or i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from env_servers.alfworld.arrange import arrange
 from env_servers.alfworld.naming import names_of
 from env_servers.alfworld.pddl import (
+    And,
+    Atom,
     Domain,
     Effect,
     Fact,
     Formula,
     GameError,
-    Parameter,
     Not,
-    And,
-    Atom,
+    Parameter,
     Problem,
     Schema,
     predicates_of,
@@ -104,9 +104,7 @@ class Game:
 
     def deeds(self, state: State, action: str) -> list[Deed]:
         """What can be done by one action, named in lower case."""
-        return [
-            deed for kind in self._kinds if kind.name == action for deed in _deeds(kind, state)
-        ]
+        return [deed for kind in self._kinds if kind.name == action for deed in _deeds(kind, state)]
 
     def find(self, state: State, command: str) -> Deed | None:
         """What a command means in a state; None where it means nothing."""

@@ -90,6 +90,7 @@ def wish_of(goal: Formula) -> Wish | None:
     types: dict[str, list[str]] = {}
     states: dict[str, list[str]] = {}
     placed: list[str] = []
+    place = ""
     held: list[str] = []
     lit: list[str] = []
     for predicate, *arguments in _facts(goal):

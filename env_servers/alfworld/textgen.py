@@ -286,7 +286,9 @@ def read_grammar(text: str) -> TextGrammar:
         elif head := _HEAD.match(text, position):
             position = _read_action(text, head, actions, rules)
         else:
-            raise GameError(f"the text grammar cannot be read at {text[position : position + 40]!r}")
+            raise GameError(
+                f"the text grammar cannot be read at {text[position : position + 40]!r}"
+            )
         position = _skip(text, position)
     grammar = TextGrammar(actions, rules)
     grammar.check()

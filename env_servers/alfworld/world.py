@@ -229,7 +229,9 @@ class State:
             _remove(changed, NEGATED + predicate, arguments)
         return State(self.scenery, changed)
 
-    def difference(self, other: State) -> tuple[tuple[str, tuple[Fact, ...], tuple[Fact, ...]], ...]:
+    def difference(
+        self, other: State
+    ) -> tuple[tuple[str, tuple[Fact, ...], tuple[Fact, ...]], ...]:
         """What holds here and not there, and there and not here, by predicate, in order."""
         found: list[tuple[str, tuple[Fact, ...], tuple[Fact, ...]]] = []
         for name in sorted(self.facts.keys() | other.facts.keys()):
