@@ -82,15 +82,18 @@ class Alfworld(Environment):
         return load_tasks(config)
 
     def reset(self, task: Task, options: ResetOptions) -> Observation:
-        options.require(self.spec.profiles, ("step_limit", "list_actions"))
+        options.require(self.spec.profiles, ("step_limit", "list_actions", "game"))
         fixed = options.profile == "fixed"
         step_limit = _whole("step_limit", options.options.get("step_limit", STEP_LIMIT))
         list_actions = options.options.get("list_actions", fixed)
         if not isinstance(list_actions, bool):
             raise InvalidOption("option list_actions must be a boolean")
+        source = task.payload
+        if "game" in options.options:
+            source = self.tasks.named(options.options["game"])
         self.close()
-        play = self._start(task.payload)
-        episode = _Episode(play, task.payload, fixed, step_limit, list_actions)
+        play = self._start(source)
+        episode = _Episode(play, source, fixed, step_limit, list_actions)
         # The original drops what stands before the first blank line, and joins the rest.
         episode.shown = "\n".join(play.intro().split("\n\n")[1:])
         self._episode = episode

@@ -19,7 +19,16 @@ from typing import Any, Final, NamedTuple
 
 from env_servers.sdk import EnvironmentUnavailable
 
-__all__ = ["GAME_FILE", "Mapped", "OfficialGames", "find_official", "read_mapping"]
+__all__ = [
+    "GAME_FILE",
+    "GAME_PATH",
+    "HOW_TO_GET",
+    "MAPPINGS",
+    "Mapped",
+    "OfficialGames",
+    "find_official",
+    "read_mapping",
+]
 
 GAME_FILE: Final = "game.tw-pddl"
 VERSION: Final = "json_2.1.1"
@@ -36,7 +45,9 @@ _MAX_GAME: Final = 4 * 1024 * 1024
 _MAX_TOTAL: Final = 2 * 1024**3
 _MAX_MAPPING: Final = 64 * 1024 * 1024
 _SOLVABLE: Final = re.compile(rb'"solvable"\s*:\s*true')
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,200}")
+GAME_PATH: Final = re.compile(rf"(?:{'|'.join(SPLITS)})(?:/{_NAME.pattern}){{2}}")
+"""A game as `<split>/<task>/<trial>`."""
 
 
 class Mapped(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from env_servers.alfworld.embedded import Assignment, assign, build, game_texts
 from env_servers.alfworld.game import Game, read_game
 from env_servers.alfworld.official import (
+    GAME_PATH,
     HOW_TO_GET,
     MAPPINGS,
     Mapped,
@@ -126,6 +127,18 @@ class AlfworldTasks(TaskSet):
         else:
             self._games.move_to_end(source)
         return found
+
+    def named(self, path: object) -> Source:
+        """The official game `<split>/<task>/<trial>`, also one without an item id.
+
+        Raises InvalidOption where it is not there.
+        """
+        if not isinstance(path, str) or not GAME_PATH.fullmatch(path) or ".." in path.split("/"):
+            raise InvalidOption(f"option game {str(path)[:100]!r}", valid="<split>/<task>/<trial>")
+        if self._official is None or not self._official.has(path):
+            why = self._official.missing(path) if self._official else HOW_TO_GET
+            raise InvalidOption(f"option game {path[:200]!r}: {why}")
+        return Source("", 0, path)
 
     def game_file(self, source: Source) -> bytes | Mapping[str, str]:
         """The game as its file has it, or the three texts of one for an embedded game."""
