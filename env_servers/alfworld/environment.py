@@ -33,6 +33,7 @@ __all__ = ["Alfworld"]
 
 STEP_LIMIT: Final = 50
 """Commands after which the original ends an episode; 0 stands for no limit."""
+_OPTIONS: Final = ("step_limit", "list_actions", "game", "as_recorded")
 _MOST_STEPS: Final = 1_000_000
 _ARRIVAL: Final = "You arrive at loc "
 _ACTIONS: Final = "\nAVAILABLE ACTIONS: "
@@ -82,18 +83,22 @@ class Alfworld(Environment):
         return load_tasks(config)
 
     def reset(self, task: Task, options: ResetOptions) -> Observation:
-        options.require(self.spec.profiles, ("step_limit", "list_actions", "game"))
+        options.require(self.spec.profiles, _OPTIONS)
+        given = options.options
         fixed = options.profile == "fixed"
-        step_limit = _whole("step_limit", options.options.get("step_limit", STEP_LIMIT))
-        list_actions = options.options.get("list_actions", fixed)
-        if not isinstance(list_actions, bool):
-            raise InvalidOption("option list_actions must be a boolean")
+        step_limit = _whole("step_limit", given.get("step_limit", STEP_LIMIT))
+        list_actions = _boolean("list_actions", given.get("list_actions", fixed))
+        as_recorded = _boolean("as_recorded", given.get("as_recorded", False))
         source = task.payload
-        if "game" in options.options:
-            source = self.tasks.named(options.options["game"])
+        if "game" in given:
+            source = self.tasks.named(given["game"])
         self.close()
         play = self._start(source)
         episode = _Episode(play, source, fixed, step_limit, list_actions)
+        if as_recorded:
+            episode.shown = play.intro()
+            self._episode = episode
+            return Observation(episode.shown)
         # The original drops what stands before the first blank line, and joins the rest.
         episode.shown = "\n".join(play.intro().split("\n\n")[1:])
         self._episode = episode
@@ -189,6 +194,12 @@ def _mended(play: Play, action: str) -> str:
         forms += [f"put {put[1]} in/on {put[2]}", f"move {put[1]} to {put[2]}"]
     possible = set(play.admissible())
     return next((form for form in forms if form in possible), plain)
+
+
+def _boolean(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidOption(f"option {name} must be a boolean")
+    return value
 
 
 def _whole(name: str, value: Any) -> int:

@@ -153,6 +153,7 @@ def test_the_fixed_profile_lists_actions_and_forgives_spelling(embedded: Alfworl
         {"step_limit": float("nan")},
         {"step_limit": float("inf")},
         {"list_actions": 1},
+        {"as_recorded": "yes"},
         {"game": 3},
         {"game": "../../etc/passwd"},
         {"game": "train/../x"},

@@ -15,12 +15,9 @@ def replay(
 ) -> tuple[list[tuple[str, str]], list[bool]]:
     """(ours, recorded) of every observation, and whether the game was won, after each."""
     episode = Alfworld(tasks)
-    options = ResetOptions(options={"game": transcript.game, "step_limit": 0})
-    first = episode.reset(tasks.get("alfworld_1000000"), options)
-    ours, _, actions = first.text.partition("\nAVAILABLE ACTIONS: ")
-    assert actions.startswith("go to ")
-    recorded = "\n".join(transcript.first.split("\n\n")[1:])
-    pairs, won = [(ours, recorded)], [False]
+    given = {"game": transcript.game, "step_limit": 0, "as_recorded": True}
+    first = episode.reset(tasks.get("alfworld_1000000"), ResetOptions(options=given))
+    pairs, won = [(first.text, transcript.first)], [False]
     for command, told in transcript.turns:
         observation = episode.step(command)
         pairs.append((observation.text, told))
@@ -50,3 +47,15 @@ def test_all_recorded_observations_come_back_and_all_games_are_won(
     assert sum(len(transcript.turns) for transcript in transcripts) > 10_000 or (
         len(transcripts) < 592
     )
+
+
+def test_the_live_first_observation_drops_the_greeting_and_lists_actions(
+    official: AlfworldTasks, transcripts: list[Transcript]
+) -> None:
+    for transcript in transcripts[::60]:
+        options = ResetOptions(options={"game": transcript.game})
+        live = Alfworld(official).reset(official.get("alfworld_1000000"), options).text
+        shown, _, actions = live.partition("\nAVAILABLE ACTIONS: ")
+        assert shown == "\n".join(transcript.first.split("\n\n")[1:])
+        assert actions.startswith("go to ")
+        assert actions.endswith(",inventory,look")
