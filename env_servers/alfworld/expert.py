@@ -7,6 +7,7 @@ arguments. It knows nothing of rewards.
 from __future__ import annotations
 
 import random
+import re
 from typing import Final
 
 from env_servers.alfworld.planner import Purpose, Step, next_step
@@ -73,6 +74,8 @@ _THOUGHTS: Final = {
     ),
 }
 _VERBS: Final = {"cleanobject": "clean", "heatobject": "heat", "coolobject": "cool"}
+_SENTENCE: Final = re.compile(r"(?:^|(?<=\. ))[a-z]")
+"""The first letter of a sentence."""
 _STUCK: Final = "I know no way to the goal from here, so I look around."
 _WORK: Final = {"sinkbasin": "clean", "sink": "clean", "microwave": "heat", "fridge": "cool"}
 
@@ -102,4 +105,4 @@ def _thought(play: Play, step: Step, wording: int) -> str:
     verb = _VERBS.get(step.deed.action, _WORK.get(kind, "prepare"))
     choices = _THOUGHTS[step.purpose]
     text = choices[wording % len(choices)].format(thing=thing, place=place, verb=verb)
-    return text[0].upper() + text[1:]
+    return _SENTENCE.sub(lambda found: found[0].upper(), text)
