@@ -22,6 +22,7 @@ __all__ = ["RemoteEpisode", "Transition"]
 _MAX_REBUILDS = 8
 """Rebuilds of one episode before its servers count as broken."""
 _DRAIN_WAIT_SECONDS = 0.2
+_CREDIT_WAIT_SECONDS = 0.1
 _new = cast("Callable[..., Transition]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
 
 Reroute = Callable[[Connection], Awaitable[Connection]]
