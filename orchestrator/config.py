@@ -73,6 +73,8 @@ class RunConfig:
     """How replies are written."""
     profile: str = ""
     """Profile of the environments; empty = each one's default."""
+    prompts_from: Path | None = None
+    """An AgentTraj file whose wording opens the conversations; needs exactly one environment."""
     options: str = ""
     """Reset options as a JSON object; needs exactly one environment."""
     seed: int = 0
@@ -129,8 +131,10 @@ class RunConfig:
         for name, least in (("episodes", 0), ("samples", 1), ("concurrency", 1)):
             if getattr(self, name) < least:
                 raise UsageError(f"--{name} is at least {least}")
-        if (self.items or self.options) and len(self.environments()) != 1:
-            raise UsageError("--items and --options need exactly one environment: give --env")
+        alone = {"items": self.items, "options": self.options, "prompts-from": self.prompts_from}
+        given = [f"--{name}" for name, value in alone.items() if value]
+        if given and len(self.environments()) != 1:
+            raise UsageError(f"{given[0]} needs exactly one environment: give --env")
 
     def as_plain(self) -> dict[str, Any]:
         """The whole configuration as JSON values."""

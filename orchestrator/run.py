@@ -33,6 +33,7 @@ from orchestrator.errors import UsageError
 from orchestrator.fleet import Fleet
 from orchestrator.manifest import EnvironmentIdentity, Manifest, begin_session, utc_now
 from orchestrator.progress import RunProgress
+from orchestrator.prompts import read_opening
 from orchestrator.records import EpisodeKey
 from orchestrator.retry import RetryBudget
 from orchestrator.scheduler import Assignment, EnvironmentPlan, Limits, Scheduler, work_items
@@ -104,6 +105,7 @@ class _Session:
         }
         self._options = struct_pb2.Struct()
         self._options.update(config.reset_options())
+        self._prompt = read_opening(config.prompts_from) if config.prompts_from else None
         self._interrupted = False
         self._keys = work_items(
             [
@@ -175,6 +177,7 @@ class _Session:
             profile=config.profile,
             options=self._options,
             max_rounds=config.max_rounds,
+            opening=self._prompt,
             turn_seed=turn_seed,
         )
 
