@@ -23,7 +23,9 @@ _KANA: Final = "\u30a0-\u30ff"
 _IDEOGRAPH: Final = "\u3040-\u309f\u3400-\u4dbf\u4e00-\u9fff"
 _LETTER: Final = rf"[^\W\d_{_KANA}{_IDEOGRAPH}]"
 _MARKS: Final = "[\u0300-\u036f\u200d\ufe0f]*"
-_IN_WORD: Final = "[.':\u00b7\u0387\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a]"
+_IN_WORD: Final = (
+    "[.':\u00b7\u0387\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a]"
+)
 """Stays inside a word when letters stand on both sides."""
 _IN_NUMBER: Final = (
     "[.',;\u037e\u0589\u060c\u060d\u066c\u2018\u2019\u2024\u2044"

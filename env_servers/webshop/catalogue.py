@@ -81,6 +81,8 @@ class Shop:
         self.name = name
         self.products = products
         self._index = index
+        self.asins: Sequence[str] = index.ids
+        """Product ids in the catalogue's order."""
         self._numbers = {asin: number for number, asin in enumerate(index.ids)}
 
     def __len__(self) -> int:

@@ -65,9 +65,7 @@ class Score:
     price_kept: bool
 
 
-def score_purchase(
-    bought: Product, chosen: Mapping[str, str], price: float, wish: Wish
-) -> Score:
+def score_purchase(bought: Product, chosen: Mapping[str, str], price: float, wish: Wish) -> Score:
     """Score one purchase; `chosen` is value by option name, `price` in dollars."""
     kind, share = _kind(bought, wish)
     attributes = sum(_has_attribute(bought, wanted) for wanted in wish.attributes)

@@ -180,9 +180,7 @@ class Index:
             numbers, rounded = numbers[kept], rounded[kept]
         return self._best(numbers.tolist(), rounded.tolist(), limit)
 
-    def _best(
-        self, numbers: Sequence[int], scores: Sequence[float], limit: int
-    ) -> tuple[int, ...]:
+    def _best(self, numbers: Sequence[int], scores: Sequence[float], limit: int) -> tuple[int, ...]:
         """The numbers of the highest scores; equal scores in the order of the ids."""
         if len(numbers) > limit:
             least = heapq.nlargest(limit, scores)[-1]
