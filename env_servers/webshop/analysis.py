@@ -14,10 +14,11 @@ from env_servers.webshop.stemmer import stem
 
 __all__ = ["STOP_WORDS", "terms"]
 
-STOP_WORDS: Final = frozenset(
+_STOP_WORDS: Final = (
     "a an and are as at be but by for if in into is it no not of on or such that the their then "
-    "there these they this to was will with".split()
+    "there these they this to was will with"
 )
+STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
 
 _KANA: Final = "\u30a0-\u30ff"
 _IDEOGRAPH: Final = "\u3040-\u309f\u3400-\u4dbf\u4e00-\u9fff"

@@ -40,11 +40,12 @@ RANGE_SHARE: Final = 0.08
 _BRAND_STARTS: Final = (
     "Al Bel Cor Dal El Fen Gor Hal Is Jor Kel Lum Mar Nor Or Pel Quil Ros Sol Tor Ul Ver Wil Yar "
     "Zen"
-).split()
+)
 _BRAND_ENDS: Final = (
     "avia bright crest dora elle field gate haven ica joy kraft lina mont nova ora port quest ria "
     "stone tino una vale wood ya zo"
-).split()
+)
+_STARTS, _ENDS = _BRAND_STARTS.split(), _BRAND_ENDS.split()
 _TITLES: Final = (
     "{brand} {style} {head}, {first}, {second}{purpose}",
     "{brand} {head} {style} Design with {second}{purpose}, {first}",
@@ -96,7 +97,7 @@ class Ware:
 
 def wares_text() -> str:
     """The file that the catalogue is made of."""
-    return files(__package__).joinpath("wares.txt").read_text(encoding="utf-8")
+    return files("env_servers.webshop").joinpath("wares.txt").read_text(encoding="utf-8")
 
 
 def read_wares(text: str) -> list[Ware]:
@@ -171,7 +172,7 @@ def make_product(ware: Ware, number: int) -> Product:
     parts = _facts(ware.parts, rng.randint(1, 3), rng)
     purposes = _facts(ware.purposes, rng.randint(0, 2), rng)
     words = {
-        "brand": rng.choice(_BRAND_STARTS) + rng.choice(_BRAND_ENDS),
+        "brand": rng.choice(_STARTS) + rng.choice(_ENDS),
         "head": rng.choice(ware.heads),
         "style": rng.choice(ware.styles),
         "query": ware.query,

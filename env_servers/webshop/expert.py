@@ -100,15 +100,15 @@ def _on_results(
 def _on_item(visit: Visit, product: Product, goal: Goal, wording: int) -> Advice:
     if visit.asin != product.asin:
         return _say(f"click[{BACK}]", _BACK, wording, {})
-    for name, value in _wanted_options(product, goal):
+    for value in _wanted_values(product, goal):
         owner = visit.page.clickables.get(value)
         if owner is not None and visit.chosen.get(owner) != value:
             return _say(f"click[{value}]", _OPTION, wording, {"name": owner, "value": value})
     return _say(f"click[{BUY}]", _BUY, wording, {})
 
 
-def _wanted_options(product: Product, goal: Goal) -> list[tuple[str, str]]:
-    """(option name, value) of everything to choose, in the order of the page."""
+def _wanted_values(product: Product, goal: Goal) -> list[str]:
+    """The option values to choose, in the order of the page."""
     pairs: dict[str, str] = {}
     for wanted in goal.options:
         if not isinstance(wanted, str):
@@ -119,7 +119,7 @@ def _wanted_options(product: Product, goal: Goal) -> list[tuple[str, str]]:
             if wanted in values and name not in pairs:
                 pairs[name] = wanted
                 break
-    return [(name, pairs[name]) for name in product.options if name in pairs]
+    return [pairs[name] for name in product.options if name in pairs]
 
 
 def best_keywords(visit: Visit, goal: Goal) -> tuple[str, bool]:

@@ -15,7 +15,10 @@ from typing import Final
 __all__ = ["title_nouns"]
 
 _SPACES: Final = re.compile(r"\s+")
-_EDGE: Final = "\"'`()[]{}<>*&%$#@!?,.;:~=|/\\+-\u2013\u2014\u2018\u2019\u201c\u201d\u2026\u2022\u00ae\u2122\u00a9\u00b0"
+_EDGE: Final = (
+    "\"'`()[]{}<>*&%$#@!?,.;:~=|/\\+-"
+    "\u2013\u2014\u2018\u2019\u201c\u201d\u2026\u2022\u00ae\u2122\u00a9\u00b0"
+)
 _INFIX: Final = re.compile(
     r"(?<=[A-Za-z0-9])[-\u2013\u2014](?=[A-Za-z])|(?<=[A-Za-z0-9])[:<>=/](?=[A-Za-z])"
     r"|(?<=[A-Za-z]),(?=[A-Za-z])|(?<=[0-9])[+\-*^](?=[0-9-])|\.{2,}|\u2026|--"
@@ -27,7 +30,7 @@ _UNIT: Final = re.compile(
 """A measure, which is split off its unit; letter case matters."""
 _POSSESSIVE: Final = ("'s", "'S", "\u2019s", "\u2019S")
 
-_FUNCTION_WORDS: Final = frozenset(
+_FUNCTION_WORDS: Final = (
     "a an the this that these those each every either neither some any no all both half such what "
     "which whose i me my mine you your yours he him his she her hers it its we us our ours they "
     "them their theirs who whom and or nor but yet so if than as at by for from in into of off on "
@@ -37,13 +40,13 @@ _FUNCTION_WORDS: Final = frozenset(
     "versus am is are was were be been being do does did done has have had having can could may "
     "might must shall should will would not n't also just only very too more most less least much "
     "many few several other another same own here there when where while why how then now ever "
-    "never always again once twice".split()
+    "never always again once twice"
 )
-_NUMBERS: Final = frozenset(
+_NUMBERS: Final = (
     "zero one two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty "
-    "hundred thousand million dozen".split()
+    "hundred thousand million dozen"
 )
-_ADJECTIVES: Final = frozenset(
+_ADJECTIVES: Final = (
     "able acrylic active adjustable aesthetic all-natural antique authentic automatic baked best "
     "big bigger black blue bold brand bright broad brown casual ceramic cheap classic clean clear "
     "cold comfortable comfy compact compatible complete cool cordless cozy crispy cute daily dark "
@@ -63,16 +66,20 @@ _ADJECTIVES: Final = frozenset(
     "stylish super sweet tall tender thick thin tight tiny top total tough traditional transparent "
     "triple true ultra unique universal unisex unscented upper usable used useful vegan vegetarian "
     "versatile vibrant vintage warm washable waterproof weekly whole white wide wild wired "
-    "wireless wooden woven yellow young".split()
+    "wireless wooden woven yellow young"
 )
-_VERBS_AND_ADVERBS: Final = frozenset(
+_VERBS_AND_ADVERBS: Final = (
     "add adds apply bring brings buy choose clip comes contains enjoy ensures features fits get "
     "give gives go goes help helps hold holds includes including included keep keeps kill know "
     "last lasts let lets look looks made make makes move need needs offer offers prevent prevents "
     "protect protects provide provides reduce reduces remove removes see support supports take "
     "takes use uses using want wear wears work works back away together apart together inch-long "
-    "easily fully highly newly perfectly quickly really softly well".split()
+    "easily fully highly newly perfectly quickly really softly well"
 )
+_NO_NOUNS: Final = frozenset(f"{_FUNCTION_WORDS} {_NUMBERS}".split())
+_NO_NAMES: Final = frozenset(_VERBS_AND_ADVERBS.split())
+"""Not even in Title Case."""
+_LOWER_CASE_ADJECTIVES: Final = frozenset(_ADJECTIVES.split())
 _ADJECTIVE_ENDINGS: Final = ("able", "ible", "less", "ous", "ical", "proof", "ful", "ish", "est")
 
 
@@ -121,13 +128,13 @@ def _is_noun(word: str) -> bool:
     if not any(letter.isalpha() for letter in word) or word in _POSSESSIVE:
         return False
     lowered = word.lower()
-    if lowered in _FUNCTION_WORDS or lowered in _NUMBERS:
+    if lowered in _NO_NOUNS:
         return False
-    if lowered in _VERBS_AND_ADVERBS and not word.isupper():
+    if lowered in _NO_NAMES and not word.isupper():
         return False
     if not word.islower():
         # In Title Case spaCy takes nearly every word for part of a name.
         return True
-    if lowered in _ADJECTIVES or lowered.endswith(_ADJECTIVE_ENDINGS):
+    if lowered in _LOWER_CASE_ADJECTIVES or lowered.endswith(_ADJECTIVE_ENDINGS):
         return False
     return not (lowered.endswith("ly") or (lowered.endswith("ed") and len(lowered) > 4))

@@ -118,8 +118,8 @@ def results_page(instruction: str, products: Sequence[Product], number: int, tot
 def item_page(instruction: str, product: Product) -> Page:
     """A product's page; it does not show which options are chosen."""
     parts = ["Instruction:", *_node(instruction), "Back to Search", "< Prev"]
-    buttons = (BACK, PREVIOUS, *SUB_PAGES, BUY)
-    clickables = dict.fromkeys(buttons, BUTTON)
+    buttons: tuple[str, ...] = (BACK, PREVIOUS, *SUB_PAGES, BUY)
+    clickables: dict[str, str] = dict.fromkeys(buttons, BUTTON)
     for name, values in product.options.items():
         parts += _node(name)
         for value in values:

@@ -19,7 +19,7 @@ from env_servers.webshop.nouns import title_nouns
 
 __all__ = ["COLOURS", "Score", "Wish", "score_purchase"]
 
-COLOURS: Final = (
+_COLOURS: Final = (
     "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown "
     "burgundy camel camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee "
     "cognac copper coral cranberry cream crystal dark denim eggplant elephant espresso fuchsia "
@@ -28,7 +28,8 @@ COLOURS: Final = (
     "mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow red "
     "rose royal rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan "
     "taupe teal tiger turquoise violet walnut wheat white wine yellow"
-).split()
+)
+COLOURS: Final = tuple(_COLOURS.split())
 """Colour words in the order in which they are looked for."""
 _COLOUR_SET: Final = frozenset(COLOURS)
 

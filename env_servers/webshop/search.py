@@ -161,7 +161,7 @@ class Index:
         return self._best(list(scores), array("f", scores.values()), limit)
 
     def _rank_numpy(self, wanted: Iterable[tuple[str, int]], limit: int) -> tuple[int, ...]:
-        import numpy as np  # noqa: PLC0415 - optional
+        import numpy as np
 
         scores: Any = np.zeros(len(self.ids))
         inverse = np.asarray(self._inverse)
