@@ -50,9 +50,11 @@ _TOKEN: Final = re.compile(
     rf"|(?<={_LETTER}){_IN_WORD}(?={_LETTER})|(?<=\d){_IN_NUMBER}(?=\d))*"
     rf"|[{_IDEOGRAPH}]|[{_KANA}]+|{_PICTOGRAPH}(?:\u200d{_PICTOGRAPH})*"
 )
-_PLAIN_TOKEN: Final = re.compile(r"[a-z0-9]+")
-_PLAIN_TEXT: Final = re.compile(r"[a-z0-9 \-/\"()&+%!?*=<>]*")
-"""Texts of these characters have the same words under the simplest rule, which is faster."""
+_ASCII_TOKEN: Final = re.compile(
+    r"(?=_*[a-z0-9])[a-z0-9_]+"
+    r"(?:(?:(?<=[a-z])[.':](?=[a-z])|(?<=[0-9])[.',;](?=[0-9]))[a-z0-9_]+)*"
+)
+"""The same words as by `_TOKEN` in texts without other characters, several times as fast."""
 _POSSESSIVE: Final = ("'s", "\u2019s", "\uff07s")
 _LONGEST: Final = 255
 """Lucene cuts longer tokens into pieces of this length."""
@@ -65,7 +67,7 @@ _KNOWN_SIZE: Final = 200_000
 def terms(text: str) -> list[str]:
     """The index terms of a text, in order and with repetitions."""
     lowered = text.lower()
-    pattern = _PLAIN_TOKEN if _PLAIN_TEXT.fullmatch(lowered) else _TOKEN
+    pattern = _ASCII_TOKEN if lowered.isascii() else _TOKEN
     found: list[str] = []
     for token in pattern.findall(lowered):
         term = _known.get(token)
