@@ -83,9 +83,10 @@ class WebShop(Environment):
         if "price_limit" in options.options:
             limit = _given_limit(options.options["price_limit"])
             price = _price_under(errand.goal, product, limit, price)
+        wish = errand.goal.wish(product, limit)
         visit = Visit(
             shop=errand.shop,
-            wish=errand.goal.wish(product, limit),
+            wish=replace(wish, exact_options=fixed),
             sentence=errand.goal.sentence(limit),
             price_seed=seed,
             known_prices={product.asin: price},

@@ -48,6 +48,8 @@ class Wish:
     attributes: tuple[str, ...]
     options: tuple[WantedOption, ...]
     price_limit: float
+    exact_options: bool = False
+    """Options count when exactly they are chosen, not when they resemble what is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,10 @@ def score_purchase(bought: Product, chosen: Mapping[str, str], price: float, wis
     """Score one purchase; `chosen` is value by option name, `price` in dollars."""
     kind, share = _kind(bought, wish)
     attributes = sum(_has_attribute(bought, wanted) for wanted in wish.attributes)
-    options = _matching_options(chosen.values(), wish.options)
+    if wish.exact_options:
+        options = sum(_is_chosen(wanted, chosen) for wanted in wish.options)
+    else:
+        options = _matching_options(chosen.values(), wish.options)
     price_kept = price <= wish.price_limit
     whole = len(wish.attributes) + len(wish.options) + 1
     reward = (attributes + options + price_kept) / whole * kind
@@ -109,6 +114,12 @@ def _has_attribute(bought: Product, wanted: str) -> bool:
 def _matching_options(chosen: Iterable[str], wanted: Sequence[WantedOption]) -> int:
     values = [_first_colour(value) for value in chosen]
     return sum(any(resembles(value, text) for value in values) for text in map(_text, wanted))
+
+
+def _is_chosen(wanted: WantedOption, chosen: Mapping[str, str]) -> bool:
+    if isinstance(wanted, str):
+        return any(resembles(value, wanted) for value in chosen.values())
+    return chosen.get(wanted[0]) == wanted[1]
 
 
 def _first_colour(value: str) -> str:
