@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import grpc
 import grpc.aio
@@ -179,6 +179,9 @@ class Connection:
     async def close(self) -> None:
         """End the stream; open episodes live on under their leases."""
         self._closed = True
+        closed = ConnectionLost(f"the connection to {self.address} was closed")
+        if self._lost is None:
+            self._lost = closed
         for task in (self._run_task, self._flush_task):
             if task is not None:
                 task.cancel()
@@ -186,7 +189,7 @@ class Connection:
                     await task
         if self._channel is not None:
             await self._channel.close()
-        self._fail_all(ConnectionLost(f"the connection to {self.address} was closed"))
+        self._fail_all(closed)
 
     # ------------------------------------------------------------------ questions
 
@@ -209,6 +212,13 @@ class Connection:
             environment=environment, split=split, page_token=page_token, page_size=page_size
         )
         return await self._ask(self._stub.ListTasks, request)
+
+    async def get_tasks(
+        self, environment: str, item_ids: Sequence[str]
+    ) -> Sequence[pb.TaskSummary]:
+        """The named tasks; raises EnvironmentFailure for an unknown one."""
+        request = pb.ListTasksRequest(environment=environment, item_ids=item_ids)
+        return (await self._ask(self._stub.ListTasks, request)).tasks
 
     async def _ask(self, method: Any, request: Any) -> Any:
         try:
@@ -298,26 +308,40 @@ class Connection:
 
     async def _run(self) -> None:
         """Keep a stream open until the connection is closed or the server stays away."""
-        while not self._closed:
-            call = self._call = self._open_stream()
-            received = False
-            try:
-                async for response in call:
-                    if not received:
-                        received = True
-                        self._resend()
-                    self._receive(response.events)
-            except grpc.aio.AioRpcError as error:
-                refusal = _refusal(error, self.address)
-                if refusal is not None:
-                    self._give_up(refusal)
+        lost_since = time.monotonic()
+        attempt = 0
+        try:
+            while not self._closed:
+                if await self._receive_all():
+                    lost_since, attempt = time.monotonic(), 0
+                if not await self._wait_for_server(lost_since, attempt):
                     return
-            finally:
-                call.cancel()
-                self._call = None
-            if not await self._wait_for_server():
-                return
-            self.reconnects += 1
+                attempt += 1
+                self.reconnects += 1
+        except ConnectionLost as refusal:
+            self._give_up(refusal)
+        except Exception as error:
+            self._give_up(ConnectionLost(f"the connection to {self.address} failed: {error!r}"))
+            raise
+
+    async def _receive_all(self) -> bool:
+        """Serve one stream until it breaks; whether anything arrived. Raises ConnectionLost."""
+        call = self._call = self._open_stream()
+        received = False
+        try:
+            async for response in call:
+                if not received:
+                    received = True
+                    self._resend()
+                self._receive(response.events)
+        except grpc.aio.AioRpcError as error:
+            refusal = _refusal(error, self.address)
+            if refusal is not None:
+                raise refusal from error
+        finally:
+            call.cancel()
+            self._call = None
+        return received
 
     def _open_stream(self) -> _InteractCall:
         return self._stub.Interact(metadata=self._metadata())  # pyright: ignore
@@ -336,25 +360,23 @@ class Connection:
                     self.post(Pending(episode_id, seq, "attach", attach, self.future()))
         self._start_flush()
 
-    async def _wait_for_server(self) -> bool:
+    async def _wait_for_server(self, lost_since: float, attempt: int) -> bool:
         """Wait until the channel is ready again; False = given up."""
         assert self._channel is not None
-        started = time.monotonic()
-        attempt = 0
-        while (waited := time.monotonic() - started) < self.options.connect_deadline:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.options.connect_deadline - waited):
-                    await self._channel.channel_ready()
-                    await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, 4)])
-                    return True
-            attempt += 1
-        self._give_up(
-            ConnectionLost(
-                f"no environment server answers at {self.address} "
-                f"(waited {self.options.connect_deadline:g} s)"
-            )
-        )
+        remaining = self.options.connect_deadline - (time.monotonic() - lost_since)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(remaining, 0.0)):
+                await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
+                await self._channel.channel_ready()
+                return True
+        self._give_up(self._unanswered())
         return False
+
+    def _unanswered(self) -> ConnectionLost:
+        return ConnectionLost(
+            f"no environment server answers at {self.address} "
+            f"(waited {self.options.connect_deadline:g} s)"
+        )
 
     def _give_up(self, error: ConnectionLost) -> None:
         self._lost = error
@@ -367,14 +389,9 @@ class Connection:
         self._pending.clear()
         self._room.set()
 
-    def _raise_start_error(self, error: grpc.aio.AioRpcError) -> None:
+    def _raise_start_error(self, error: grpc.aio.AioRpcError) -> NoReturn:
         refusal = _refusal(error, self.address)
-        if refusal is not None:
-            raise refusal from error
-        raise ConnectionLost(
-            f"no environment server answers at {self.address} "
-            f"(waited {self.options.connect_deadline:g} s)"
-        ) from error
+        raise (refusal or self._unanswered()) from error
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         token = self.options.security.token

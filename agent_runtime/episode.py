@@ -107,7 +107,7 @@ class RemoteEpisode:
         action_format: types_pb2.ActionFormat = types_pb2.ACTION_FORMAT_UNSPECIFIED,
     ) -> Transition:
         """Apply a model's whole reply; the server reads it."""
-        return await self._step("reply", reply, action_format)
+        return await self._step("reply", reply, action_format or 0)
 
     async def step_call(self, name: str, arguments_json: str) -> Transition:
         """Apply a structured call."""

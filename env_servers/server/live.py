@@ -6,6 +6,7 @@ of inputs and the state hash; knows nothing of sequence numbers, leases or strea
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
@@ -68,9 +69,11 @@ class Result(NamedTuple):
 class Family:
     """An environment class with its task set, loaded once per process."""
 
-    __slots__ = ("environment", "spec", "tasks")
+    __slots__ = ("environment", "name", "spec", "tasks")
 
     def __init__(self, name: str, config: EnvironmentConfig) -> None:
+        """`name` is what the registry resolves; clients see the spec's own name."""
+        self.name = name
         self.environment: type[Environment] = load_environment(name)
         self.spec = self.environment.spec
         self.tasks: TaskSet = self.environment.load_tasks(config)
@@ -86,15 +89,27 @@ class Family:
         `hashes` are the recorded state hashes by seq; empty ones are not checked. Raises SdkError,
         ReplayDiverged.
         """
+        live, first = self.begin(opening, hashes)
+        try:
+            return live, [first, *live.replay(journal, hashes, 1)]
+        except BaseException:
+            live.abandon()
+            raise
+
+    def begin(
+        self, opening: Opening, hashes: Sequence[bytes] = ()
+    ) -> tuple[LiveEnvironment, Result]:
+        """Start an episode without playing a journal; raises as `open` does."""
         task = self.tasks.get(opening.item_id)
         live = LiveEnvironment(self.environment(self.tasks), opening.action_format)
         options = ResetOptions(opening.seed, opening.profile, opening.options)
-        results = [live.begin(live.environment.reset(task, options))]
-        _check(results[0], hashes, 0)
-        for seq, given in enumerate(journal, start=1):
-            results.append(live.step(given))
-            _check(results[-1], hashes, seq)
-        return live, results
+        try:
+            first = live.begin(live.environment.reset(task, options))
+            _check(first, hashes, 0)
+        except BaseException:
+            live.abandon()
+            raise
+        return live, first
 
 
 def _check(result: Result, hashes: Sequence[bytes], seq: int) -> None:
@@ -127,6 +142,19 @@ class LiveEnvironment:
         message = action.message + (self.last.text if action.repeat_observation else "")
         return self._record(self.environment.render_error(message, self.last), None)
 
+    def replay(
+        self, journal: Sequence[Input], hashes: Sequence[bytes], first_seq: int
+    ) -> list[Result]:
+        """Play inputs that were played before; the first leads to `first_seq`.
+
+        `hashes` are by seq from 0, empty ones are not checked. Raises ReplayDiverged.
+        """
+        results: list[Result] = []
+        for seq, given in enumerate(journal, start=first_seq):
+            results.append(self.step(given))
+            _check(results[-1], hashes, seq)
+        return results
+
     def consult(self, advisor: Advisor, seed: int) -> tuple[str, str, str]:
         """A scripted player's (action, thought, rendered reply); changes nothing."""
         if advisor is Advisor.EXPERT:
@@ -143,6 +171,11 @@ class LiveEnvironment:
         copy.state_hash = self.state_hash
         copy.last = self.last
         return copy
+
+    def abandon(self) -> None:
+        """Close an environment that failed already: its first error is the one that counts."""
+        with contextlib.suppress(Exception):
+            self.environment.close()
 
     def _read(self, given: tuple[int, str] | tuple[str, str]) -> str | Rejected:
         kind, text = given

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Histogram, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -35,6 +36,7 @@ class ServerMetrics:
         self._engine = engine
         self._pool = pool
         self._crew = crew
+        self._server: WSGIServer | None = None
         self.loop_lag = 0.0
         """Seconds that the loop's last wake-up came late."""
         self.registry = CollectorRegistry()
@@ -68,7 +70,14 @@ class ServerMetrics:
 
     def serve(self, port: int) -> None:
         """Answer scrapes on a port of 127.0.0.1."""
-        start_http_server(port, addr="127.0.0.1", registry=self.registry)
+        self._server, _ = start_http_server(port, addr="127.0.0.1", registry=self.registry)
+
+    def close(self) -> None:
+        """Stop answering scrapes."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
 
     async def watch_loop(self) -> None:
         """Measure the loop's lag for ever."""

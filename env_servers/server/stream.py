@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import grpc
+from grpc.aio import BaseError
 
 from agentgym.env.v1 import environment_pb2 as pb
 
@@ -21,6 +22,8 @@ __all__ = ["Stream"]
 
 _MAX_BYTES = 256 * 1024
 """Observation text per message; larger messages stall the reader on the other side."""
+_MAX_BACKLOG = 16
+"""Messages that may wait for a client that does not read, before its commands wait too."""
 
 
 class Stream:
@@ -32,6 +35,7 @@ class Stream:
         "_current",
         "_full",
         "_max_items",
+        "_progress",
         "_send",
         "_writing",
         "client",
@@ -56,6 +60,7 @@ class Stream:
         self._bytes = 0
         self._writing = False
         self._closed = False
+        self._progress: asyncio.Event | None = None
         self.client = client
         self.max_in_flight = max_in_flight
         self.in_flight = 0
@@ -74,9 +79,18 @@ class Stream:
             self._bytes = size
         return events.add()
 
+    def grew(self, size: int) -> None:
+        """Account for `size` bytes of an event whose size was not known beforehand."""
+        self._bytes += size
+
     async def flush(self) -> None:
-        """Send all that is in the outbox, unless somebody is already at it."""
+        """Send all that is in the outbox, or leave it to whoever is already at it.
+
+        Waits where the client does not read: its own later commands must not fill the memory.
+        """
         if self._writing or self._closed:
+            while len(self._full) > _MAX_BACKLOG and not self._closed:
+                await self._wait_for_progress()
             return
         self._writing = True
         try:
@@ -86,11 +100,23 @@ class Stream:
                 else:
                     response, self._current, self._bytes = self._current, pb.InteractResponse(), 0
                 await self._send(response)
-        except (asyncio.InvalidStateError, grpc.RpcError, grpc.aio.UsageError):
+                self._note_progress()
+        except (asyncio.InvalidStateError, grpc.RpcError, BaseError):
             # The client is gone: the episodes keep their results for whoever attaches.
             self._closed = True
         finally:
             self._writing = False
+            self._note_progress()
+
+    async def _wait_for_progress(self) -> None:
+        if self._progress is None:
+            self._progress = asyncio.Event()
+        await self._progress.wait()
+
+    def _note_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.set()
+            self._progress = None
 
     async def finish(self) -> None:
         """Wait for the commands that still execute and send their answers."""
@@ -107,5 +133,6 @@ class Stream:
     def close(self) -> None:
         """Drop the outbox and end the stream's tasks; episodes live on under their leases."""
         self._closed = True
+        self._note_progress()
         for task in list(self.tasks):
             task.cancel()
