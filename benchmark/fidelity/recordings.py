@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,6 +68,15 @@ def _babyai(item_id: str, observations: list[str], replies: list[str]) -> Mappin
     return {"available_actions": False}
 
 
+_PRICE_LIMIT: Final = re.compile(r", and price lower than ([0-9.]+) dollars( \[SEP\]|$)")
+
+
+def _webshop(item_id: str, observations: list[str], replies: list[str]) -> Mapping[str, Any]:
+    """Where a product's tag is a price range, the original drew the price unseeded."""
+    limit = _PRICE_LIMIT.search(observations[0])
+    return {"price_limit": float(limit[1]) if limit else 0}
+
+
 SOURCES: Final = {
     source.environment: source
     for source in (
@@ -74,6 +84,7 @@ SOURCES: Final = {
         Source("wordle", "lmrlgym_wordle.jsonl.gz", _wordle),
         Source("textcraft", "textcraft.jsonl.gz", _textcraft),
         Source("babyai", "babyai.jsonl.gz", _babyai),
+        Source("webshop", "webshop.jsonl.gz", _webshop),
     )
 }
 
