@@ -12,6 +12,7 @@ import hashlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
@@ -153,8 +154,9 @@ def _ware(lines: Sequence[str], lists: Mapping[str, tuple[str, ...]]) -> Ware:
     )
 
 
+@lru_cache(maxsize=1)
 def load_embedded_shop() -> Shop:
-    """The shop of the embedded catalogue; takes about a second."""
+    """The shop of the embedded catalogue, one per process; making it takes about a second."""
     products: list[Product] = []
     writer = IndexWriter()
     for place, ware in enumerate(read_wares(wares_text())):

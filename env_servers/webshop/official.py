@@ -186,7 +186,9 @@ class _ProductFile(Sequence[Product]):
     def __getitem__(self, index: int | slice) -> Product | Sequence[Product]:
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
-        place = 4 * (index if index >= 0 else index + len(self))
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        place = 4 * (index % len(self))
         start, end, fact_start, fact_end = self._places[place : place + 4]
         facts = json.loads(self._facts[fact_start:fact_end] or b"{}")
         return clean_product(json.loads(self._products[start:end]), facts)

@@ -98,6 +98,7 @@ class Index:
         self._documents = documents
         self._counts = counts
         self._lengths = lengths
+        self._total = total
         self.ids = ids
         """Document ids by number."""
         average = _float32(total / len(ids)) if ids else 1.0
