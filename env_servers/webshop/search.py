@@ -79,9 +79,13 @@ class IndexWriter:
                 posting.append(number)
                 counts[term].append(min(count, 65_535))
 
-    def finish(self) -> Index:
-        """The index over everything added."""
-        return Index(self._documents, self._counts, bytes(self._lengths), self._ids, self._total)
+    def finish(self, *, numpy: bool | None = None) -> Index:
+        """The index over everything added; `numpy` says how it searches, None = by its size."""
+        if numpy is None:
+            large = len(self._ids) >= _NUMPY_FROM
+            numpy = large and importlib.util.find_spec("numpy") is not None
+        lengths = bytes(self._lengths)
+        return Index(self._documents, self._counts, lengths, self._ids, self._total, numpy=numpy)
 
 
 class Index:
@@ -94,11 +98,13 @@ class Index:
         lengths: bytes,
         ids: Sequence[str],
         total: int,
+        *,
+        numpy: bool,
     ) -> None:
+        """Postings by term, encoded lengths and ids by number, and the sum of all lengths."""
         self._documents = documents
         self._counts = counts
         self._lengths = lengths
-        self._total = total
         self.ids = ids
         """Document ids by number."""
         average = _float32(total / len(ids)) if ids else 1.0
@@ -107,8 +113,7 @@ class Index:
         ]
         self._impacts: dict[str, array[float]] = {}
         self._cache: OrderedDict[tuple[str, int], tuple[int, ...]] = OrderedDict()
-        wants_numpy = len(ids) >= _NUMPY_FROM and importlib.util.find_spec("numpy") is not None
-        self._rank = self._rank_numpy if wants_numpy else self._rank_plain
+        self._rank = self._rank_numpy if numpy else self._rank_plain
 
     def __len__(self) -> int:
         return len(self.ids)

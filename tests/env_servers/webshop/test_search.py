@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from env_servers.webshop.analysis import STOP_WORDS, terms
+from env_servers.webshop.catalogue import searched_text
 from env_servers.webshop.search import (
     MAX_TERMS,
     Index,
@@ -123,12 +124,13 @@ def test_a_query_of_too_many_words_finds_nothing_and_a_long_one_is_cut() -> None
 
 def test_numpy_ranks_the_same(embedded: WebShopTasks) -> None:
     pytest.importorskip("numpy")
-    shop = embedded.shops["embedded"]
-    plain = shop._index
-    fast = Index(plain._documents, plain._counts, plain._lengths, plain.ids, plain._total)
-    fast._rank = fast._rank_numpy
-    for number in range(0, 12_000, 400):
-        query = shop.products[number].instruction or ""
+    products = embedded.shops["embedded"].products[:4000]
+    writer = IndexWriter()
+    for product in products:
+        writer.add(product.asin, searched_text(product))
+    plain, fast = writer.finish(numpy=False), writer.finish(numpy=True)
+    for product in products[::50]:
+        query = product.instruction or ""
         assert fast.search(query) == plain.search(query)
 
 

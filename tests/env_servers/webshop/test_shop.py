@@ -41,7 +41,7 @@ def lamp(tasks: WebShopTasks, profile: str = "agentgym", **options: object) -> W
     """An episode whose goal is the blue lamp number 3."""
     items = ("webshop_0", "webshop_1")
     wanted = [n for n in items if "blue" in tasks.get(n).payload.goal.instruction]
-    return start(tasks, wanted[0], profile, **options)
+    return start(tasks, wanted[0], profile, 0, **options)
 
 
 def test_pages_read_as_the_originals(lamps: WebShopTasks) -> None:
