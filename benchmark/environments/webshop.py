@@ -28,9 +28,12 @@ from rich.table import Table
 from agent_runtime.connection import Connection
 from agent_runtime.episode import RemoteEpisode
 from agentgym.env.v1 import environment_pb2 as pb
-from benchmark.manifest import read_manifest
+from benchmark.manifest import PACKAGES, read_manifest
 from env_servers.sdk import EnvironmentConfig, ResetOptions
 from env_servers.webshop import WebShop
+from env_servers.webshop.catalogue import searched_text
+from env_servers.webshop.embedded import load_embedded_shop
+from env_servers.webshop.search import Index, IndexWriter
 
 __all__ = ["Benchmark", "main"]
 
@@ -80,19 +83,34 @@ class Serving:
 def step_times(episodes: int) -> dict[str, StepTimes]:
     """Play train tasks with the expert, and read and turn pages on the way."""
     tasks = WebShop.load_tasks(EnvironmentConfig())
-    times: dict[str, list[float]] = {"search": [], "page": [], "purchase": [], "reset": []}
-    for number, item in enumerate(tasks.item_ids("train", 0, episodes)):
+    plain = _plain_index()
+    sorts = ("search", "search without numpy", "page", "purchase", "reset")
+    times: dict[str, list[float]] = {sort: [] for sort in sorts}
+    size = tasks.splits()["train"]
+    items = tasks.item_ids("train", 0, size)[:: max(1, size // episodes)]
+    for number, item in enumerate(items):
         episode = WebShop(tasks)
         task = tasks.get(item)
         times["reset"].append(_timed(partial(episode.reset, task, ResetOptions()))[0])
         # A word that no product has: the same work, and no answer from the cache of searches.
-        keywords = f"{episode.advise_expert(number).action.removesuffix(']')} zq{number}]"
-        times["search"].append(_timed(partial(episode.step, keywords))[0])
+        goal = task.payload.goal.instruction.removeprefix("Find me ")
+        keywords = f"{goal} zq{number}"
+        times["search"].append(_timed(partial(episode.step, f"search[{keywords}]"))[0])
+        times["search without numpy"].append(_timed(partial(plain.search, keywords))[0])
+        episode.step("click[back to search]")
         for extra in ("click[description]", "click[next >]", ""):
             _play_one(episode, number, times, extra)
         while not _play_one(episode, number, times, ""):
             pass
     return {name: _summary(found) for name, found in times.items()}
+
+
+def _plain_index() -> Index:
+    """The embedded catalogue's index as it is where numpy is not installed."""
+    writer = IndexWriter()
+    for product in load_embedded_shop().products:
+        writer.add(product.asin, searched_text(product))
+    return writer.finish(numpy=False)
 
 
 def _play_one(episode: WebShop, seed: int, times: dict[str, list[float]], extra: str) -> bool:
@@ -209,7 +227,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if config.save:
         RESULTS.mkdir(parents=True, exist_ok=True)
         result = {
-            "manifest": read_manifest().as_json(),
+            "manifest": read_manifest((*PACKAGES, "numpy")).as_json(),
             "catalogue": "embedded, 12,200 products",
             "steps": {name: asdict(found) for name, found in times.items()},
             "server": asdict(serving),

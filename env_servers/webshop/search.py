@@ -6,8 +6,8 @@ rounded as Lucene stores them (4 significant bits from 40 on), each term's share
 document id. k1 = 0.9 and b = 0.4 are Anserini's defaults.
 
 Invariant: an index never changes once it is built; any number of episodes search it at once. It
-knows documents by number and id only. With numpy, large indexes are searched faster; the results
-are the same without.
+knows documents by number and id only. Where numpy is installed, larger indexes are searched several
+times as fast; the results are the same without.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_TERMS: Final = 1024
 """Different terms of a query; Lucene refuses more."""
 MAX_QUERY_CHARS: Final = 65_536
 _CACHED_QUERIES: Final = 4096
-_NUMPY_FROM: Final = 40_000
+_NUMPY_FROM: Final = 4_000
 """Number of documents from which numpy pays."""
 
 
@@ -74,10 +74,10 @@ class IndexWriter:
         for term, count in Counter(found).items():
             posting = documents.get(term)
             if posting is None:
-                documents[term], counts[term] = array("I", (number,)), array("H", (count,))
+                documents[term], counts[term] = array("I", (number,)), array("H")
             else:
                 posting.append(number)
-                counts[term].append(min(count, 65_535))
+            counts[term].append(min(count, 65_535))
 
     def finish(self, *, numpy: bool | None = None) -> Index:
         """The index over everything added; `numpy` says how it searches, None = by its size."""

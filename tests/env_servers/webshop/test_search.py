@@ -122,6 +122,10 @@ def test_a_query_of_too_many_words_finds_nothing_and_a_long_one_is_cut() -> None
     assert index.search("lamp " * 300_000) == (0,)
 
 
+def test_a_word_may_be_repeated_without_end() -> None:
+    assert small_index(["lamp " * 70_000, "lamp"]).search("lamp") == (0, 1)
+
+
 def test_numpy_ranks_the_same(embedded: WebShopTasks) -> None:
     pytest.importorskip("numpy")
     products = embedded.shops["embedded"].products[:4000]
