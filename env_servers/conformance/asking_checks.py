@@ -187,7 +187,7 @@ async def unary_errors_are_rich(bench: Bench) -> None:
 
 async def health_is_told(bench: Bench) -> None:
     """grpc.health.v1 knows the server, the service and every environment."""
-    stub = health_pb2_grpc.HealthStub(bench.channel)
+    stub: Any = health_pb2_grpc.HealthStub(bench.channel)
     for name in ("", _SERVICE, bench.environment):
         request = health_pb2.HealthCheckRequest(service=name)
         answer = await _call(bench, stub.Check, request)
@@ -204,7 +204,8 @@ async def health_is_told(bench: Bench) -> None:
 
 async def reflection_tells_the_contract(bench: Bench) -> None:
     """Server reflection lists the service and gives its file."""
-    stub: Any = reflection_pb2_grpc.ServerReflectionStub(bench.channel)
+    channel: Any = bench.channel
+    stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
     requests = [
         reflection_pb2.ServerReflectionRequest(list_services=""),
         reflection_pb2.ServerReflectionRequest(file_containing_symbol=_SERVICE),

@@ -86,6 +86,10 @@ class Bench:
             name = pb.Capability.Name(capability).removeprefix("CAPABILITY_")
             raise NotApplicable(f"the environment lacks the capability {name}")
 
+    def length(self, steps: int) -> dict[str, Any]:
+        """Options for an episode of so many steps (0 = endless), where they can be chosen."""
+        return {"length": steps} if self.is_echo else {}
+
     async def need_waiting(self) -> None:
         """Raise NotApplicable where a slow step cannot be watched while it executes."""
         self.need_echo()

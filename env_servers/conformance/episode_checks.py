@@ -138,7 +138,7 @@ async def rewards_are_optional(bench: Bench) -> None:
 
 async def the_end_is_said_once_and_for_all(bench: Bench) -> None:
     """The last event says terminated or truncated and why; further steps are EPISODE_ENDED."""
-    play = await bench.play(**({"length": 3} if bench.is_echo else {}))
+    play = await bench.play(**bench.length(3))
     if not bench.is_echo:
         bench.need(pb.CAPABILITY_EXPERT)
     for _ in range(200):

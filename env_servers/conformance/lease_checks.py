@@ -74,7 +74,7 @@ async def leases_run_out(bench: Bench) -> None:
     await short.pipe.drop()
     await long.pipe.drop()
     async with asyncio.timeout(_PATIENCE_SECONDS):
-        while await bench.summary(short.episode_id) is not None:  # noqa: ASYNC110 - a remote clock
+        while await bench.summary(short.episode_id) is not None:
             await asyncio.sleep(0.1)
     pipe = await bench.pipe()
     expect_error(await pipe.ask(short.command(1, action="late")), "EPISODE_NOT_FOUND")
@@ -87,7 +87,7 @@ async def attached_episodes_outlive_their_lease(bench: Bench) -> None:
     lost = await _with_lease(bench, _SHORT_LEASE_MS)
     await lost.pipe.drop()
     async with asyncio.timeout(_PATIENCE_SECONDS):
-        while await bench.summary(lost.episode_id) is not None:  # noqa: ASYNC110 - a remote clock
+        while await bench.summary(lost.episode_id) is not None:
             await asyncio.sleep(0.1)
     summary = await bench.summary(held.episode_id)
     expect(summary is not None and summary.attached, "an attached episode is gone")

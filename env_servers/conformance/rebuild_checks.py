@@ -114,7 +114,7 @@ async def longer_journals_replace_stale_episodes(bench: Bench) -> None:
 async def forks_copy_the_present(bench: Bench) -> None:
     """A fork at the current seq is in the same state and independent from then on."""
     bench.need(pb.CAPABILITY_FORK)
-    play = await bench.play(**({"length": 0} if bench.is_echo else {}))
+    play = await bench.play(**bench.length(0))
     await play.steps(2)
     copy = Play(bench, play.pipe, bench.fresh_id())
     event = expect_observation(await play.pipe.ask(_fork(play, copy.episode_id, play.seq)))
@@ -139,7 +139,7 @@ async def forks_copy_the_past(bench: Bench) -> None:
     """A fork at an earlier seq opens there, and its own past counts as done."""
     bench.need(pb.CAPABILITY_FORK)
     bench.need(pb.CAPABILITY_DETERMINISTIC)
-    play = await bench.play(**({"length": 0} if bench.is_echo else {}))
+    play = await bench.play(**bench.length(0))
     await play.steps(3)
     for seq in range(play.seq):
         copy = Play(bench, play.pipe, bench.fresh_id())

@@ -77,7 +77,7 @@ async def old_answers_are_evicted(bench: Bench) -> None:
     """An answer that has left the bounded cache is RESPONSE_EVICTED, and nothing happens twice."""
     kept = bench.described.limits.response_cache_events
     expect(kept >= 1, "limits.response_cache_events is 0: no answer could ever be repeated")
-    play = await bench.play(**({"length": 0} if bench.is_echo else {}))
+    play = await bench.play(**bench.length(0))
     await play.steps(kept + 1)
     if play.seq < kept + 1:
         raise NotApplicable(f"the episode ended after {play.seq} steps, the cache holds {kept}")

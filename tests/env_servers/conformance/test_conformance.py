@@ -7,10 +7,20 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from env_servers.conformance import CHECKS, Target, print_report, run_conformance
+from agentgym.env.v1 import environment_pb2 as pb
+from agentgym.env.v1 import types_pb2
+from env_servers.conformance import (
+    CHECKS,
+    Target,
+    check_server,
+    print_report,
+    run_conformance,
+)
+from env_servers.sdk import SdkError
 from env_servers.server.episode import Admission, Episode
+from env_servers.server.errors import REASONS
 from env_servers.server.stream import Stream
-from tests.env_servers.server.conftest import serving
+from tests.env_servers.server.conftest import server_process, serving  # noqa: F401
 
 ONLY_WITH_A_TOKEN = {"strangers_are_refused"}
 PROTOCOL = Path(__file__).parents[3] / "docs" / "protocol.md"
@@ -44,6 +54,7 @@ async def test_a_server_that_executes_inline_conforms():
     assert all("inline" in result.skipped for result in skipped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["maze", "textcraft", "wordle"])
 async def test_other_environments_conform(name):
     pytest.importorskip(f"env_servers.{name}")
@@ -100,3 +111,30 @@ def test_every_check_tests_a_rule_that_is_written_down():
     names = [check.__name__ for _, check in CHECKS]
     assert len(set(names)) == len(names)
     assert all(check.__doc__ for _, check in CHECKS)
+
+
+def test_the_table_of_errors_is_that_of_the_server():
+    rows = {
+        cells[0]: cells[1:4]
+        for line in PROTOCOL.read_text().splitlines()
+        if (cells := [cell.strip() for cell in line.split("|")[1:-1]])
+        and f"ERROR_REASON_{cells[0]}" in pb.ErrorReason.keys()  # noqa: SIM118
+    }
+    for number in pb.ErrorReason.values():
+        if number == pb.ERROR_REASON_UNSPECIFIED:
+            continue
+        rule = REASONS[number]
+        fault = types_pb2.Fault.Name(rule.fault).removeprefix("FAULT_")
+        name = pb.ErrorReason.Name(number).removeprefix("ERROR_REASON_")
+        assert rows[name] == [rule.code.name, fault, "yes" if rule.retriable else "no"]
+
+
+def test_the_command_checks_a_server_and_says_when_there_is_none(
+    server_process,  # noqa: F811
+    capsys,
+):
+    server = server_process(environments=["echo"], limits={"max_in_flight": 16})
+    assert check_server(server.address) == 0
+    assert "the server conforms" in capsys.readouterr().out
+    with pytest.raises(SdkError, match="nosuch"):
+        check_server(server.address, "nosuch")

@@ -20,7 +20,7 @@ _PATIENCE_SECONDS = 30.0
 
 
 class ServerProcess:
-    """Start, signal and restart one server; `options` are ServerConfig's, `limits` ServerLimits'."""
+    """Start, signal and restart one server with these fields of ServerConfig and ServerLimits."""
 
     def __init__(self, folder: Path, *, limits: dict | None = None, **options) -> None:
         options.setdefault("environments", ["echo"])

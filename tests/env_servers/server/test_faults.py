@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -63,7 +64,9 @@ async def test_closing_an_episode_that_hangs_still_frees_its_thread():
         await go_on([await bench.play(**FOREVER)])
 
 
-@pytest.mark.parametrize("option", ["hang_at", "hang_sleep_at"])
+@pytest.mark.parametrize(
+    "option", ["hang_at", pytest.param("hang_sleep_at", marks=pytest.mark.slow)]
+)
 async def test_a_worker_that_hangs_is_killed_and_its_other_episodes_are_rebuilt(option):
     async with (
         serving("process", limits={"step_limit": 0.5}, workers=1) as server,
@@ -180,13 +183,13 @@ async def test_workers_end_with_a_server_that_is_killed(server_process):
         (worker,) = server.worker_pids()
         server.kill()
     async with asyncio.timeout(20):
-        while is_running(worker):  # noqa: ASYNC110
+        while is_running(worker):
             await asyncio.sleep(0.1)
 
 
 def is_running(pid):
     try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+        return stat.rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False

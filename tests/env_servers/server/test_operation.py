@@ -65,7 +65,7 @@ async def test_an_opening_that_is_under_way_survives_the_drain():
             command.seq = 1
             command.reset.journal.add().input.action = "slowly"
             await pipe.send(command)
-            while not server.engine.opening:  # noqa: ASYNC110
+            while not server.engine.opening:
                 await asyncio.sleep(0.01)
             draining = asyncio.create_task(server.drain())
             expect_observation(await pipe.answer(command))

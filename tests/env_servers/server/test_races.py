@@ -8,7 +8,9 @@ from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.conformance.verdicts import expect_error, expect_observation
 from tests.env_servers.server.conftest import bench_of, serving
 
-ELSEWHERE = pytest.mark.parametrize("how", ["thread", "process"])
+ELSEWHERE = pytest.mark.parametrize(
+    "how", ["thread", pytest.param("process", marks=pytest.mark.slow)]
+)
 
 
 def slow_rebuild(bench, entries=2, sleep_ms=200):
@@ -28,16 +30,15 @@ def nothing_is_left(server):
 
 @ELSEWHERE
 async def test_closing_an_episode_that_is_being_opened_ends_it(how):
-    async with serving(how) as server:
-        async with bench_of(server.addresses[0]) as bench:
-            pipe = await bench.pipe()
-            opening = slow_rebuild(bench)
-            close = pb.Command(episode_id=opening.episode_id, seq=50, close=pb.Close())
-            await pipe.send(opening, close)
-            assert (await pipe.answer(close)).closed.found
-            expect_error(await pipe.answer(opening), "CANCELLED", retriable="true")
-            await asyncio.gather(*server.engine._tasks, return_exceptions=True)
-            nothing_is_left(server)
+    async with serving(how) as server, bench_of(server.addresses[0]) as bench:
+        pipe = await bench.pipe()
+        opening = slow_rebuild(bench)
+        close = pb.Command(episode_id=opening.episode_id, seq=50, close=pb.Close())
+        await pipe.send(opening, close)
+        assert (await pipe.answer(close)).closed.found
+        expect_error(await pipe.answer(opening), "CANCELLED", retriable="true")
+        await asyncio.gather(*server.engine._tasks, return_exceptions=True)
+        nothing_is_left(server)
 
 
 @ELSEWHERE
@@ -154,7 +155,7 @@ async def test_nothing_grows_with_the_number_of_episodes_played(how):
             assert not stream.tasks
             assert stream.in_flight == 0
         async with asyncio.timeout(5):
-            while server.service.streams:  # noqa: ASYNC110
+            while server.service.streams:
                 await asyncio.sleep(0.01)
 
 
