@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -70,6 +71,15 @@ def _babyai(item_id: str, observations: list[str], replies: list[str]) -> Mappin
     return {"available_actions": False}
 
 
+_PRICE_LIMIT: Final = re.compile(r", and price lower than ([0-9.]+) dollars( \[SEP\]|$)")
+
+
+def _webshop(item_id: str, observations: list[str], replies: list[str]) -> Mapping[str, Any]:
+    """Where a product's tag is a price range, the original drew the price unseeded."""
+    limit = _PRICE_LIMIT.search(observations[0])
+    return {"price_limit": float(limit[1]) if limit else 0}
+
+
 def _alfworld(data_dir: Path) -> Iterator[Recording]:
     """ALFWorld's experts, which lie beside its games: one list of {"from", "value"} each."""
     for archive in sorted((data_dir / "alfworld").glob("*.tar.*")):
@@ -93,6 +103,7 @@ SOURCES: Final = {
         Source("wordle", "lmrlgym_wordle.jsonl.gz", _wordle),
         Source("textcraft", "textcraft.jsonl.gz", _textcraft),
         Source("babyai", "babyai.jsonl.gz", _babyai),
+        Source("webshop", "webshop.jsonl.gz", _webshop),
         Source("alfworld", "", lambda *_: {}, _alfworld),
     )
 }
