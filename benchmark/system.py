@@ -68,7 +68,7 @@ class SystemClient:
 
     async def step(self, episode: int, action: str) -> str:
         """One step of one episode."""
-        return (await self._episodes[episode].step(action)).text
+        return (await self._episodes[episode].step(action))[1]
 
     async def close(self) -> None:
         """Close the connection; the server is stopped by whoever started it."""

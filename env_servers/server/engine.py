@@ -75,6 +75,8 @@ class Engine:
         self.draining = False
         self.cache_hits = 0
         self.reaped = 0
+        self._short_text = limits.max_text_bytes // 4
+        """Characters that fit the limit whatever they are."""
         self._opening: dict[str, InFlight[Episode]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         """Openings, steps and consultations, which go on when their stream is lost."""
@@ -86,15 +88,13 @@ class Engine:
         find = self.episodes.get
         now = time.monotonic()
         for command in commands:
-            body = command.WhichOneof("body")
             episode = find(command.episode_id)
+            body = command.WhichOneof("body")
             if (
                 episode is not None
-                and episode.runner.live is not None
-                and body in _STEP_BODIES
+                and episode.live is not None
                 and command.seq == episode.seq + 1
-                and not episode.ended
-                and episode.failure is None
+                and body in _STEP_BODIES
             ):
                 episode.touched = now
                 if episode.stream is not stream:
@@ -103,22 +103,21 @@ class Engine:
             else:
                 self._take(stream, command, body, now)
 
-    def _step_now(
-        self, stream: Stream, episode: Episode, command: pb.Command, body: str | None
-    ) -> None:
+    def _step_now(self, stream: Stream, episode: Episode, command: pb.Command, body: str) -> None:
         """Execute an inline step and write its event in place."""
+        failed = False
         try:
-            given = read_input(body, command, episode.opening.action_format)
-            if given.__class__ is tuple:
-                self._check_format(episode.opening.environment, given)
-            self._check_text(given)
-            result = self._execute_inline(episode, given)
+            given = self._read_step(episode, command, body)
+            failed = True
+            result = episode.runner.step_now(given)
         except CommandError as error:
+            if failed:
+                self._fail(episode, error)
             fill_error(stream.event(), command.episode_id, command.seq, error)
             return
-        event = stream.event(len(result.observation.text))
+        event = stream.event(len(result[0][0]))
         try:
-            fill_result(event, episode.episode_id, command.seq, result)
+            fill_result(event, episode.episode_id, episode.seq + 1, result)
         except (TypeError, ValueError, AttributeError) as broken:
             error = crashed(episode.opening.environment, broken)
             self._fail(episode, error)
@@ -127,16 +126,17 @@ class Engine:
         else:
             episode.commit(given, result)
 
-    def _execute_inline(self, episode: Episode, given: Input) -> Result:
-        host = self.hosts[episode.opening.environment]
-        assert isinstance(host, InlineHost)
-        live = episode.runner.live
-        assert live is not None
-        try:
-            return host.step(live, given)
-        except CommandError as error:
-            self._fail(episode, error)
-            raise
+    def _read_step(self, episode: Episode, command: pb.Command, body: str) -> Input:
+        """A step's checked input; raises CommandError."""
+        if body == "action":
+            text = command.action
+            if len(text) > self._short_text:
+                self._check_text(text)
+            return text
+        given = read_input(body, command, episode.opening.action_format)
+        self._check_format(episode.opening.environment, given)
+        self._check_text(given)
+        return given
 
     # ------------------------------------------------------------------ everything else
 
@@ -433,9 +433,7 @@ class Engine:
     # ------------------------------------------------------------------ verbs of a live episode
 
     def _step(self, episode: Episode, command: pb.Command, body: str) -> Fill | Awaitable[Fill]:
-        given = read_input(body, command, episode.opening.action_format)
-        self._check_format(episode.opening.environment, given)
-        self._check_text(given)
+        given = self._read_step(episode, command, body)
         seq = command.seq
         verdict = episode.admit(seq, given)
         if verdict is Admission.REPLAY:
@@ -622,7 +620,7 @@ class Engine:
             task.exception()
 
     def _fail(self, episode: Episode, error: CommandError) -> None:
-        episode.failure = error
+        episode.fail(error)
         log.warning(
             "episode failed",
             episode=episode.episode_id,

@@ -64,7 +64,6 @@ class Episode:
 
     __slots__ = (
         "cache",
-        "cache_first",
         "client",
         "ended",
         "episode_id",
@@ -73,6 +72,7 @@ class Episode:
         "in_flight",
         "journal",
         "lease",
+        "live",
         "opening",
         "origin",
         "runner",
@@ -101,6 +101,8 @@ class Episode:
         self.touched = now
         self.seq = -1
         self.ended = False
+        self.live = runner.live
+        """Set while the next step may be executed where it is read: inline, not ended or failed."""
         self.failure: CommandError | None = None
         self.journal: list[Input] = []
         self.hashes: list[bytes] = []
@@ -123,6 +125,8 @@ class Episode:
         self.runner.bind(self.journal, self.hashes)
         for result in results:
             self._keep(result)
+        if self.ended:
+            self.live = None
         if hashes is not None:
             self.hashes[:] = hashes
             self.seq = len(hashes) - 1
@@ -156,8 +160,27 @@ class Episode:
 
     def commit(self, given: Input, result: Result) -> None:
         """Record an executed step."""
+        # `_keep` once more, without the call: every step passes here.
         self.journal.append(given)
-        self._keep(result)
+        self.seq += 1
+        self.hashes.append(result[1])
+        self.cache.append(result)
+        observation = result[0]
+        if observation[3] or observation[4]:
+            self.ended = True
+            self.live = None
+
+    def fail(self, error: CommandError) -> None:
+        """Take no more steps: each is answered with this error."""
+        self.failure = error
+        self.live = None
+
+    def _keep(self, result: Result) -> None:
+        self.seq += 1
+        self.hashes.append(result.state_hash)
+        self.cache.append(result)
+        if result.observation.terminated or result.observation.truncated:
+            self.ended = True
 
     def result(self, seq: int) -> Result:
         """The cached result of a seq; raises CommandError when it has been evicted."""
@@ -187,14 +210,6 @@ class Episode:
             return False
         limit = self.lease if self.stream is None else idle_limit
         return now - self.touched > limit
-
-    def _keep(self, result: Result) -> None:
-        self.seq += 1
-        self.hashes.append(result.state_hash)
-        self.cache.append(result)
-        observation = result.observation
-        if observation.terminated or observation.truncated:
-            self.ended = True
 
     def _given(self, seq: int) -> Input:
         return self.journal[seq - 1]

@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from env_servers.server.engine import Engine
-from env_servers.server.live import Input, LiveEnvironment, Result
+from env_servers.server.live import Input, Result
 from env_servers.server.processes import WorkerPool
 from env_servers.server.runners import Host, InlineHost, Runner
 from env_servers.server.threads import ThreadCrew
@@ -91,16 +91,7 @@ def instrument(host: Host, latency: Histogram) -> None:
     """Measure every step of a host."""
     observe = latency.labels(host.spec.name).observe
     if isinstance(host, InlineHost):
-        step = host.step
-
-        def timed(live: LiveEnvironment, given: Input) -> Result:
-            started = time.perf_counter()
-            try:
-                return step(live, given)
-            finally:
-                observe(time.perf_counter() - started)
-
-        host.step = timed
+        host.observe = observe
         return
     step_elsewhere = host.timed_step
 

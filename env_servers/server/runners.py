@@ -9,6 +9,7 @@ runner never overlap and happen in the order in which they were asked for; what 
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -97,7 +98,11 @@ class Runner(ABC):
     """One open episode, wherever it executes."""
 
     live: LiveEnvironment | None = None
-    """Set only by inline runners: the hot path steps it without a task switch."""
+    """Set only by inline runners: `step_now` works, and the hot path needs no task switch."""
+
+    def step_now(self, given: Input) -> Result:
+        """Execute one step before returning; only where `live` is set. Raises CommandError."""
+        raise NotImplementedError
 
     def bind(self, journal: Sequence[Input], hashes: Sequence[bytes]) -> None:
         """Remember the episode's growing journal, for runners that may have to rebuild it."""
@@ -151,11 +156,36 @@ class InlineRunner(Runner):
 
     def __init__(self, host: InlineHost, live: LiveEnvironment) -> None:
         self._host = host
+        self._guard = host.guard
         self._live = live
         self.live = live
 
+    def step_now(self, given: Input) -> Result:
+        host, guard = self._host, self._guard
+        if host.observe is not None:
+            return self._timed(given, host.observe)
+        # `InlineHost.call` without its overhead: what it costs every step would be felt.
+        guard.serial += 1
+        guard.active = True
+        try:
+            result = self._live.step(given)
+        except BaseException as error:
+            guard.active = False
+            raise host.sort(error) from error
+        guard.active = False
+        host.steps += 1
+        return result
+
+    def _timed(self, given: Input, observe: Callable[[float], None]) -> Result:
+        started = time.perf_counter()
+        try:
+            return self._host.call(lambda: self._live.step(given))
+        finally:
+            self._host.steps += 1
+            observe(time.perf_counter() - started)
+
     async def step(self, given: Input) -> Result:
-        return self._host.call(lambda: self._live.step(given))
+        return self.step_now(given)
 
     async def consult(self, advisor: Advisor, seed: int) -> Advised:
         return self._host.call(lambda: self._live.consult(advisor, seed))
@@ -179,6 +209,8 @@ class InlineHost(Host):
         super().__init__(family)
         self.guard = guard
         self.step_limit = step_limit
+        self.observe: Callable[[float], None] | None = None
+        """Where metrics want to see the seconds of every step."""
 
     async def open(
         self, opening: Opening, journal: Sequence[Input], hashes: Sequence[bytes]
@@ -204,25 +236,15 @@ class InlineHost(Host):
         chunk = journal[start : start + _REPLAY_CHUNK]
         return self.call(lambda: live.replay(chunk, hashes, start + 1))
 
-    def step(self, live: LiveEnvironment, given: Input) -> Result:
-        """`call` for the hot path: the same guard and boundary, without their overhead."""
-        guard = self.guard
-        guard.serial += 1
-        guard.active = True
+    def sort(self, error: BaseException) -> CommandError:
+        """The error of an episode whose environment raised this; raises what is not its fault."""
         try:
-            result = live.step(given)
-        except BaseException as error:  # noqa: BLE001 - boundary: sorted by `call`
-            guard.active = False
-            raised = error
-        else:
-            guard.active = False
-            self.steps += 1
-            return result
-
-        def again() -> Result:
-            raise raised
-
-        return self.call(again)
+            with boundary(self.spec.name):
+                raise error
+        except StepOverrun:
+            return hung(self.spec.name, self.step_limit)
+        except CommandError as sorted_error:
+            return sorted_error
 
     def call(self, work: Callable[[], T]) -> T:
         """Run environment code now; raises CommandError."""

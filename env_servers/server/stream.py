@@ -30,10 +30,12 @@ class Stream:
     """One Interact call."""
 
     __slots__ = (
+        "_add",
         "_bytes",
         "_closed",
         "_current",
         "_full",
+        "_items",
         "_max_items",
         "_progress",
         "_send",
@@ -55,7 +57,7 @@ class Stream:
     ) -> None:
         self._send = send
         self._max_items = max_items
-        self._current = pb.InteractResponse()
+        self._begin_message()
         self._full: list[pb.InteractResponse] = []
         self._bytes = 0
         self._writing = False
@@ -70,14 +72,18 @@ class Stream:
 
     def event(self, size: int = 0) -> pb.Event:
         """A new event in the outbox, to be filled in place; `size` bytes of text will follow."""
-        events = self._current.events
         self._bytes += size
-        if len(events) >= self._max_items or (self._bytes > _MAX_BYTES and len(events) > 0):
+        self._items += 1
+        if self._items > self._max_items or (self._bytes > _MAX_BYTES and self._items > 1):
             self._full.append(self._current)
-            self._current = pb.InteractResponse()
-            events = self._current.events
-            self._bytes = size
-        return events.add()
+            self._begin_message()
+            self._bytes, self._items = size, 1
+        return self._add()
+
+    def _begin_message(self) -> None:
+        self._current = pb.InteractResponse()
+        self._add = self._current.events.add
+        self._bytes = self._items = 0
 
     def grew(self, size: int) -> None:
         """Account for `size` bytes of an event whose size was not known beforehand."""
@@ -94,11 +100,12 @@ class Stream:
             return
         self._writing = True
         try:
-            while self._full or self._current.events:
+            while self._full or self._items:
                 if self._full:
                     response = self._full.pop(0)
                 else:
-                    response, self._current, self._bytes = self._current, pb.InteractResponse(), 0
+                    response = self._current
+                    self._begin_message()
                 await self._send(response)
                 self._note_progress()
         except (asyncio.InvalidStateError, grpc.RpcError, BaseError):

@@ -193,7 +193,7 @@ async def test_an_episode_moves_to_another_server_when_its_own_is_gone(
         assert "Step 4, " in transition.text
         assert asked == [first]
         assert (episode.connection, episode.rebuilds) == (second, 1)
-        assert "mover" not in first.idle
+        assert "mover" not in first.open
         _, again = await play(second, "twin", 0)
         assert again[0] == hashes[0]
 

@@ -20,6 +20,8 @@ CACHE = 3
 class Idle:
     """A runner that is never run."""
 
+    live = None
+
     def bind(self, journal, hashes):
         self.journal, self.hashes = journal, hashes
 
