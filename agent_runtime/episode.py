@@ -23,7 +23,7 @@ _MAX_REBUILDS = 8
 """Rebuilds of one episode before its servers count as broken."""
 _DRAIN_WAIT_SECONDS = 0.2
 _CREDIT_WAIT_SECONDS = 0.1
-_new: Callable[..., Any] = tuple.__new__  # pyright: ignore[reportUnknownMemberType]
+_new: Callable[..., Any] = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 Reroute = Callable[[Connection], Awaitable[Connection]]
 """Another connection in place of one that is lost; raises ConnectionLost when there is none."""

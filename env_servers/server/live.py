@@ -35,7 +35,7 @@ Input = str | tuple[int, str] | tuple[str, str]
 Plain strings and tuples because thousands of journals hold them."""
 
 _NO_HASH: Final = b""
-_new: Callable[..., Any] = tuple.__new__  # pyright: ignore[reportUnknownMemberType]
+_new: Callable[..., Any] = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 class ReplayDiverged(Exception):
