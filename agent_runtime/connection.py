@@ -390,11 +390,11 @@ class Connection:
         received = False
         try:
             async for response in call:
+                self._receive(response.events)
                 if not received:
                     # Nothing is written before: what waits would go out twice.
                     received, self._call = True, call
                     self._resend()
-                self._receive(response.events)
         except grpc.aio.AioRpcError as error:
             refusal = _refusal(error, self.address)
             if refusal is not None:
