@@ -410,9 +410,13 @@ class Connection:
     def _resend(self) -> None:
         """Everything that waits goes out, again or for the first time; the rest is re-attached."""
         self._full.clear()
-        # The events that follow tell the credits, and send as many.
-        self._queued = deque(self._pending.values())
+        self._queued.clear()
         self._begin_message()
+        for number, pending in enumerate(self._pending.values()):
+            if number < self._credits:
+                self._enqueue(pending)
+            else:
+                self._queued.append(pending)
         for pending in self._posted:
             self._enqueue(pending)
         self._posted.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from agent_runtime.connection import Connection, Pending
 from agent_runtime.errors import ConnectionLost, EnvironmentFailure
@@ -23,7 +23,7 @@ _MAX_REBUILDS = 8
 """Rebuilds of one episode before its servers count as broken."""
 _DRAIN_WAIT_SECONDS = 0.2
 _CREDIT_WAIT_SECONDS = 0.1
-_new: Callable[..., Any] = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+_new = cast("Callable[..., Transition]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
 
 Reroute = Callable[[Connection], Awaitable[Connection]]
 """Another connection in place of one that is lost; raises ConnectionLost when there is none."""

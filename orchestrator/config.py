@@ -29,6 +29,8 @@ SUITES: Mapping[str, tuple[str, ...]] = {
 """Named sets of environments."""
 
 T = TypeVar("T")
+Plain = Mapping[str, Any]
+"""JSON objects."""
 
 ActionFormatName = Literal["react", "function_calling", "code_as_action"]
 
@@ -169,8 +171,10 @@ def merge(what: Mapping[str, Any], how: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(what)
     for name, value in how.items():
         known = merged.get(name)
-        both = isinstance(known, dict) and isinstance(value, dict)
-        merged[name] = merge(known, value) if both else value  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(known, Mapping) and isinstance(value, Mapping):
+            merged[name] = merge(cast("Plain", known), cast("Plain", value))
+        else:
+            merged[name] = value
     return merged
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, cast
 
 from xxhash import xxh3_64_digest
 
@@ -35,7 +35,7 @@ Input = str | tuple[int, str] | tuple[str, str]
 Plain strings and tuples because thousands of journals hold them."""
 
 _NO_HASH: Final = b""
-_new: Callable[..., Any] = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+_new = cast("Callable[..., Result]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
 
 
 class ReplayDiverged(Exception):

@@ -136,5 +136,5 @@ def test_the_command_checks_a_server_and_says_when_there_is_none(
     server = server_process(environments=["echo"], limits={"max_in_flight": 16})
     assert check_server(server.address) == 0
     assert "the server conforms" in capsys.readouterr().out
-    with pytest.raises(SdkError, match="no environment"):
+    with pytest.raises(SdkError, match="nosuch"):
         check_server(server.address, "nosuch")
