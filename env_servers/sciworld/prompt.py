@@ -89,8 +89,8 @@ VERBS: Final = (
 _RULES: Final = """\
 You take part in science lessons that play in a house with ten places: kitchen, bathroom, hallway, \
 living room, bedroom, workshop, art studio, greenhouse, foundry, and the outside. The first \
-message states your task and describes where you are. Act step by step; after every action you read what \
-it brought about.
+message states your task and describes where you are. Act step by step; after every action you \
+read what it brought about.
 
 These are the actions. Write the name of a thing instead of OBJ and of a place instead of LOC:
 - look around; look at OBJ; look in OBJ; examine OBJ; read OBJ

@@ -19,6 +19,11 @@ __all__ = ["Assignment", "Instance", "Outcome", "Simulator"]
 
 UNREADABLE: Final = "No known action matches that input."
 """The simulator's own answer to what it cannot parse; also given where its parser raises."""
+NOTHING_TOLD: Final = (
+    "Unknown action.  Type 'help' for a list of actions, and 'objects' for a list of possible "
+    "object referents. "
+)
+"""The original interface's answer where the simulator tells nothing."""
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _JAVA_BLANK: Final = "".join(map(chr, range(33)))
 """What Java's `trim` removes."""
@@ -169,7 +174,7 @@ def _outcome(raw: str) -> Outcome:
     """Reads `moves(text,score,completed)`; the text may hold anything."""
     moves, _, rest = raw.partition("(")
     text, score, completed = rest[:-1].rsplit(",", 2)
-    return Outcome(text, float(score), completed == "true", int(moves))
+    return Outcome(text or NOTHING_TOLD, float(score), completed == "true", int(moves))
 
 
 def _as_range(numbers: list[int]) -> range:
