@@ -57,7 +57,7 @@ class _Episode:
     play: Play
     rules: _Rules
     opening: str
-    """The first observation."""
+    """The room of the first observation."""
     last: str
     """The latest observation, as the simulator told it."""
 
@@ -93,9 +93,10 @@ class SciWorld(Environment):
         assignment, rules = _chosen(task.payload, dict(options.options))
         play = self.tasks.engine.open(assignment)
         description, first = play.description(), play.step(OPENING).text
-        text = f"{description}\n{first}"
-        self._episode = _Episode(play, rules, text, first)
-        return Observation(recorded_description(text) if rules.as_recorded else text)
+        self._episode = _Episode(play, rules, first, first)
+        if rules.as_recorded:
+            description, first = recorded_description(description), recorded_text(first)
+        return Observation(f"{description}\n{first}")
 
     def step(self, action: str) -> Observation:
         episode = self._live()
