@@ -230,6 +230,8 @@ def _record_failure(record: episode_pb2.Episode, error: AgentRuntimeError, at_se
     # machines and networks do wrong may go well another time.
     record.error.retriable = error.retriable or error.fault == types_pb2.FAULT_INFRASTRUCTURE
     record.error.at_seq = at_seq
+    if error.retry_after is not None:
+        record.error.retry_after = error.retry_after
 
 
 def _record_step(step: episode_pb2.Step, transition: Transition, reply: str | None) -> None:

@@ -6,9 +6,11 @@
     ├── ContractMismatch            client and server speak different contract revisions
     └── PolicyError                 the model or its server failed
         ├── PolicyUnavailable       down, unreachable or out of time
-        ├── PolicyOverloaded        it refused for load; retriable
+        ├── PolicyOverloaded        it refused for load; retriable, may say after how long
         ├── PolicyRejected          it refused the request itself; never retriable
-        └── PolicyMisbehaved        it answered with what cannot be used (NaN logprobs, no tokens)
+        │   └── ContextOverflow     because it is longer than the model's context
+        ├── PolicyMisbehaved        it answered with what cannot be used (NaN logprobs, no tokens)
+        └── PolicyMisconfigured     what the user set cannot work (no key, unknown policy)
 
 `retriable` speaks of the whole episode: whether playing it again can succeed. Nothing in this
 package retries; the run's budget owns that.
@@ -21,10 +23,12 @@ from agentgym.env.v1 import types_pb2
 __all__ = [
     "AgentRuntimeError",
     "ConnectionLost",
+    "ContextOverflow",
     "ContractMismatch",
     "EnvironmentFailure",
     "PolicyError",
     "PolicyMisbehaved",
+    "PolicyMisconfigured",
     "PolicyOverloaded",
     "PolicyRejected",
     "PolicyUnavailable",
@@ -37,6 +41,8 @@ class AgentRuntimeError(Exception):
     fault: types_pb2.Fault = types_pb2.FAULT_INFRASTRUCTURE
     retriable: bool = True
     reason: str = "AGENT_RUNTIME_ERROR"
+    retry_after: float | None = None
+    """Seconds that a server asked to wait before another attempt; None = it did not ask."""
 
 
 class EnvironmentFailure(AgentRuntimeError):
@@ -58,7 +64,6 @@ class EnvironmentFailure(AgentRuntimeError):
         self.retriable = retriable
         self.metadata = metadata or {}
         self.retry_after = retry_after
-        """Seconds that the server asked to wait before the same command; None = did not ask."""
 
 
 class ConnectionLost(AgentRuntimeError):
@@ -92,6 +97,10 @@ class PolicyOverloaded(PolicyError):
 
     reason = "POLICY_OVERLOADED"
 
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
 
 class PolicyRejected(PolicyError):
     """When the policy's server refuses the request itself: key, model name, parameters."""
@@ -100,8 +109,21 @@ class PolicyRejected(PolicyError):
     reason = "POLICY_REJECTED"
 
 
+class ContextOverflow(PolicyRejected):
+    """When a prompt is longer than the model's context; policies turn it into a completion."""
+
+    reason = "CONTEXT_OVERFLOW"
+
+
 class PolicyMisbehaved(PolicyError):
     """When the policy answers with what cannot be used, such as NaN or missing logprobs."""
 
     retriable = False
     reason = "POLICY_MISBEHAVED"
+
+
+class PolicyMisconfigured(PolicyError):
+    """When what the user set cannot work: a missing key, an unknown policy, no chat template."""
+
+    retriable = False
+    reason = "POLICY_MISCONFIGURED"

@@ -65,6 +65,8 @@ class Serve:
     """Seconds that live episodes may go on after SIGTERM."""
     log_level: str = "info"
     """debug, info, warning or error."""
+    exit_with_parent: bool = False
+    """End when the process that started this one is gone, however it went."""
     address_file: Path | None = None
     """Write the bound addresses here, one a line, once the server is ready."""
 
@@ -117,6 +119,7 @@ class Serve:
             insecure=self.insecure,
             metrics_port=self.metrics_port,
             drain_seconds=self.drain,
+            exit_with_parent=self.exit_with_parent,
         )
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args, get_type_hints
+from typing import Annotated, Any, Literal, Self, TypeVar, cast, get_args, get_type_hints
 
 import tyro
 
@@ -21,12 +21,16 @@ from orchestrator.errors import UsageError
 from orchestrator.fleet import FleetConfig
 from orchestrator.retry import RetryPolicy
 
-__all__ = ["SUITES", "ClientConfig", "RunConfig", "action_format_of", "split_names"]
+__all__ = ["SUITES", "ClientConfig", "RunConfig", "action_format_of", "merge", "split_names"]
 
 SUITES: Mapping[str, tuple[str, ...]] = {
     "demo": ("maze", "wordle", "textcraft", "babyai"),
 }
 """Named sets of environments."""
+
+T = TypeVar("T")
+Plain = Mapping[str, Any]
+"""JSON objects."""
 
 ActionFormatName = Literal["react", "function_calling", "code_as_action"]
 
@@ -58,7 +62,7 @@ class RunConfig:
     items: str = ""
     """Only these item ids, separated by commas; needs exactly one environment."""
     episodes: int = 40
-    """Tasks per environment, spread evenly over the split; 0 = the whole split."""
+    """Tasks per environment, chosen by a hash of their ids; 0 = the whole split."""
     samples: int = 1
     """Episodes per task and policy."""
     policy: str = "expert,random"
@@ -73,7 +77,7 @@ class RunConfig:
     """Reset options as a JSON object; needs exactly one environment."""
     seed: int = 0
     """Seed of the run: every episode and every sampled token derives from it."""
-    sampling: Annotated[PolicyConfig, tyro.conf.arg(name="")] = field(default_factory=PolicyConfig)
+    agent: Annotated[PolicyConfig, tyro.conf.arg(name="")] = field(default_factory=PolicyConfig)
     concurrency: int = 256
     """Episodes that are live at once."""
     fleet: Annotated[FleetConfig, tyro.conf.arg(name="")] = field(default_factory=FleetConfig)
@@ -109,30 +113,16 @@ class RunConfig:
 
     def binding(self) -> dict[str, Any]:
         """The part that decides what is played."""
-        return {name: value for name, value in self._plain().items() if name not in _HOW}
+        return _split(self.as_plain())[0]
 
     def settings(self) -> dict[str, Any]:
         """The part that only says how."""
-        return {name: value for name, value in self._plain().items() if name in _HOW}
+        return _split(self.as_plain())[1]
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> Self:
         """The configuration of a manifest; raises UsageError for fields that are unknown."""
-        known = {f.name for f in dataclasses.fields(cls)}
-        unknown = sorted(set(values) - known)
-        if unknown:
-            raise UsageError(f"the recorded configuration has unknown fields {unknown}")
-        nested = {
-            "sampling": PolicyConfig,
-            "fleet": FleetConfig,
-            "client": ClientConfig,
-            "retry": RetryPolicy,
-        }
-        built = {
-            name: _build(nested[name], value) if name in nested else value
-            for name, value in values.items()
-        }
-        return cls(**built)
+        return _build(cls, values)
 
     def check(self) -> None:
         """Raise UsageError for what cannot be meant."""
@@ -142,32 +132,70 @@ class RunConfig:
         if (self.items or self.options) and len(self.environments()) != 1:
             raise UsageError("--items and --options need exactly one environment: give --env")
 
-    def _plain(self) -> dict[str, Any]:
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {
-            name: json.loads(json.dumps(dataclasses.asdict(value), default=str))
-            if dataclasses.is_dataclass(value)
-            else value
-            for name, value in values.items()
-        }
+    def as_plain(self) -> dict[str, Any]:
+        """The whole configuration as JSON values."""
+        return json.loads(json.dumps(dataclasses.asdict(self), default=str))
 
 
-_HOW = frozenset({"concurrency", "fleet", "client", "retry", "sampling"})
-"""Fields that only say how; `sampling` binds as a manifest field of its own."""
+_HOW = frozenset(
+    {
+        *("concurrency", "fleet", "client", "retry"),
+        *("agent.request_timeout", "agent.max_requests", "agent.requests_per_minute"),
+        *("agent.openai.base_url", "agent.openai.api_key_env", "agent.sglang.api_key_env"),
+        *(f"agent.openai.usd_per_million_{kind}" for kind in ("input", "cached", "output")),
+    }
+)
+"""Fields that only say how a run is played: they may differ between its sessions."""
 
 
-def _build(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    """A flat dataclass from JSON values: lists become tuples, texts become paths where due."""
-    hints = get_type_hints(kind)
-    converted: dict[str, Any] = {}
+def _split(values: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
+    """A configuration as (what is played, how it is played), both nested like the whole."""
+    what: dict[str, Any] = {}
+    how: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, list):
-            converted[name] = tuple(value)  # pyright: ignore[reportUnknownArgumentType]
-        elif isinstance(value, str) and Path in (hints[name], *get_args(hints[name])):
-            converted[name] = Path(value)
+        path = f"{prefix}{name}"
+        if path in _HOW:
+            how[name] = value
+        elif isinstance(value, dict):
+            inner_what, inner_how = _split(cast("dict[str, Any]", value), f"{path}.")
+            what[name] = inner_what
+            if inner_how:
+                how[name] = inner_how
         else:
-            converted[name] = value
-    return kind(**converted)
+            what[name] = value
+    return what, how
+
+
+def merge(what: Mapping[str, Any], how: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of the split into what and how."""
+    merged = dict(what)
+    for name, value in how.items():
+        known = merged.get(name)
+        if isinstance(known, Mapping) and isinstance(value, Mapping):
+            merged[name] = merge(cast("Plain", known), cast("Plain", value))
+        else:
+            merged[name] = value
+    return merged
+
+
+def _build(kind: type[T], values: Mapping[str, Any]) -> T:
+    """A dataclass from JSON values; raises UsageError for fields that it does not have."""
+    hints = get_type_hints(kind)
+    unknown = sorted(set(values) - set(hints))
+    if unknown:
+        raise UsageError(f"{kind.__name__} has no field {unknown[0]!r}", valid=hints)
+    return kind(**{name: _convert(hints[name], value) for name, value in values.items()})
+
+
+def _convert(hint: Any, value: Any) -> Any:
+    """A field's value from JSON: objects become dataclasses, lists tuples, texts paths."""
+    if dataclasses.is_dataclass(hint) and isinstance(value, dict):
+        return _build(cast("type[Any]", hint), cast("dict[str, Any]", value))
+    if isinstance(value, list):
+        return tuple(cast("list[Any]", value))
+    if isinstance(value, str) and Path in (hint, *get_args(hint)):
+        return Path(value)
+    return value
 
 
 def split_names(text: str) -> list[str]:
@@ -177,4 +205,5 @@ def split_names(text: str) -> list[str]:
 
 def action_format_of(name: str) -> types_pb2.ActionFormat:
     """The wire's value of an action format's name."""
-    return types_pb2.ActionFormat.Value(f"ACTION_FORMAT_{name.upper()}")
+    number = types_pb2.ActionFormat.Value(f"ACTION_FORMAT_{name.upper()}")
+    return cast("types_pb2.ActionFormat", number)

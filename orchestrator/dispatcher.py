@@ -92,12 +92,7 @@ class Dispatcher:
         finally:
             self._changed.set()
         if record.HasField("error"):
-            failure = Failure(
-                fault=record.error.fault,
-                reason=record.error.reason,
-                retriable=record.error.retriable,
-            )
-            self.scheduler.failed(key, failure, time.monotonic())
+            self.scheduler.failed(key, _failure(record.error), time.monotonic())
         else:
             self.scheduler.succeeded(key)
         self._on_record(record)
@@ -130,3 +125,12 @@ class Dispatcher:
             deterministic=pb.CAPABILITY_DETERMINISTIC in plan.environment.capabilities,
             reroute=reroute,
         )
+
+
+def _failure(error: episode_pb2.EpisodeError) -> Failure:
+    return Failure(
+        fault=error.fault,
+        reason=error.reason,
+        retriable=error.retriable,
+        retry_after=error.retry_after if error.HasField("retry_after") else None,
+    )

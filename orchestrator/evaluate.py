@@ -9,17 +9,16 @@ from __future__ import annotations
 import json as json_text
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from agent_runtime.policies import PolicyConfig
+from agent_runtime.policies import PolicyConfig, Sampling
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.atomic_file import write_atomically
-from orchestrator.command import guarded
+from orchestrator.command_line import guarded
 from orchestrator.config import RunConfig
 from orchestrator.run import RunOutcome
 from orchestrator.sample import play_command
@@ -28,7 +27,9 @@ from orchestrator.store import RunReader
 
 __all__ = ["EVALUATION", "main"]
 
-EVALUATION = RunConfig(policy="expert", episodes=0, sampling=replace(PolicyConfig(), temperature=0))
+EVALUATION = RunConfig(
+    policy="expert", episodes=0, agent=PolicyConfig(sampling=Sampling(temperature=0))
+)
 """An evaluation's defaults."""
 RESULTS_FILE = "evaluation.json"
 
@@ -55,9 +56,7 @@ def _conclude(outcome: RunOutcome, console: Console) -> Mapping[str, Any]:
         table.add_row("mean", policy, "", "-" if mean is None else f"{100 * mean:.2f}")
     console.print(table)
     results = {"figures": figures, "means": means, "complete": outcome.complete}
-    write_atomically(
-        Path(outcome.folder, RESULTS_FILE), (json_text.dumps(results, indent=2) + "\n").encode()
-    )
+    write_atomically(Path(outcome.folder, RESULTS_FILE), json_text.dumps(results, indent=2) + "\n")
     return results
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_runtime.connection import Connection, ConnectionOptions
-from agent_runtime.errors import ConnectionLost
+from agent_runtime.errors import ConnectionLost, EnvironmentFailure
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.errors import FleetError, UsageError
 
@@ -28,6 +28,8 @@ _READY_SECONDS = 60.0
 _MAX_RESTARTS = 20
 """Restarts of one spawned server before it counts as broken."""
 _STOP_SECONDS = 5.0
+_USAGE_STATUS = 2
+"""What a server ends with that was asked for what does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,9 @@ class FleetConfig:
 class Spawned:
     """A server process of this fleet, restarted when it dies."""
 
-    def __init__(self, environments: Sequence[str], folder: Path, number: int, config: FleetConfig):
+    def __init__(
+        self, environments: Sequence[str], folder: Path, number: int, config: FleetConfig
+    ) -> None:
         self.address = f"unix:{folder / f'server-{number}.sock'}"
         self.restarts = 0
         self._ready_file = folder / f"server-{number}.ready"
@@ -90,7 +94,8 @@ class Spawned:
         self._ready_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "env_servers", "serve", *self._environments]
         command += ["--bind", self.address, "--address-file", str(self._ready_file)]
-        command += ["--drain", "0", "--log-level", "warning", *self._config.server_options]
+        command += ["--drain", "0", "--log-level", "warning", "--exit-with-parent"]
+        command += self._config.server_options
         if self._config.data is not None:
             command += ["--data", str(self._config.data)]
         with self._log_file.open("ab") as log:
@@ -111,6 +116,8 @@ class Spawned:
                     if self._ready_file.exists():
                         return
                     await asyncio.sleep(0.02)
+        if self._process.returncode == _USAGE_STATUS:
+            raise UsageError(self._last_words().removeprefix("error: "))
         names = ", ".join(self._environments)
         raise FleetError(f"the server for {names} did not start:\n{self._last_words()}")
 
@@ -219,6 +226,15 @@ class Fleet:
                 f"(each was given {self._options.connect_deadline:g} s)"
             )
         return seat.connection
+
+    async def get_items(self, environment: str, item_ids: Sequence[str]) -> list[pb.TaskSummary]:
+        """The named tasks; raises UsageError for an unknown one."""
+        seat = self._least_loaded(environment)
+        assert seat is not None
+        try:
+            return list(await seat.connection.get_tasks(environment, item_ids))
+        except EnvironmentFailure as failure:
+            raise UsageError(str(failure)) from failure
 
     async def list_items(self, environment: str, split: str, limit: int) -> list[pb.TaskSummary]:
         """The first `limit` tasks of a split (0 = all), in canonical order."""

@@ -23,7 +23,7 @@ from agent_runtime.episode import RemoteEpisode, Transition
 from agent_runtime.errors import AgentRuntimeError
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.episode.v1 import episode_pb2
-from orchestrator.command import guarded, run_loop
+from orchestrator.command_line import make_console, run_command, run_loop
 from orchestrator.errors import UsageError
 from orchestrator.fleet import Fleet, FleetConfig
 from orchestrator.run_folder import find_run
@@ -160,13 +160,12 @@ def _difference(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns 0 when every step is identical, 1 when not."""
-    return guarded(lambda: _main(argv))
+    return run_command(Replay, _act, argv, program="python -m orchestrator.replay")
 
 
-def _main(argv: Sequence[str] | None) -> int:
-    config = tyro.cli(Replay, prog="python -m orchestrator.replay", args=argv)
+def _act(config: Replay) -> int:
     folder = find_run(config.run)
-    console = Console(stderr=config.json)
+    console = make_console(stderr=config.json)
     with RunReader.open(folder) as reader:
         environments = sorted({summary.environment for summary in reader.summaries()})
         if config.env and config.env not in environments:

@@ -11,7 +11,7 @@ import os
 import signal
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -71,7 +71,7 @@ async def run(config: RunConfig, folder: Path, *, resume: bool, console: Console
             Fleet(config.environments(), config.fleet, connection_options(config))
         )
         tasks = await _choose_tasks(config, fleet)
-        policies = {name: make_policy(name, config.sampling) for name in config.policies()}
+        policies = {name: make_policy(name, config.agent) for name in config.policies()}
         for policy in policies.values():
             await policy.start()
             stack.push_async_callback(policy.close)
@@ -179,7 +179,7 @@ class _Session:
         )
 
     @asynccontextmanager
-    async def _stop_on_signal(self, dispatcher: Dispatcher) -> AsyncIterator[None]:
+    async def _stop_on_signal(self, dispatcher: Dispatcher) -> AsyncGenerator[None]:
         """The first Ctrl-C or SIGTERM stops the run in order; the second ends the process."""
         loop = asyncio.get_running_loop()
         numbers = (signal.SIGINT, signal.SIGTERM)
@@ -225,20 +225,26 @@ async def _choose_tasks(config: RunConfig, fleet: Fleet) -> Tasks:
         if config.profile and config.profile not in described.profiles:
             raise UsageError(f"{name} has no profile {config.profile!r}", valid=described.profiles)
         if config.items:
-            tasks[name] = [pb.TaskSummary(item_id=item) for item in split_names(config.items)]
+            tasks[name] = await fleet.get_items(name, split_names(config.items))
             continue
         splits = {split.name: split.size for split in described.splits}
         if config.split not in splits:
             raise UsageError(f"{name} has no split {config.split!r}", valid=splits)
-        tasks[name] = _spread(await fleet.list_items(name, config.split, 0), config.episodes)
+        tasks[name] = _choose(await fleet.list_items(name, config.split, 0), config.episodes)
     return tasks
 
 
-def _spread(tasks: list[pb.TaskSummary], count: int) -> list[pb.TaskSummary]:
-    """`count` tasks at even distances (0 = all): splits are often sorted by difficulty."""
+def _choose(tasks: list[pb.TaskSummary], count: int) -> list[pb.TaskSummary]:
+    """`count` tasks (0 = all) in their order, chosen by a hash of their ids.
+
+    Splits are sorted by difficulty or cycle through levels: neither the first ones nor every k-th
+    would be fair. More tasks contain fewer, so a larger run extends a smaller one.
+    """
     if count == 0 or count >= len(tasks):
         return tasks
-    return [tasks[position * len(tasks) // count] for position in range(count)]
+    ranks = {task.item_id: seeds.derive("choose-task", task.item_id) for task in tasks}
+    last = sorted(ranks.values())[count - 1]
+    return [task for task in tasks if ranks[task.item_id] <= last]
 
 
 def _manifest(config: RunConfig, fleet: Fleet) -> Manifest:
@@ -251,6 +257,6 @@ def _manifest(config: RunConfig, fleet: Fleet) -> Manifest:
         ),
         policy=config.policy,
         run_seed=config.seed,
-        sampling=asdict(config.sampling),
+        sampling=asdict(config.agent.sampling),
         config=config.binding(),
     )

@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from orchestrator.command import guarded, run_loop
-from orchestrator.config import RunConfig
+from orchestrator.command_line import guarded, make_console, run_loop
+from orchestrator.config import RunConfig, merge
 from orchestrator.report import as_data, as_table
 from orchestrator.run import RunOutcome, run
 from orchestrator.run_folder import find_run, inspect_folder
@@ -65,7 +65,7 @@ def play_command(
     now = datetime.now(UTC)
     unique = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}")
     folder = resumed or sample.out or unique
-    console = Console(stderr=sample.json)
+    console = make_console(stderr=sample.json)
     outcome = run_loop(run(sample.run, folder, resume=resumed is not None, console=console))
     summary = print_outcome(outcome, console, program=f"orchestrator.{name}")
     if conclude is not None:
@@ -92,8 +92,8 @@ def _resumed_run(argv: Sequence[str]) -> Path | None:
 def recorded_config(folder: Path) -> RunConfig:
     """The configuration that a run was begun with."""
     manifest = inspect_folder(folder)
-    settings = dict(manifest.sessions[-1].settings) if manifest.sessions else {}
-    return RunConfig.from_plain({**manifest.config, **settings, "sampling": manifest.sampling})
+    settings: Mapping[str, Any] = manifest.sessions[-1].settings if manifest.sessions else {}
+    return RunConfig.from_plain(merge(manifest.config, settings))
 
 
 def print_outcome(outcome: RunOutcome, console: Console, *, program: str) -> dict[str, Any]:

@@ -48,10 +48,19 @@ class Sampling:
     temperature: float = 1.0
     """0 = greedy."""
     top_p: float = 1.0
+    """Sample from the most likely tokens that together have this probability; 1 = all."""
     top_k: int = -1
-    """-1 = all tokens."""
+    """Sample from this many of the most likely tokens; -1 = all."""
     max_new_tokens: int = 512
+    """Longest reply, in tokens."""
     stop: tuple[str, ...] = ()
+    """Strings that end a reply; the reply's text is cut before them."""
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0 or not 0 < self.top_p <= 1:
+            raise ValueError("temperature is at least 0, top_p above 0 and at most 1")
+        if self.max_new_tokens < 1 or not (self.top_k == -1 or self.top_k >= 1):
+            raise ValueError("max_new_tokens is at least 1, top_k at least 1 or -1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """From an environment's name to its class, without importing any other environment.
 
 Three places are asked in order: the built-in table, the entry points of the group
-`agentgym.environments`, and an importable module of that name (for a package in the working
-folder). Each must hold one `Environment` subclass under the name `environment`.
+`agentgym.environments`, and an importable module of that (dotted) name, for a package
+in the working folder. Each must hold one `Environment` subclass under the name `environment`.
 """
 
 from __future__ import annotations
@@ -53,9 +53,18 @@ def _module_of(name: str) -> str:
         return f"env_servers.{name}"
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
         return point.module
-    if name.isidentifier() and name != "__main__" and importlib.util.find_spec(name) is not None:
+    if name != "__main__" and _is_module(name):
         return name
     raise UnknownEnvironment(f"unknown environment {name[:100]!r}", valid=environment_names())
+
+
+def _is_module(name: str) -> bool:
+    if not all(part.isidentifier() for part in name.split(".")):
+        return False
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # a parent package that is not there
+        return False
 
 
 def _missing(name: str, error: ModuleNotFoundError) -> str:

@@ -80,6 +80,8 @@ class ServerConfig:
     """Prometheus metrics on this port of 127.0.0.1; 0 = off."""
     drain_seconds: float = 30.0
     """How long live episodes may go on after SIGTERM."""
+    exit_with_parent: bool = False
+    """End when the parent process is gone: a spawned server must not outlive a killed run."""
 
     def worker_count(self) -> int:
         """Worker processes that may be started."""

@@ -22,7 +22,7 @@ from env_servers.sciworld.simulator import Assignment
 from env_servers.sciworld.tasks import SciWorldTasks
 from env_servers.sdk import ActionFormat, Rejected, ResetOptions
 
-_SEPARATORS = re.compile(r"[\n\t,.():]| containing |\bcontaining\b")
+_SEPARATORS = re.compile(r"[\n\t,.():]|\bcontaining\b")
 EACH = 53
 """The default tests play one of so many conversations."""
 

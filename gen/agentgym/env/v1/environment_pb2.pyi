@@ -205,16 +205,18 @@ class Limits(_message.Message):
     def __init__(self, max_text_bytes: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_episodes: _Optional[int] = ..., max_episodes_per_client: _Optional[int] = ..., max_in_flight: _Optional[int] = ..., default_lease_ms: _Optional[int] = ..., max_lease_ms: _Optional[int] = ..., step_limit_ms: _Optional[int] = ..., response_cache_events: _Optional[int] = ..., max_items_per_message: _Optional[int] = ...) -> None: ...
 
 class ListTasksRequest(_message.Message):
-    __slots__ = ("environment", "split", "page_size", "page_token")
+    __slots__ = ("environment", "split", "page_size", "page_token", "item_ids")
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     SPLIT_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ITEM_IDS_FIELD_NUMBER: _ClassVar[int]
     environment: str
     split: str
     page_size: int
     page_token: str
-    def __init__(self, environment: _Optional[str] = ..., split: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    item_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, environment: _Optional[str] = ..., split: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., item_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListTasksResponse(_message.Message):
     __slots__ = ("tasks", "next_page_token", "total_size")

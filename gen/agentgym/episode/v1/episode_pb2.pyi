@@ -184,15 +184,17 @@ class VersionSpan(_message.Message):
     def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
 class EpisodeError(_message.Message):
-    __slots__ = ("reason", "message", "fault", "retriable", "at_seq")
+    __slots__ = ("reason", "message", "fault", "retriable", "at_seq", "retry_after")
     REASON_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     FAULT_FIELD_NUMBER: _ClassVar[int]
     RETRIABLE_FIELD_NUMBER: _ClassVar[int]
     AT_SEQ_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_FIELD_NUMBER: _ClassVar[int]
     reason: str
     message: str
     fault: _types_pb2.Fault
     retriable: bool
     at_seq: int
-    def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ..., fault: _Optional[_Union[_types_pb2.Fault, str]] = ..., retriable: _Optional[bool] = ..., at_seq: _Optional[int] = ...) -> None: ...
+    retry_after: float
+    def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ..., fault: _Optional[_Union[_types_pb2.Fault, str]] = ..., retriable: _Optional[bool] = ..., at_seq: _Optional[int] = ..., retry_after: _Optional[float] = ...) -> None: ...

@@ -1,0 +1,214 @@
+"""Chat templates and tokenizers in the Hugging Face layout, without `transformers`.
+
+Owns the reading of `tokenizer.json`, `tokenizer_config.json` and the chat template of a model
+folder (or of a repository on the hub), and renders templates in jinja's sandbox with the names
+that they expect. Invariant: equal files and an equal `today` give equal ids.
+
+`tokenizers` and `jinja2` (extra `tokenizers`) are imported when a model is loaded, not before.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from agent_runtime.conversation import Message, Role
+from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.rendering import Template, TemplateRenderer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as RustTokenizer
+
+__all__ = ["HuggingFaceRenderer"]
+
+_ROLES = {Role.SYSTEM: "system", Role.USER: "user", Role.ASSISTANT: "assistant"}
+_TEMPLATE_FILE = "chat_template.jinja"
+_CONFIG_FILES = ("tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
+_INSTALL = 'pip install "agentgym-grpc[tokenizers]"'
+
+
+class HuggingFaceRenderer(TemplateRenderer):
+    """The chat template and tokenizer of one model."""
+
+    def __init__(
+        self,
+        source: str | Path,
+        *,
+        chat_template: str | None = None,
+        today: datetime.date | None = None,
+    ) -> None:
+        """Load a model folder, or the tokenizer files of a repository on the hub.
+
+        `chat_template` replaces the model's own. Templates that print the date get `today`, by
+        default the date on which the model is loaded; set it for runs that must repeat exactly.
+        Raises PolicyMisconfigured where a file or the extra is missing or cannot be read.
+        """
+        folder = _folder(source)
+        config = _settings(folder)
+        tokenizer = _FastTokenizer(_load_tokenizer(folder))
+        template = chat_template if chat_template is not None else _template_of(folder, config)
+        render = compile_template(
+            template,
+            special_tokens=_special_tokens(config),
+            today=today or datetime.date.today(),
+        )
+        super().__init__(render, tokenizer, tokenizer.end_ids(config))
+
+
+class _FastTokenizer:
+    """`tokenizers.Tokenizer` as a `rendering.Tokenizer`."""
+
+    def __init__(self, tokenizer: RustTokenizer) -> None:
+        self._tokenizer = tokenizer
+        added = tokenizer.get_added_tokens_decoder()
+        self._special = {token_id for token_id, token in added.items() if token.special}
+
+    def encode(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+
+    def is_special(self, token_id: int) -> bool:
+        return token_id in self._special
+
+    def end_ids(self, config: Mapping[str, Any]) -> list[int]:
+        """The ids that end a reply by the model's own configuration."""
+        listed = config.get("eos_token_id")
+        ids = cast("list[object]", listed if isinstance(listed, list) else [listed])
+        name = _special_tokens(config).get("eos_token")
+        found = self._tokenizer.token_to_id(name) if name else None
+        return [value for value in (found, *ids) if isinstance(value, int)]
+
+
+def compile_template(
+    source: str, *, special_tokens: Mapping[str, str], today: datetime.date
+) -> Template:
+    """A jinja chat template as a function; raises PolicyMisconfigured where it does not parse."""
+    try:
+        import jinja2
+        import jinja2.ext
+        import jinja2.nodes
+        import jinja2.parser
+        import jinja2.sandbox
+    except ImportError:
+        raise PolicyMisconfigured(f"chat templates need an extra: {_INSTALL}") from None
+
+    class Generation(jinja2.ext.Extension):
+        """`{% generation %}` marks what the model writes; it prints its body unchanged."""
+
+        tags = {"generation"}
+
+        def parse(self, parser: jinja2.parser.Parser) -> list[jinja2.nodes.Node]:
+            next(parser.stream)
+            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
+    )
+    environment.filters["tojson"] = _to_json  # pyright: ignore[reportUnknownMemberType]
+    names = {**special_tokens, "raise_exception": _refuse, "strftime_now": today.strftime}
+    try:
+        template = environment.from_string(source, globals=names)
+    except jinja2.TemplateError as error:
+        raise PolicyMisconfigured(f"the chat template does not parse: {error}") from error
+
+    def render(messages: Sequence[Message]) -> str:
+        turns = [{"role": _ROLES[message.role], "content": message.text} for message in messages]
+        try:
+            return template.render(messages=turns, add_generation_prompt=True)
+        except (jinja2.TemplateError, TypeError, ValueError, LookupError) as error:
+            raise PolicyMisconfigured(
+                f"the chat template refuses the conversation: {error}"
+            ) from error
+
+    return render
+
+
+def _refuse(message: str) -> NoReturn:
+    """`raise_exception` of templates."""
+    raise ValueError(message)
+
+
+def _to_json(value: object, indent: int | None = None) -> str:
+    """Jinja's own `tojson` escapes for HTML, which would show in prompts."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _folder(source: str | Path) -> Path:
+    """The local folder of a model; the tokenizer files of a hub repository are fetched."""
+    folder = Path(source)
+    if folder.is_dir():
+        return folder
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise PolicyMisconfigured(
+            f"{source} is no folder; fetching it from the hub needs an extra: {_INSTALL}"
+        ) from None
+    try:
+        fetched = huggingface_hub.snapshot_download(  # pyright: ignore[reportUnknownMemberType]
+            str(source), allow_patterns=["tokenizer.json", _TEMPLATE_FILE, *_CONFIG_FILES]
+        )
+    except (OSError, ValueError) as error:
+        raise PolicyMisconfigured(f"cannot load the tokenizer of {source}: {error}") from error
+    return Path(fetched)
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """The configuration files as one mapping; the first file that has a key wins."""
+    merged: dict[str, Any] = {}
+    for name in _CONFIG_FILES:
+        path = folder / name
+        if not path.is_file():
+            continue
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise PolicyMisconfigured(f"{path} is no JSON: {error}") from error
+        if isinstance(found, dict):
+            merged = {**cast("dict[str, Any]", found), **merged}
+    return merged
+
+
+def _load_tokenizer(folder: Path) -> RustTokenizer:
+    try:
+        import tokenizers
+    except ImportError:
+        raise PolicyMisconfigured(f"tokenizers are an extra: {_INSTALL}") from None
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise PolicyMisconfigured(f"{folder} has no tokenizer.json")
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:
+        raise PolicyMisconfigured(f"cannot read {path}: {error}") from error
+
+
+def _template_of(folder: Path, config: Mapping[str, Any]) -> str:
+    """The model's chat template: its own file, else the entry of tokenizer_config.json."""
+    path = folder / _TEMPLATE_FILE
+    if path.is_file():
+        return path.read_text(encoding="utf-8")
+    entry = config.get("chat_template")
+    if isinstance(entry, list):
+        named = cast("list[dict[str, str]]", entry)
+        entry = next((item["template"] for item in named if item["name"] == "default"), None)
+    if not isinstance(entry, str):
+        raise PolicyMisconfigured(f"{folder} has no chat template")
+    return entry
+
+
+def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    """`bos_token` and the like, each as the text that templates print."""
+    tokens: dict[str, str] = {}
+    for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
+        value = config.get(name)
+        if isinstance(value, dict):
+            value = cast("dict[str, object]", value).get("content")
+        if isinstance(value, str):
+            tokens[name] = value
+    return tokens

@@ -1,0 +1,82 @@
+"""What a user may set about policies; command line flags are generated from it.
+
+Plain data with no heavy imports, so that `--help` is quick. Unknown keys are errors of whoever
+reads them; impossible values raise ValueError here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from agent_runtime.policies.base import Sampling
+
+__all__ = ["OpenAIOptions", "PolicyConfig", "SGLangOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAIOptions:
+    """Settings of `openai:MODEL`."""
+
+    base_url: str | None = None
+    """Address up to and including /v1; default: $OPENAI_BASE_URL, else OpenAI's own."""
+    api_key_env: str = "OPENAI_API_KEY"
+    """Name of the environment variable that holds the key; not needed for a loopback address."""
+    native_tools: bool = True
+    """With the function_calling format: declare the functions and read tool calls. Off = the
+    model writes the JSON itself."""
+    tool_choice: Literal["auto", "required"] = "auto"
+    """Whether the model may answer without a tool call."""
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """How the server calls the length limit; reasoning models want max_completion_tokens."""
+    omit: tuple[str, ...] = ()
+    """Fields to leave out of requests, for servers that refuse them: temperature, seed, ..."""
+    usd_per_million_input: float | None = None
+    """Price of a million prompt tokens; with the output price set, costs are recorded."""
+    usd_per_million_cached: float | None = None
+    """Price of a million cached prompt tokens; default: the input price."""
+    usd_per_million_output: float | None = None
+    """Price of a million completion tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SGLangOptions:
+    """Settings of `sglang:URL`."""
+
+    tokenizer: str | None = None
+    """Folder or hub name of the tokenizer; default: what the server says that it uses."""
+    chat_template: Path | None = None
+    """A jinja chat template instead of the tokenizer's own."""
+    template_date: str | None = None
+    """Date (YYYY-MM-DD) for templates that print one; default: the day of the start."""
+    context_length: int | None = None
+    """Longest prompt plus reply, in tokens; default: the server's limit."""
+    api_key_env: str | None = None
+    """Name of the environment variable that holds the server's key; default: no key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyConfig:
+    """Everything about the agent but which one it is."""
+
+    sampling: Annotated[Sampling, tyro.conf.arg(name="")] = field(default_factory=Sampling)
+    """How replies are sampled."""
+    request_timeout: float = 600.0
+    """Seconds for one reply."""
+    max_requests: int = 256
+    """Requests to the policy's server in flight at once."""
+    requests_per_minute: int | None = None
+    """Most requests started in any minute; default: no limit."""
+    openai: OpenAIOptions = field(default_factory=OpenAIOptions)
+    """For openai:MODEL."""
+    sglang: SGLangOptions = field(default_factory=SGLangOptions)
+    """For sglang:URL."""
+
+    def __post_init__(self) -> None:
+        if self.request_timeout <= 0 or self.max_requests < 1:
+            raise ValueError("request_timeout is above 0, max_requests at least 1")
+        if self.requests_per_minute is not None and self.requests_per_minute < 1:
+            raise ValueError("requests_per_minute is at least 1")

@@ -1,0 +1,211 @@
+"""One HTTP server that speaks JSON: a pooled connection, limits, and typed errors.
+
+Owns how many requests are in flight, how fast they start, and what each failure is called. Every
+call is single-shot: nothing here retries. Knows nothing of models or messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import ipaddress
+import json
+import re
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+import aiohttp
+from asyncio_throttle.throttler import Throttler
+
+from agent_runtime.errors import (
+    ContextOverflow,
+    PolicyError,
+    PolicyMisbehaved,
+    PolicyMisconfigured,
+    PolicyOverloaded,
+    PolicyRejected,
+    PolicyUnavailable,
+)
+
+__all__ = ["Endpoint", "error_for", "is_loopback"]
+
+_CONTEXT_WORDS: Final = re.compile(
+    r"context[ _-]?(length|window|size)|maximum (context|prompt|input) length"
+    r"|(prompt|input) is too long|exceeds? the maximum (allowed )?(input )?length"
+    r"|reduce the length of the messages",
+    re.IGNORECASE,
+)
+_MESSAGE_LIMIT: Final = 500
+_CONNECT_TIMEOUT: Final = 10.0
+# Shorter than the 5 s after which uvicorn closes idle connections: a connection that the server is
+# about to close is never picked for a request.
+_KEEPALIVE: Final = 4.0
+_THROTTLE_INTERVAL: Final = 0.05
+
+
+class Endpoint:
+    """A server under one base address; use between `open` and `close`."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        timeout: float,
+        concurrency: int,
+        requests_per_minute: int | None = None,
+        api_key: str = "",
+    ) -> None:
+        """Raises PolicyMisconfigured unless `base_url` is an http(s) address."""
+        try:
+            parts = urlsplit(base_url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+        except ValueError:
+            usable = False
+        if not usable:
+            raise PolicyMisconfigured(f"{base_url!r} is no address: it must be http(s)://HOST...")
+        self.base_url = base_url.rstrip("/")
+        self._api_key = api_key
+        self._timeout = timeout
+        self._slots = asyncio.Semaphore(concurrency)
+        self._throttle = None
+        if requests_per_minute is not None:
+            self._throttle = Throttler(requests_per_minute, 60.0, _THROTTLE_INTERVAL)
+        # The throttle polls; the gate lets one waiter poll at a time and keeps them in order.
+        self._gate = asyncio.Lock()
+        self._session: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        """Make the connection pool; needs a running event loop."""
+        if self._session is None:
+            headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+            # The slots bound what is in flight; the pool must not queue beneath them.
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE)
+            self._session = aiohttp.ClientSession(connector=connector, headers=headers)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def post(
+        self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Send one request within the limits; the reply's JSON object. Raises PolicyError."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._slots)
+            if self._throttle is not None:
+                async with self._gate:
+                    await self._throttle.acquire()
+            content = await self._exchange("POST", path, self._timeout, body, headers)
+        return _json_object(content)
+
+    async def control(self, path: str, body: Mapping[str, Any], *, timeout: float) -> None:
+        """Send one request past the limits and ignore what the reply says. Raises PolicyError."""
+        await self._exchange("POST", path, timeout, body)
+
+    async def get(self, path: str, *, timeout: float) -> dict[str, Any]:
+        """The JSON object under this path; empty for an empty reply. Raises PolicyError."""
+        content = await self._exchange("GET", path, timeout)
+        return _json_object(content) if content.strip() else {}
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        timeout: float,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        if self._session is None:
+            raise RuntimeError("the policy is not started")
+        try:
+            async with self._session.request(
+                method,
+                self.base_url + path,
+                json=body,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_TIMEOUT),
+                allow_redirects=False,
+            ) as response:
+                content = await response.read()
+        except TimeoutError:
+            raise PolicyUnavailable(
+                f"{self.base_url} did not answer within {timeout:g} s"
+            ) from None
+        except (aiohttp.ClientError, OSError) as error:
+            text = str(error) or type(error).__name__
+            raise PolicyUnavailable(f"{self.base_url}: {text}") from error
+        if response.status >= 300:
+            text = content.decode("utf-8", "replace")
+            raise error_for(response.status, self._redact(text), response.headers)
+        return content
+
+    def _redact(self, text: str) -> str:
+        return text.replace(self._api_key, "***") if self._api_key else text
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def error_for(status: int, content: str, headers: Mapping[str, str]) -> PolicyError:
+    """What an HTTP status of 300 and above means; `content` is the reply's body."""
+    code, message = _error_fields(content)
+    text = f"HTTP {status}: {message[:_MESSAGE_LIMIT] or 'no message'}"
+    if status in (400, 413, 422) and (
+        code == "context_length_exceeded" or _CONTEXT_WORDS.search(message)
+    ):
+        return ContextOverflow(text)
+    full = status == 503 and "queue is full" in message
+    if full or (status == 429 and code != "insufficient_quota"):
+        return PolicyOverloaded(text, retry_after=_retry_after(headers))
+    if status == 408 or status >= 500:
+        return PolicyUnavailable(text)
+    return PolicyRejected(text)
+
+
+def _error_fields(content: str) -> tuple[str, str]:
+    """Code and message of an error body, whichever of the common layouts it has."""
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        return "", content.strip()
+    found: object = body
+    if isinstance(found, dict):
+        outer = cast("dict[str, object]", found)
+        found = outer.get("error") or outer.get("detail") or outer
+    if isinstance(found, dict):
+        inner = cast("dict[str, object]", found)
+        return str(inner.get("code") or inner.get("type") or ""), str(inner.get("message") or inner)
+    return "", str(found)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait by `Retry-After`, which is a number or a date; None = not said."""
+    value = headers.get("Retry-After", "").strip()
+    if value.isdecimal():
+        return float(value)
+    try:
+        moment = email.utils.parsedate_to_datetime(value).timestamp()
+    except ValueError:
+        return None
+    return max(0.0, moment - time.time())
+
+
+def _json_object(content: bytes) -> dict[str, Any]:
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        raise PolicyMisbehaved(f"the reply is no JSON: {content[:80]!r}") from None
+    if not isinstance(body, dict):
+        raise PolicyMisbehaved(f"the reply is no JSON object: {content[:80]!r}")
+    return cast("dict[str, Any]", body)

@@ -1,0 +1,53 @@
+"""Scripted players as policies: the environment's own expert, random and no-op.
+
+Owns nothing but the choice of advisor: the environment gives the advice, rendered in the episode's
+action format, so one policy plays every environment. Knows no environment and samples no tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from agent_runtime.conversation import Message
+from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.policies.base import (
+    Completion,
+    EpisodeContext,
+    LiveEpisode,
+    Policy,
+    PolicySession,
+)
+from agentgym.env.v1 import environment_pb2
+
+__all__ = ["ScriptedPolicy"]
+
+_ADVISORS: Final[Mapping[str, environment_pb2.Advisor]] = {
+    "expert": environment_pb2.ADVISOR_EXPERT,
+    "random": environment_pb2.ADVISOR_RANDOM,
+    "noop": environment_pb2.ADVISOR_NOOP,
+}
+
+
+class ScriptedPolicy(Policy):
+    """`expert`, `random` or `noop`; raises PolicyMisconfigured for other names."""
+
+    def __init__(self, name: str) -> None:
+        if name not in _ADVISORS:
+            raise PolicyMisconfigured(f"unknown scripted policy {name!r}")
+        self.name = name
+        self._advisor = _ADVISORS[name]
+
+    def open(self, context: EpisodeContext) -> PolicySession:
+        return _ScriptedSession(context.live, self._advisor)
+
+
+class _ScriptedSession(PolicySession):
+    def __init__(self, live: LiveEpisode, advisor: environment_pb2.Advisor) -> None:
+        self._live = live
+        self._advisor = advisor
+
+    async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:
+        """The advice for the episode's current state; raises what consulting it raises."""
+        advice = await self._live.consult(self._advisor, seed)
+        return Completion(text=advice.reply)

@@ -1,0 +1,1 @@
+"""Does a rebuilt environment answer as the original did? Recorded conversations tell."""

@@ -1,0 +1,189 @@
+"""`python -m benchmark.fidelity --data FOLDER`: replay AgentTraj-L through the real servers.
+
+Prints, per environment, how many recorded observations come out identical, and writes the result
+with every kind of mismatch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from agent_runtime.connection import ConnectionOptions
+from agent_runtime.episode import RemoteEpisode, Transition
+from agentgym.env.v1 import environment_pb2 as pb
+from benchmark.fidelity.recordings import SOURCES, Recording, read_recordings
+from benchmark.manifest import read_manifest
+from orchestrator.command_line import make_console, run_command, run_loop
+from orchestrator.errors import UsageError
+from orchestrator.fleet import Fleet, FleetConfig
+
+__all__ = ["Fidelity", "Score", "main"]
+
+RESULTS = Path(__file__).parent.parent / "results"
+_SHOWN = 3
+_CONCURRENCY = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fidelity:
+    """Replay recorded conversations through the real servers."""
+
+    data: Path | None = None
+    """Folder of official data files; default: AGENTGYM_DATA."""
+    env: str = ",".join(SOURCES)
+    """Environments, separated by commas."""
+    save: bool = True
+    """Write benchmark/results/fidelity.json."""
+
+
+@dataclass(slots=True)
+class Score:
+    """What came out for one environment."""
+
+    episodes: int = 0
+    exact_episodes: int = 0
+    steps: int = 0
+    """Recorded observations after the first one of each episode."""
+    identical: int = 0
+    first: int = 0
+    """First observations that are identical."""
+    solved: int = 0
+    """Episodes that end with reward > 0; all recorded ones did."""
+    mismatches: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+async def score(environment: str, recordings: Iterator[Recording], fleet: Fleet) -> Score:
+    """Replay all recordings of an environment."""
+    result = Score()
+
+    async def work(number: int) -> None:
+        for count, recording in enumerate(recordings):
+            await _replay(environment, recording, f"{environment}-{number}-{count}", fleet, result)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(_CONCURRENCY):
+            group.create_task(work(number))
+    return result
+
+
+async def _replay(
+    environment: str, recording: Recording, episode_id: str, fleet: Fleet, result: Score
+) -> None:
+    seat = fleet.take(environment)
+    reset = pb.Reset(environment=environment, item_id=recording.item_id)
+    reset.options.update(recording.options)
+    live = RemoteEpisode(seat.connection, episode_id, reset)
+    try:
+        seen = [await live.reset()]
+        for reply in recording.replies:
+            if seen[-1].ended:
+                break
+            seen.append(await live.step_reply(reply))
+    finally:
+        live.close()
+        fleet.release(seat)
+    _compare(recording, seen, result)
+
+
+def _compare(recording: Recording, seen: Sequence[Transition], result: Score) -> None:
+    texts = [transition.text for transition in seen]
+    same = [
+        number < len(texts) and recording.canonical(texts[number]) == recording.canonical(recorded)
+        for number, recorded in enumerate(recording.observations)
+    ]
+    result.episodes += 1
+    result.first += same[0]
+    result.steps += len(same) - 1
+    result.identical += sum(same[1:])
+    result.exact_episodes += all(same)
+    result.solved += (seen[-1].reward or 0) > 0 or (seen[-1].score or 0) > 0
+    if not all(same):
+        number = same.index(False)
+        result.mismatches.append(
+            {
+                "item_id": recording.item_id,
+                "at": number,
+                "reply": recording.replies[number - 1] if number else "",
+                "recorded": recording.observations[number],
+                "replayed": texts[number] if number < len(texts) else "(the episode had ended)",
+            }
+        )
+
+
+async def _run(names: Sequence[str], data: Path) -> dict[str, Score]:
+    async with Fleet(names, FleetConfig(data=data), ConnectionOptions()) as fleet:
+        return {
+            name: await score(name, read_recordings(SOURCES[name], data), fleet) for name in names
+        }
+
+
+def _act(config: Fidelity) -> int:
+    data = config.data or Path(os.environ.get("AGENTGYM_DATA", ""))
+    if not (data / "agenttraj_l").is_dir():
+        raise UsageError(f"no folder agenttraj_l in {data}: give --data or AGENTGYM_DATA")
+    names = config.env.split(",")
+    unknown = sorted(set(names) - set(SOURCES))
+    if unknown:
+        raise UsageError(f"no recordings of {unknown[0]!r}", valid=SOURCES)
+    scores = run_loop(_run(names, data))
+    _print(scores, make_console())
+    if config.save:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / "fidelity.json").write_text(json.dumps(_as_data(scores), indent=2) + "\n")
+    return 0
+
+
+def _print(scores: dict[str, Score], console: Console) -> None:
+    table = Table("environment", "episodes", "first obs.", "steps identical / replayed", "solved")
+    for name, it in scores.items():
+        share = 100 * it.identical / it.steps if it.steps else 0.0
+        table.add_row(
+            name,
+            str(it.episodes),
+            f"{it.first} / {it.episodes}",
+            f"{it.identical} / {it.steps} ({share:.2f} %)",
+            f"{it.solved} / {it.episodes}",
+        )
+    console.print(table)
+    for name, it in scores.items():
+        for mismatch in it.mismatches[:_SHOWN]:
+            console.print(f"{name}: {mismatch}", markup=False, highlight=False)
+
+
+def _as_data(scores: dict[str, Score]) -> dict[str, Any]:
+    return {
+        "manifest": read_manifest().as_json(),
+        "environments": {
+            name: {
+                "episodes": it.episodes,
+                "first_observations_identical": it.first,
+                "steps": it.steps,
+                "steps_identical": it.identical,
+                "episodes_identical": it.exact_episodes,
+                "episodes_solved": it.solved,
+                "mismatching_episodes": len(it.mismatches),
+                "items_that_differ": dict(Counter(m["item_id"] for m in it.mismatches)),
+            }
+            for name, it in scores.items()
+        },
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark; prints a table and writes the result."""
+    return run_command(Fidelity, _act, argv, program="python -m benchmark.fidelity")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""AgentTraj-L conversations as episodes that can be played again.
+
+Owns what differs between environments in how a conversation was written down; whoever plays them
+needs no case for any of them. Files are those of the official release, one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["SOURCES", "Recording", "Source", "read_recordings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One conversation: what was asked for, what was replied, what was seen."""
+
+    item_id: str
+    replies: tuple[str, ...]
+    observations: tuple[str, ...]
+    """observations[0] opened the episode; the one after the last reply is usually not recorded."""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Reset options that put the environment into the recorded situation."""
+    canonical: Callable[[str], str] = str
+    """Observations are identical when this makes them the same text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where an environment's recordings are, and how to read one."""
+
+    environment: str
+    file: str
+    options: Callable[[str, list[str], list[str]], Mapping[str, Any]]
+    """Reset options from (item id, observations, replies)."""
+    canonical: Callable[[str], str] = str
+    """Takes out of an observation what no two recorded processes had in common."""
+
+
+def _textcraft(item_id: str, observations: list[str], replies: list[str]) -> Mapping[str, Any]:
+    """The transcripts put a line before every observation and strip its end."""
+    return {"as_recorded": True}
+
+
+_MAZE_VIEW: Final = "given the current environment state:\n"
+
+
+def _maze(item_id: str, observations: list[str], replies: list[str]) -> Mapping[str, Any]:
+    """Instructions are part of the first observation, and ours are in other words."""
+    end = observations[0].index(_MAZE_VIEW) + len(_MAZE_VIEW)
+    return {"instructions": observations[0][:end]}
+
+
+def _wordle(item_id: str, observations: list[str], replies: list[str]) -> Mapping[str, Any]:
+    """The hidden word was fixed: it is the last, winning guess."""
+    winning = replies[-1].split("Action:", 1)[-1]
+    return {
+        "vocabulary": "wordle_official_400",
+        "hidden_word": "".join(winning.split()),
+        "instructions": observations[0],
+    }
+
+
+def _babyai(item_id: str, observations: list[str], replies: list[str]) -> Mapping[str, Any]:
+    """The recorded server did not yet list the available actions."""
+    return {"available_actions": False}
+
+
+def _sciworld(item_id: str, observations: list[str], replies: list[str]) -> Mapping[str, Any]:
+    """The recorded server ran release 1.0 with everything made easy."""
+    return {"as_recorded": True}
+
+
+_PHRASE_ENDS: Final = re.compile(r"[\n\t,.():]|\bcontaining\b")
+
+
+def _unordered(text: str) -> str:
+    """The phrases of an observation: release 1.0 listed things in the order of identity hashes."""
+    return "\n".join(sorted(phrase.strip() for phrase in _PHRASE_ENDS.split(text))).strip()
+
+
+SOURCES: Final = {
+    source.environment: source
+    for source in (
+        Source("maze", "lmrlgym_maze.jsonl.gz", _maze),
+        Source("wordle", "lmrlgym_wordle.jsonl.gz", _wordle),
+        Source("textcraft", "textcraft.jsonl.gz", _textcraft),
+        Source("babyai", "babyai.jsonl.gz", _babyai),
+        Source("sciworld", "sciworld.jsonl.gz", _sciworld, _unordered),
+    )
+}
+
+
+def read_recordings(source: Source, data_dir: Path) -> Iterator[Recording]:
+    """The recordings of one environment; raises FileNotFoundError, ValueError naming the line."""
+    path = data_dir / "agenttraj_l" / source.file
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                entry = json.loads(line)
+                turns = [turn["value"] for turn in entry["conversations"][2:]]
+                observations, replies = turns[::2], turns[1::2]
+                options = source.options(entry["item_id"], observations, replies)
+            except (ValueError, KeyError, IndexError) as error:
+                raise ValueError(f"{path}, line {number}: {error!r}") from error
+            yield Recording(
+                entry["item_id"], tuple(replies), tuple(observations), options, source.canonical
+            )

@@ -1,0 +1,22 @@
+"""The sleeping echo; see the package."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from env_servers.echo import EchoEnvironment
+from env_servers.sdk import EnvironmentSpec, Execution
+
+__all__ = ["environment"]
+
+
+class SleepingEcho(EchoEnvironment):
+    """Echo under another name, executed elsewhere."""
+
+    spec: ClassVar[EnvironmentSpec] = replace(
+        EchoEnvironment.spec, name="sleeping_echo", execution=Execution.THREAD
+    )
+
+
+environment = SleepingEcho

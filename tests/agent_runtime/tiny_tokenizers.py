@@ -1,0 +1,164 @@
+"""Tiny tokenizers with chat templates of the three families, trained in-process for tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tokenizers import AddedToken as Token
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+CORPUS = [
+    "You are in a maze. The goal is at position 8, 6. Your current position is at 3, 4.",
+    "Thought: I should go right.\n\nAction:\nmove right\n",
+    "system user assistant\nOk, I'll follow your instructions and try my best.",
+]
+
+CHATML = (
+    "{% for m in messages %}"
+    "{% if loop.first and m.role != 'system' %}"
+    "<|im_start|>system\nBe helpful.<|im_end|>\n"
+    "{% endif %}"
+    "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+# Leaves thoughts out of all but the newest turns, as reasoning models' templates do.
+THINKING = (
+    "{% set last = namespace(user=0) %}"
+    "{% for m in messages %}{% if m.role == 'user' %}{% set last.user = loop.index0 %}{% endif %}"
+    "{% endfor %}"
+    "{% for m in messages %}"
+    "{% set text = m.content %}"
+    "{% if m.role == 'assistant' and '</think>' in text and loop.index0 < last.user %}"
+    "{% set text = text.split('</think>')[-1].lstrip('\n') %}"
+    "{% endif %}"
+    "<|im_start|>{{ m.role }}\n{{ text }}<|im_end|>\n"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+# Shows the system text with the newest user message only.
+MOVING_SYSTEM = (
+    "{% for m in messages %}"
+    "{% if m.role != 'system' %}"
+    "<|im_start|>{{ m.role }}\n"
+    "{% if loop.last and messages[0].role == 'system' %}{{ messages[0].content }}\n{% endif %}"
+    "{{ m.content }}<|im_end|>\n"
+    "{% endif %}"
+    "{% endfor %}<|im_start|>assistant\n"
+)
+LLAMA3 = (
+    "{% for m in messages %}"
+    "{% set text = '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n'"
+    " + m.content | trim + '<|eot_id|>' %}"
+    "{% if loop.first %}{% set text = bos_token + text %}{% endif %}{{ text }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
+)
+LLAMA2 = (
+    "{% if messages[0].role == 'system' %}"
+    "{% set rest = messages[1:] %}{% set system = messages[0].content %}"
+    "{% else %}{% set rest = messages %}{% set system = false %}{% endif %}"
+    "{% for m in rest %}"
+    "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}"
+    "{% if loop.first and system %}"
+    "{% set text = '<<SYS>>\n' + system + '\n<</SYS>>\n\n' + m.content %}"
+    "{% else %}{% set text = m.content %}{% endif %}"
+    "{% if m.role == 'user' %}{{ bos_token + '[INST] ' + text.strip() + ' [/INST]' }}"
+    "{% else %}{{ ' ' + text.strip() + ' ' + eos_token }}{% endif %}"
+    "{% endfor %}"
+)
+PLAIN = (
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant:{% endif %}"
+)
+
+
+def byte_level(specials: list[str]) -> Tokenizer:
+    """A byte-level BPE, as GPT-2, Qwen and Llama-3 use."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=420,
+        show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=[Token(name, special=True, normalized=False) for name in specials],
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return tokenizer
+
+
+def sentencepiece_like(specials: list[str]) -> Tokenizer:
+    """A BPE over words with a space mark, put before the text's first word, as in Llama-2."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
+    )
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace("\u2581", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=460,
+        show_progress=False,
+        initial_alphabet=[chr(code) for code in range(33, 127)],
+        special_tokens=[
+            *(Token(name, special=True, normalized=False) for name in specials),
+            *(f"<0x{byte:02X}>" for byte in range(256)),
+        ],
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return tokenizer
+
+
+def save(folder: Path, tokenizer: Tokenizer, template: str, **settings: object) -> Path:
+    """Write a model folder with tokenizer files only."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {"chat_template": template, **settings}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def chatml(folder: Path, template: str = CHATML) -> Path:
+    """A ChatML model folder, as of Qwen."""
+    tokenizer = byte_level(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    return save(folder, tokenizer, template, eos_token="<|im_end|>")
+
+
+def llama3(folder: Path) -> Path:
+    """A Llama-3 model folder; its eos_token differs from what ends a turn."""
+    tokenizer = byte_level(
+        [
+            "<|begin_of_text|>",
+            "<|end_of_text|>",
+            "<|start_header_id|>",
+            "<|end_header_id|>",
+            "<|eot_id|>",
+        ]
+    )
+    return save(
+        folder,
+        tokenizer,
+        LLAMA3,
+        bos_token={"__type": "AddedToken", "content": "<|begin_of_text|>", "special": True},
+        eos_token="<|end_of_text|>",
+    )
+
+
+def llama2(folder: Path) -> Path:
+    """A Llama-2 model folder."""
+    tokenizer = sentencepiece_like(["<unk>", "<s>", "</s>"])
+    return save(folder, tokenizer, LLAMA2, bos_token="<s>", eos_token="</s>")
+
+
+def plain(folder: Path) -> Path:
+    """A folder whose template uses no control tokens."""
+    tokenizer = sentencepiece_like(["<unk>", "<s>", "</s>"])
+    return save(folder, tokenizer, PLAIN, eos_token="</s>")

@@ -1,0 +1,193 @@
+"""The commands that play: real servers are spawned, real episodes are recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchestrator import evaluate, replay, sample
+from orchestrator.records import key_of
+from orchestrator.store import RunReader
+
+ECHO = ["--env", "echo", "--policy", "expert"]
+
+
+def play(out: Path, *flags: str) -> int:
+    return sample.main([*ECHO, "--out", str(out), *flags])
+
+
+def transcripts(run: Path) -> dict[object, list[tuple[str, bytes]]]:
+    with RunReader.open(run) as reader:
+        assert reader.verify() == []
+        return {
+            key_of(record): [(step.observation, step.state_hash) for step in record.steps]
+            for record in reader.episodes()
+        }
+
+
+def start_sample(out: Path, *flags: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "orchestrator.sample", *ECHO, "--out", str(out), *flags]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def wait_for_records(run: Path, count: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if (run / "manifest.json").exists():
+            with RunReader.open(run) as reader:
+                if reader.count() >= count:
+                    return
+        time.sleep(0.05)
+    raise AssertionError(f"the run never had {count} records")
+
+
+def test_a_run_records_every_planned_episode_and_sums_it_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert play(tmp_path / "run", "--episodes", "5", "--samples", "2", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["planned"], summary["finished"], summary["failed"]) == (10, 10, 0)
+    assert summary["results"][0]["success_rate"] == 1.0
+    assert len(transcripts(tmp_path / "run")) == 10
+
+
+def test_a_finished_run_replays_with_identical_observations(tmp_path: Path) -> None:
+    assert play(tmp_path / "run", "--episodes", "5") == 0
+    assert replay.main([str(tmp_path / "run")]) == 0
+
+
+def test_replay_finds_an_environment_that_answers_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = json.dumps({"diverge": True, "length": 2})
+    assert play(tmp_path / "run", "--episodes", "3", "--options", options) == 0
+    capsys.readouterr()
+    assert replay.main([str(tmp_path / "run"), "--concurrency", "1", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert not report["exact"]
+    assert report["mismatches"] > 0
+
+
+def test_evaluation_gives_one_figure_per_environment_and_stores_it(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    flags = ["--env", "echo", "--episodes", "4", "--policy", "expert,noop", "--out", str(run)]
+    assert evaluate.main(flags) == 0
+    results = json.loads((run / "evaluation.json").read_text())
+    assert results["means"] == {"expert": 1.0, "noop": 0.0}
+    assert results["complete"]
+
+
+def test_an_interrupted_run_keeps_what_is_finished_and_resumes_to_the_same_set(
+    tmp_path: Path,
+) -> None:
+    slow = ["--options", json.dumps({"sleep_ms": 3}), "--concurrency", "2", "--episodes", "60"]
+    process = start_sample(tmp_path / "stopped", *slow)
+    wait_for_records(tmp_path / "stopped", 3, process)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"--resume" in output
+    kept = transcripts(tmp_path / "stopped")
+    assert 3 <= len(kept) < 60
+    assert sample.main(["--resume", str(tmp_path / "stopped")]) == 0
+    assert play(tmp_path / "whole", *slow, "--concurrency", "16") == 0
+    assert transcripts(tmp_path / "stopped") == transcripts(tmp_path / "whole")
+
+
+def test_a_run_killed_with_sigkill_resumes_to_the_same_set(tmp_path: Path) -> None:
+    slow = ["--options", json.dumps({"sleep_ms": 3}), "--concurrency", "4", "--episodes", "60"]
+    process = start_sample(tmp_path / "killed", *slow)
+    wait_for_records(tmp_path / "killed", 5, process)
+    process.kill()
+    process.communicate()
+    assert sample.main(["--resume", str(tmp_path / "killed")]) == 0
+    assert play(tmp_path / "whole", *slow, "--concurrency", "16") == 0
+    assert transcripts(tmp_path / "killed") == transcripts(tmp_path / "whole")
+
+
+def test_a_resume_with_another_configuration_is_refused_and_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert play(run, "--episodes", "2") == 0
+    before = (run / "manifest.json").read_bytes()
+    assert sample.main(["--resume", str(run), "--seed", "7"]) == 2
+    assert "seed" in capsys.readouterr().err
+    assert (run / "manifest.json").read_bytes() == before
+
+
+def test_failed_episodes_are_no_rewards_and_the_run_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = json.dumps({"crash_at": 2})
+    status = play(tmp_path / "run", "--episodes", "3", "--options", options, "--json")
+    assert status == 1
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["finished"] == 0
+    assert summary["results"][0]["success_rate"] is None
+    with RunReader.open(tmp_path / "run") as reader:
+        for record in reader.episodes():
+            assert record.error.reason == "ENVIRONMENT_CRASHED"
+            assert not record.HasField("reward")
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--env", "nowhere"], "textcraft"),
+        (["--env", "echo", "--split", "nope"], "train, eval"),
+        (["--env", "echo", "--policy", "nobody"], "expert"),
+        (["--env", "echo", "--profile", "nope"], "agentgym"),
+        (["--env", "echo", "--items", "echo_1000000,echo_5"], "echo_5"),
+        (["--suite", "nope"], "demo"),
+        (["--env", "echo", "--episodes", "-1"], "--episodes"),
+        (["--resume", "no-such-run"], "no-such-run"),
+    ],
+)
+def test_what_does_not_exist_is_named_with_what_does(
+    flags: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = [] if "--resume" in flags else ["--out", str(tmp_path / "run")]
+    assert sample.main([*flags, *out]) == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_a_server_that_is_down_is_named_with_the_time_it_was_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--servers", "127.0.0.1:9", "--client.connect-deadline", "0.5"]
+    assert play(tmp_path / "run", *flags) == 1
+    message = capsys.readouterr().err
+    assert "127.0.0.1:9" in message
+    assert "0.5 s" in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_help_needs_neither_torch_nor_an_environment() -> None:
+    code = (
+        "import sys, orchestrator.sample, orchestrator.evaluate, orchestrator.replay\n"
+        "heavy = {'torch', 'transformers', 'pyarrow', 'minigrid', 'env_servers', 'sglang'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_spawned_servers_do_not_outlive_a_killed_run(tmp_path: Path) -> None:
+    slow = ["--options", json.dumps({"sleep_ms": 5}), "--concurrency", "2", "--episodes", "200"]
+    process = start_sample(tmp_path / "run", *slow)
+    wait_for_records(tmp_path / "run", 1, process)
+    (server,) = psutil.Process(process.pid).children()
+    process.kill()
+    process.communicate()
+    assert server.wait(timeout=20) is None or not server.is_running()
