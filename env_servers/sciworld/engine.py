@@ -25,10 +25,10 @@ __all__ = ["Engine", "EngineCrashed", "Play", "default_heap"]
 T = TypeVar("T")
 
 _MIB: Final = 1024 * 1024
-_BASE_MIB: Final = 100
-"""Heap that the simulator needs for itself while it loads."""
+_BASE_MIB: Final = 300
+"""Heap that the simulator needs for itself, most of it while it loads."""
 _INSTANCE_MIB: Final = 2
-"""Heap that an instance is reckoned with; most need a quarter of it."""
+"""Heap that an instance is reckoned with; most need half of it."""
 _FEWEST: Final = 8
 """Instances that are held at least."""
 _CHECK_EVERY: Final = 128

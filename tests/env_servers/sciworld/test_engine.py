@@ -161,7 +161,7 @@ def test_a_demand_beyond_the_heap_halves_what_is_held(monkeypatch: pytest.Monkey
             pass
 
     monkeypatch.setattr("env_servers.sciworld.engine.Simulator", OutOfMemory)
-    engine = Engine(Path("java"), 1124)
+    engine = Engine(Path("java"), 1324)
     assert engine.capacity == 512
     with pytest.raises(EngineCrashed):
         engine.open(BEES).look()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from env_servers.sciworld import SciWorld
@@ -11,9 +13,7 @@ from env_servers.sdk import InvalidOption, Observation, ResetOptions, StopReason
 BOIL = "sciworld_0"
 
 
-def start(
-    tasks: SciWorldTasks, item: str = BOIL, **options: object
-) -> tuple[SciWorld, Observation]:
+def start(tasks: SciWorldTasks, item: str = BOIL, **options: Any) -> tuple[SciWorld, Observation]:
     episode = SciWorld(tasks)
     return episode, episode.reset(tasks.get(item), ResetOptions(options=options))
 
@@ -108,7 +108,7 @@ def test_recorded_words_are_spoken_on_demand(tasks: SciWorldTasks) -> None:
         {"anything": 1},
     ],
 )
-def test_wrong_options_are_refused(tasks: SciWorldTasks, options: dict[str, object]) -> None:
+def test_wrong_options_are_refused(tasks: SciWorldTasks, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption):
         start(tasks, **options)
 
