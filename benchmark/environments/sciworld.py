@@ -99,8 +99,8 @@ class Shared:
     steps_per_second: float
     steps_per_cpu_second: float
     """Steps that a core does when it does nothing else."""
-    failures: int
-    """Steps that were not answered, or did not find what the tour says."""
+    unmatched: int
+    """Steps in which the tour names a thing that is not there in this task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +157,9 @@ async def _hold(connection: Connection, server: psutil.Process, count: int, work
     reset_seconds, reset_cpu = time.perf_counter() - started, _cpu(server) - cpu
     half = len(TOUR) // 2
     cpu, started = _cpu(server), time.perf_counter()
-    failures = sum(await asyncio.gather(*(_go(each, TOUR[:half]) for each in live)))
+    unmatched = sum(await asyncio.gather(*(_go(each, TOUR[:half]) for each in live)))
     held = _memory(server)
-    failures += sum(await asyncio.gather(*(_go(each, TOUR[half:]) for each in live)))
+    unmatched += sum(await asyncio.gather(*(_go(each, TOUR[half:]) for each in live)))
     seconds, step_cpu = time.perf_counter() - started, _cpu(server) - cpu
     steps = sum(episode.seq for episode in live)
     end = _memory(server)
@@ -178,7 +178,7 @@ async def _hold(connection: Connection, server: psutil.Process, count: int, work
         steps=steps,
         steps_per_second=round(steps / seconds, 1),
         steps_per_cpu_second=round(steps / step_cpu, 1),
-        failures=failures,
+        unmatched=unmatched,
     )
 
 
@@ -193,14 +193,14 @@ async def _episodes(connection: Connection, count: int) -> list[RemoteEpisode]:
 
 
 async def _go(episode: RemoteEpisode, actions: Sequence[str]) -> int:
-    """Take an episode through a part of the tour; returns how many steps failed."""
-    failed = 0
+    """Take an episode through a part of the tour; returns how many steps found nothing."""
+    unmatched = 0
     for action in actions:
         transition = await episode.step(action)
-        failed += "No known action" in transition.text or not transition.text
+        unmatched += "No known action" in transition.text
         if transition.ended:
             break
-    return failed
+    return unmatched
 
 
 def bounded(count: int) -> Alone:

@@ -171,9 +171,13 @@ def progress(path: Sequence[str], journal: Sequence[str]) -> int:
     """How many steps of the path were made, in their order, whatever was done in between."""
     done = 0
     for action in journal:
-        if done < len(path) and " ".join(action.lower().split()) == path[done]:
-            done += 1
+        done += done < len(path) and _plain(action) == _plain(path[done])
     return done
+
+
+def _plain(action: str) -> str:
+    """The simulator minds neither case nor spaces."""
+    return " ".join(action.lower().split())
 
 
 def _return(

@@ -35,6 +35,7 @@ def test_the_path_is_followed_step_by_step() -> None:
     for count in range(len(PATH)):
         assert next_action(PATH[:count], view="never asked") == PATH[count]
     assert next_action(PATH) == "look around"
+    assert progress(["focus on unknown substance B"], ["focus on unknown substance B"]) == 1
 
 
 def test_harmless_detours_are_ignored() -> None:
