@@ -82,7 +82,8 @@ _PHRASE_ENDS: Final = re.compile(r"[\n\t,.():]|\bcontaining\b")
 
 def _unordered(text: str) -> str:
     """The phrases of an observation: release 1.0 listed things in the order of identity hashes."""
-    return "\n".join(sorted(phrase.strip() for phrase in _PHRASE_ENDS.split(text))).strip()
+    phrases = (phrase.strip() for phrase in _PHRASE_ENDS.split(text))
+    return "\n".join(sorted(filter(None, phrases)))
 
 
 SOURCES: Final = {

@@ -87,7 +87,7 @@ def test_all_recorded_conversations_come_back(tasks: SciWorldTasks, data_dir: Pa
     rows = conversations(data_dir)
     found = tally(tasks, rows)
     print(found, found.same / found.steps, found.exact / found.steps)
-    assert (len(rows), found.steps) == (1060, 18966)
+    assert (len(rows), found.steps) == (1060, 20026)
     assert found.same >= 0.99 * found.steps
 
 
@@ -100,6 +100,8 @@ def oracle(data_dir: Path, *, all_of_them: bool) -> Iterator[Mapping[str, Any]]:
 
 DRAWN = {"mendelian-genetics-unknown-plant", "grow-fruit"}
 """Bees pollinate by chance, and which chance depended on the order of identity hashes."""
+LOST_BY_CHANCE = ("grow-fruit", 97)
+"""No fruit grew in the recorded process; in ours it does, and in the original it depends."""
 ONE_TICK_LATER = ("power-component-renewable-vs-nonrenewable-energy", 18)
 """Current reaches the buzzer one move later than in the recorded process; for the same reason."""
 
@@ -140,7 +142,7 @@ def test_oracle_scores_come_back(
     found = [(log["taskName"], int(log["variationIdx"]), scores(tasks.engine, log)) for log in logs]
     steps, same, phrased, final = (sum(c) for c in zip(*(each for *_, each in found), strict=True))
     print(f"{len(logs)} logs, {steps} steps: {same} scores, {phrased} texts, {final} final scores")
-    assert [each[:2] for each in found if not each[2].final] == []
+    assert {each[:2] for each in found if not each[2].final} <= {LOST_BY_CHANCE}
     assert same >= 0.97 * steps
     for task, variation, (count, equal, _, _) in found:
         assert equal == count or task in DRAWN or (task, variation) == ONE_TICK_LATER
