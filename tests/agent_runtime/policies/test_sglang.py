@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 
 from agent_runtime.conversation import Message, Role
 from agent_runtime.errors import (
+    ContextOverflow,
     PolicyMisbehaved,
     PolicyMisconfigured,
     PolicyOverloaded,
@@ -221,11 +222,21 @@ async def test_a_reply_that_fills_the_context_is_reported_as_such(server: SGLang
 async def test_a_limit_that_only_the_server_knows_ends_the_episode_too(
     server: SGLangServer,
 ) -> None:
-    server.context_length, server.told_context_length = 20, None
+    server.context_length, server.told_context_length = 80, None
     async with policy_for(server) as policy:
         session = policy.open(episode_context())
-        reply = await session.reply(MESSAGES, turn=0, seed=1)
-    assert (reply.text, reply.finish_reason) == ("", FinishReason.CONTEXT)
+        replies = await play(session, 2)
+    assert (replies[1].text, replies[1].finish_reason) == ("", FinishReason.CONTEXT)
+
+
+async def test_a_context_that_cannot_hold_the_first_observation_is_an_error(
+    server: SGLangServer,
+) -> None:
+    async with policy_for(server, options=SGLangOptions(context_length=20)) as policy:
+        session = policy.open(episode_context())
+        with pytest.raises(ContextOverflow, match="first observation"):
+            await session.reply(MESSAGES, turn=0, seed=1)
+    assert server.requests == []
     assert set(session.token_segments()[0].origins) == {Origin.CONTEXT}
 
 
