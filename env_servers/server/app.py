@@ -214,7 +214,7 @@ def _channel_options(config: ServerConfig) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", config.limits.max_message_bytes),
         ("grpc.max_concurrent_streams", 1_000_000),
         ("grpc.keepalive_time_ms", 60_000),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 30_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.so_reuseport", 0),
     ]

@@ -1,0 +1,1 @@
+"""Measuring policies: `python -m benchmark.policy`."""
