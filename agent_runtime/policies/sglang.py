@@ -50,7 +50,7 @@ from agent_runtime.policies.base import (
 from agent_runtime.policies.config import PolicyConfig, SGLangOptions
 from agent_runtime.policies.endpoint import Endpoint
 from agent_runtime.policies.engines import EngineGroup, WeightUpdate
-from agent_runtime.policies.sglang_wire import Generated, Streamed, generate_body
+from agent_runtime.policies.sglang_wire import Generated, Streamed, generate_body, read_scores
 from agent_runtime.rendering import ChatRenderer
 from agentgym.episode.v1 import episode_pb2
 
@@ -154,6 +154,18 @@ class SGLangPolicy(Policy):
         carries the version that sampled it. Raises PolicyError.
         """
         await self.engines.update(update)
+
+    async def score(self, ids: Sequence[int]) -> list[float | None]:
+        """The engine's logprob of each id given those before it; None for the first.
+
+        Those of the untruncated distribution at temperature 1, of the weights that it serves now.
+        Raises PolicyError.
+        """
+        sampling = {"max_new_tokens": 1, "temperature": 1.0}
+        body = {"input_ids": list(ids), "sampling_params": sampling, "return_logprob": True}
+        await self.engines.passage()
+        answer = await self._endpoint.post("/generate", {**body, "logprob_start_len": 0})
+        return read_scores(answer, ids)
 
     async def generate(
         self, body: Mapping[str, Any], *, routing_key: str, stop_at: StopRule | None = None
@@ -296,10 +308,11 @@ class _SGLangSession(PolicySession):
             generated = await self._sample(prompt, budget, seed)
         except ContextOverflow as error:
             return self._exhausted(turn, len(prompt), str(error))
-        if generated.ids or generated.finish is not FinishReason.ABORT:
-            self._dialogue.sampled(
-                generated.ids, generated.logprobs, generation=turn, versions=generated.versions
-            )
+        if not generated.ids and generated.finish is FinishReason.ABORT:
+            raise PolicyUnavailable("the engine gave the request back before the first token")
+        self._dialogue.sampled(
+            generated.ids, generated.logprobs, generation=turn, versions=generated.versions
+        )
         cut = generated.finish is FinishReason.LENGTH and budget < wanted
         return Completion(
             text=self._dialogue.reply_text(generated.ids, self._policy.config.sampling.stop),

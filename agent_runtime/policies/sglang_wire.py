@@ -14,7 +14,7 @@ from agent_runtime.errors import PolicyMisbehaved
 from agent_runtime.ledger import VersionSpan
 from agent_runtime.policies.base import FinishReason, Sampling
 
-__all__ = ["Generated", "Streamed", "generate_body", "join_spans"]
+__all__ = ["Generated", "Streamed", "generate_body", "join_spans", "read_scores"]
 
 _SEED_MASK: Final = 2**63 - 1
 """The server takes signed 64-bit seeds."""
@@ -152,6 +152,16 @@ class Streamed:
             raise PolicyMisbehaved("the stream ended before the first token")
         meta = {**self._last["meta_info"], "output_token_logprobs": self._rows}
         return {**self._last, "output_ids": list(self.ids), "meta_info": meta}
+
+
+def read_scores(answer: Mapping[str, Any], ids: Sequence[int]) -> list[float | None]:
+    """Logprobs of a prompt's ids; None for the first. Raises PolicyMisbehaved."""
+    meta = cast("dict[str, Any]", _field(answer, "meta_info", dict))
+    rows = cast("list[Any]", _field(meta, "input_token_logprobs", list))
+    pairs = [_logprob_and_id(row) for row in rows]
+    if [token_id for _, token_id in pairs] != list(ids):
+        raise PolicyMisbehaved("the server scored other tokens than it was sent")
+    return [logprob for logprob, _ in pairs]
 
 
 def join_spans(spans: Sequence[VersionSpan]) -> list[VersionSpan]:

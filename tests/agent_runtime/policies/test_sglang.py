@@ -275,7 +275,7 @@ async def test_an_abort_from_outside_keeps_the_partial_reply(server: SGLangServe
     assert list(session.token_segments()[0].origins).count(Origin.SAMPLED) == 6
 
 
-async def test_an_abort_before_the_first_token_is_no_misbehaviour(server: SGLangServer) -> None:
+async def test_aborts_before_the_first_token_are_no_reply(server: SGLangServer) -> None:
     def nothing(reply: dict[str, Any]) -> dict[str, Any]:
         meta = reply["meta_info"]
         meta |= {"finish_reason": {"type": "abort"}, "output_token_logprobs": []}
@@ -284,8 +284,10 @@ async def test_an_abort_before_the_first_token_is_no_misbehaviour(server: SGLang
 
     server.edit = nothing
     async with policy_for(server) as policy:
-        reply = await policy.open(episode_context()).reply(MESSAGES, turn=0, seed=1)
-    assert (reply.finish_reason, reply.text) == (FinishReason.ABORT, "")
+        session = policy.open(episode_context())
+        with pytest.raises(PolicyUnavailable, match="gave the request back"):
+            await session.reply(MESSAGES, turn=0, seed=1)
+    assert Origin.SAMPLED not in set(session.token_segments()[0].origins)
 
 
 def nan_logprob(reply: dict[str, Any]) -> dict[str, Any]:
