@@ -21,7 +21,7 @@ class AdmissionRules:
     """The limit never falls below this."""
     ceiling: int = 16_384
     """The limit never grows above this."""
-    start: int = 256
+    start: int = 1024
     """The first limit."""
     step: int = 32
     """Growth per observation once the engine has been under pressure."""

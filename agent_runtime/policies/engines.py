@@ -38,10 +38,10 @@ _ABORT_TIMEOUT: Final = 5.0
 _PAUSE_TIMEOUT: Final = 60.0
 _RECOVERY_PAUSE: Final = 0.5
 
-Interrupt = Literal["in_place", "retract", "abort", "none"]
-"""What happens to replies that are being sampled while weights are replaced: they go on with their
+Interrupt = Literal["in_place", "retract", "abort", "finish"]
+"""What happens to replies that are being sampled when weights are replaced: they go on with their
 cache as it is, go on after it was recomputed with the new weights, are given back and continued by
-a new request, or are not paused at all."""
+a new request, or are finished first while new ones wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +221,7 @@ class EngineGroup:
         self.health[address] = self.health[address].update_done(sighting)
 
     async def _replace_weights(self, client: Endpoint, update: WeightUpdate) -> Sighting:
-        paused = update.interrupt != "none"
+        paused = update.interrupt != "finish"
         if paused:
             mode = {"mode": update.interrupt}
             await client.control("/pause_generation", mode, timeout=_PAUSE_TIMEOUT)
@@ -230,7 +230,7 @@ class EngineGroup:
                 "model_path": update.path,
                 "weight_version": update.version,
                 # A cache that replies go on with cannot be flushed.
-                "flush_cache": update.interrupt in ("retract", "abort"),
+                "flush_cache": update.interrupt != "in_place",
             }
             path = "/update_weights_from_disk"
             answer = await client.control(path, body, timeout=update.timeout)

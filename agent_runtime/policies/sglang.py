@@ -56,7 +56,7 @@ from agentgym.episode.v1 import episode_pb2
 
 __all__ = ["SGLangPolicy"]
 
-_LOAD_SECONDS: Final = 1.0
+_LOAD_SECONDS: Final = 0.5
 """Between two looks at the engines' load."""
 _MAX_SENDS: Final = 4
 """How often one request may be sent: a request that ends its engine each time must not go on."""
@@ -162,9 +162,13 @@ class SGLangPolicy(Policy):
         Raises PolicyError.
         """
         sampling = {"max_new_tokens": 1, "temperature": 1.0}
-        body = {"input_ids": list(ids), "sampling_params": sampling, "return_logprob": True}
-        await self.engines.passage()
-        answer = await self._endpoint.post("/generate", {**body, "logprob_start_len": 0})
+        body: dict[str, Any] = {
+            "input_ids": list(ids),
+            "sampling_params": sampling,
+            "return_logprob": True,
+        }
+        body |= {"logprob_start_len": 0, "extra_key": _cache_key(await self.engines.passage())}
+        answer = await self._endpoint.post("/generate", body)
         return read_scores(answer, ids)
 
     async def generate(
@@ -177,7 +181,9 @@ class SGLangPolicy(Policy):
         for sends in range(1, _MAX_SENDS + 1):
             versions = await self.engines.passage()
             try:
-                found = await self._attempt(body, routing_key, stop_at)
+                found = await self._attempt(
+                    {**body, "extra_key": _cache_key(versions)}, routing_key, stop_at
+                )
             except PolicyLost:
                 self.engines.lost()
                 if sends == _MAX_SENDS or self._config.sglang.recovery == 0:
@@ -373,6 +379,11 @@ class _SGLangSession(PolicySession):
                 f"model's context cannot hold ({limit}): serve it with a longer one"
             )
         return Completion(text="", finish_reason=FinishReason.CONTEXT, prompt_tokens=prompt_tokens)
+
+
+def _cache_key(versions: frozenset[str]) -> str:
+    """The name space of cached prefixes: what other weights computed must not be sampled from."""
+    return "weights:" + ",".join(sorted(versions))
 
 
 def _rules(config: PolicyConfig) -> AdmissionRules:

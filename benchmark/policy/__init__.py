@@ -1,1 +1,1 @@
-"""Measuring policies: `python -m benchmark.policy`."""
+"""What policies cost: tokens per second of engines, on episodes of several turns."""

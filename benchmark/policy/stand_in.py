@@ -60,6 +60,8 @@ class _Request:
     limit: int
     """Tokens it may sample."""
     done: asyncio.Future[None]
+    space: str = ""
+    """Name space of its cached prefixes."""
     cached: int = 0
     started: int = -1
     """Step at which its first token was due; -1 = it waits."""
@@ -94,6 +96,9 @@ class StandIn:
         self._serial = 0
         self._cache: set[int] = set()
         self._wake = asyncio.Event()
+        self._unlocked = asyncio.Event()
+        self._unlocked.set()
+        """Cleared while an update of weights waits for replies that were not paused."""
         self._ticker: asyncio.Task[None] | None = None
 
     def app(self) -> web.Application:
@@ -195,7 +200,7 @@ class StandIn:
     def _end(self, request: _Request, finish: dict[str, Any]) -> None:
         request.finish = finish
         self._running.pop(request.rid, None)
-        self._remember(request.prompt + self._ids(request))
+        self._cache.update(_block_hashes(request.prompt + self._ids(request), request.space))
         if not request.done.done():
             request.done.set_result(None)
         if request.changed is not None:
@@ -255,12 +260,9 @@ class StandIn:
             del meta["output_token_logprobs_length"]
         return {"text": self._tokenizer.decode(ids), "output_ids": ids, "meta_info": meta}
 
-    def _remember(self, ids: Sequence[int]) -> None:
-        self._cache.update(_block_hashes(ids))
-
-    def _cached(self, prompt: Sequence[int]) -> int:
+    def _cached(self, prompt: Sequence[int], space: str) -> int:
         known = 0
-        for key in _block_hashes(prompt[:-1]):
+        for key in _block_hashes(prompt[:-1], space):
             if key not in self._cache:
                 break
             known += _BLOCK
@@ -284,13 +286,15 @@ class StandIn:
         if queued is not None and len(self._waiting) >= queued:
             return web.json_response({"detail": "The request queue is full."}, status=503)
         self.requests += 1
+        await self._unlocked.wait()
         request = _Request(
             rid=body.get("rid") or uuid.uuid4().hex,
             prompt=prompt,
             params=params,
             limit=wanted,
             done=asyncio.get_running_loop().create_future(),
-            cached=self._cached(prompt),
+            space=body.get("extra_key") or "",
+            cached=self._cached(prompt, body.get("extra_key") or ""),
             changed=asyncio.Event() if streaming else None,
         )
         self._waiting.append(request)
@@ -380,7 +384,11 @@ class StandIn:
             message = f"Failed to get weights iterator: {path!r}."
             failed = {"success": False, "message": message, "num_paused_requests": 0}
             return web.json_response(failed, status=400)
+        self._unlocked.clear()
+        while self._running and not self._paused:
+            await asyncio.gather(*(request.done for request in self._running.values()))
         await asyncio.sleep(self.settings.weights_seconds)
+        self._unlocked.set()
         for request in self._running.values():
             self._catch_up(request)
         self.model_path = path
@@ -419,7 +427,7 @@ class StandIn:
             {
                 "model_path": self.model_path,
                 "version": "0.5.23",
-                "context_length": context,
+                "context_length": None,
                 "max_total_num_tokens": self.settings.cache_tokens,
                 "max_req_input_len": min(context, self.settings.cache_tokens) - 6,
                 "random_seed": int(self._startup * 1e6) % 2**31,
@@ -460,10 +468,10 @@ class StandIn:
         return web.json_response(answer)
 
 
-def _block_hashes(ids: Sequence[int]) -> list[int]:
+def _block_hashes(ids: Sequence[int], space: str) -> list[int]:
     """One key per whole block, each standing for everything up to its end."""
     keys: list[int] = []
-    key = 0
+    key = hash(space)
     for start in range(0, len(ids) - _BLOCK + 1, _BLOCK):
         key = hash((key, *ids[start : start + _BLOCK]))
         keys.append(key)

@@ -148,6 +148,7 @@ async def test_the_request_carries_sampling_seed_and_stop_ids(
     assert request.pop("input_ids")
     assert request == {
         "return_logprob": True,
+        "extra_key": "weights:default",
         "sampling_params": {
             "max_new_tokens": 3,
             "temperature": 0.7,
