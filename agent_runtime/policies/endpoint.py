@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import aiohttp
+import orjson
 from asyncio_throttle.throttler import Throttler
 
 from agent_runtime.errors import (
@@ -46,6 +47,7 @@ _CONNECT_TIMEOUT: Final = 10.0
 # about to close is never picked for a request.
 _KEEPALIVE: Final = 4.0
 _THROTTLE_INTERVAL: Final = 0.05
+_JSON: Final = {"Content-Type": "application/json"}
 
 
 class Endpoint:
@@ -183,8 +185,8 @@ class Endpoint:
             async with self._session.request(
                 method,
                 self.base_url + path,
-                json=body,
-                headers=headers,
+                data=None if body is None else orjson.dumps(body),
+                headers={**_JSON, **(headers or {})},
                 timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_TIMEOUT),
                 allow_redirects=False,
             ) as response:
@@ -275,8 +277,8 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _json_object(content: bytes) -> dict[str, Any]:
     try:
-        body = json.loads(content)
-    except (ValueError, RecursionError):
+        body = orjson.loads(content)
+    except ValueError:
         raise PolicyMisbehaved(f"the reply is no JSON: {content[:80]!r}") from None
     if not isinstance(body, dict):
         raise PolicyMisbehaved(f"the reply is no JSON object: {content[:80]!r}")

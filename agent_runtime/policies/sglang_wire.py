@@ -65,8 +65,8 @@ class Generated:
         seen = meta.get("prompt_tokens", prompt_tokens)
         if seen != prompt_tokens:
             raise PolicyMisbehaved(f"the server read {seen} of {prompt_tokens} prompt tokens")
-        pairs = [_logprob_and_id(row) for row in rows]
-        if [token_id for _, token_id in pairs] != ids:
+        logprobs, scored = _columns(rows)
+        if scored != ids:
             raise PolicyMisbehaved("logprobs and output ids are of different tokens")
         reason = _FINISH.get(str(finish.get("type")))
         if reason is None:
@@ -74,7 +74,7 @@ class Generated:
         cached = meta.get("cached_tokens")
         return cls(
             ids=ids,
-            logprobs=[logprob for logprob, _ in pairs],
+            logprobs=logprobs,
             versions=_versions(meta, len(ids)),
             finish=reason,
             cached=cached if isinstance(cached, int) else 0,
@@ -158,10 +158,10 @@ def read_scores(answer: Mapping[str, Any], ids: Sequence[int]) -> list[float | N
     """Logprobs of a prompt's ids; None for the first. Raises PolicyMisbehaved."""
     meta = cast("dict[str, Any]", _field(answer, "meta_info", dict))
     rows = cast("list[Any]", _field(meta, "input_token_logprobs", list))
-    pairs = [_logprob_and_id(row) for row in rows]
-    if [token_id for _, token_id in pairs] != list(ids):
+    logprobs, scored = _columns(rows)
+    if scored != list(ids):
         raise PolicyMisbehaved("the server scored other tokens than it was sent")
-    return [logprob for logprob, _ in pairs]
+    return logprobs
 
 
 def join_spans(spans: Sequence[VersionSpan]) -> list[VersionSpan]:
@@ -185,12 +185,12 @@ def _field(body: Mapping[str, Any], name: str, kind: type) -> object:
     return value
 
 
-def _logprob_and_id(row: object) -> tuple[float | None, object]:
-    """The first two of [logprob, id, text]."""
-    if not isinstance(row, list) or len(cast("list[object]", row)) < 2:
-        raise PolicyMisbehaved("the server's logprobs are not [logprob, id, text]")
-    logprob, token_id = cast("list[Any]", row)[:2]
-    return logprob, token_id
+def _columns(rows: Sequence[Any]) -> tuple[list[float | None], list[int]]:
+    """Logprobs and ids of rows [logprob, id, text]; what they are worth is the ledger's to say."""
+    try:
+        return [row[0] for row in rows], [row[1] for row in rows]
+    except (TypeError, IndexError, KeyError):
+        raise PolicyMisbehaved("the server's logprobs are not [logprob, id, text]") from None
 
 
 def _versions(meta: Mapping[str, Any], count: int) -> list[VersionSpan]:

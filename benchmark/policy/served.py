@@ -28,6 +28,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import aiohttp
 import psutil
 import tyro
 from rich.console import Console
@@ -84,9 +85,11 @@ class Figures:
     output_tokens: int = 0
     output_tokens_per_second: float = 0.0
     engine_share: float = 0.0
-    """Of the time that episodes were live, the share that the engine's steps took."""
+    """Of the time that episodes were live, the share that their requests spent in the engine."""
     overhead: float = 0.0
-    """The rest: 1 - engine_share; meaningless for a real server and with a restart."""
+    """The rest: 1 - engine_share; unknown, hence 0, for a real server and with a restart."""
+    step_share: float = 0.0
+    """As engine_share, by decode steps alone: what an engine with a machine of its own takes."""
     reply_median: float = 0.0
     cache_hit_rate: float = 0.0
     """Of the prompt tokens of all turns but the first, the share that was cached."""
@@ -176,18 +179,27 @@ async def measure(options: Served, console: Console) -> Figures:
             before, started = psutil.Process().cpu_times(), time.perf_counter()
             outcome = await run(config, Path(folder, "run"), resume=False, console=console)
             wall = time.perf_counter() - started
+            busy = 0.0 if options.url or options.restart else await _busy_seconds(url)
         after = psutil.Process().cpu_times()
         figures = Figures(episodes=outcome.planned, finished=outcome.finished, wall=wall)
         cpu = after.user + after.system - before.user - before.system
         figures.cpu_per_episode = cpu / outcome.planned
         with RunReader.open(outcome.folder) as reader:
             figures.failed_attempts = sum(1 for _ in reader.episodes(superseded=True))
-            _read_records(figures, list(reader.episodes()), options.step_ms / 1000)
+            _read_records(figures, list(reader.episodes()), options.step_ms / 1000, busy)
     figures.peak_rss_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return figures
 
 
-def _read_records(figures: Figures, records: list[episode_pb2.Episode], step: float) -> None:
+async def _busy_seconds(url: str) -> float:
+    """What the stand-in says of the time that requests spent in it."""
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/server_info") as response:
+        return (await response.json())["stand_in_busy_seconds"]
+
+
+def _read_records(
+    figures: Figures, records: list[episode_pb2.Episode], step: float, busy: float
+) -> None:
     calls = [call for record in records for call in record.generations]
     later = [call for call in calls if call.turn]
     live = sum(record.ended_unix_ms - record.started_unix_ms for record in records) / 1000
@@ -196,8 +208,10 @@ def _read_records(figures: Figures, records: list[episode_pb2.Episode], step: fl
     figures.reply_median = median(call.seconds for call in calls) if calls else 0.0
     prompts = sum(call.prompt_tokens for call in later)
     figures.cache_hit_rate = sum(call.cached_tokens for call in later) / max(1, prompts)
-    figures.engine_share = figures.output_tokens * step / live if live else 0.0
-    figures.overhead = 1 - figures.engine_share
+    if busy and live:
+        figures.engine_share = busy / live
+        figures.overhead = 1 - figures.engine_share
+        figures.step_share = figures.output_tokens * step / live
 
 
 def main() -> None:

@@ -83,6 +83,8 @@ class StandIn:
         self.model_path = settings.model_path
         self.requests = 0
         """Requests that were answered or are being answered."""
+        self.busy = 0.0
+        """Seconds that requests spent here, all of them together."""
         self._startup = time.time()
         self._tokenizer = Tokenizer.from_file(str(Path(settings.model_path, "tokenizer.json")))
         specials = self._tokenizer.get_added_tokens_decoder()
@@ -199,6 +201,7 @@ class StandIn:
 
     def _end(self, request: _Request, finish: dict[str, Any]) -> None:
         request.finish = finish
+        self.busy += time.perf_counter() - request.asked
         self._running.pop(request.rid, None)
         self._cache.update(_block_hashes(request.prompt + self._ids(request), request.space))
         if not request.done.done():
@@ -433,6 +436,7 @@ class StandIn:
                 "random_seed": int(self._startup * 1e6) % 2**31,
                 "startup_time": {"tokenizer_e2e": self._startup},
                 "internal_states": [],
+                "stand_in_busy_seconds": self.busy,
                 "status": "ready",
             }
         )
