@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
@@ -259,6 +260,29 @@ def check_model(model: str, chat_template: Path | None = None) -> None:
     except OSError as error:
         raise PolicyMisconfigured(f"chat template: {error}") from error
     HuggingFaceRenderer(folder, chat_template=template)
+    _check_vocabulary(folder)
+
+
+def _check_vocabulary(folder: Path) -> None:
+    """Raise PolicyMisconfigured where the tokenizer has ids that the model has no row for.
+
+    Such an id ends the whole engine.
+    """
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        size = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size")
+        added = [token["id"] for token in tokenizer.get("added_tokens") or ()]
+        vocabulary = tokenizer["model"]["vocab"]
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise PolicyMisconfigured(f"{folder}: config or tokenizer: {error!r}") from error
+    known = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
+    highest = max([*known, *added], default=-1)
+    if isinstance(size, int) and highest >= size:
+        raise PolicyMisconfigured(
+            f"{folder}: the tokenizer has the id {highest}, the model {size} ids: they do not "
+            "belong together"
+        )
 
 
 @asynccontextmanager
