@@ -130,7 +130,10 @@ def _replay(
         said.append(Message(Role.ASSISTANT, text, sampled=True))
         turn += 1
     if said[-1:] and said[-1].role is Role.USER and _size(dialogue.ledger) < _size(recorded):
-        dialogue.prompt(said)  # a prompt that got no reply: it was too long, or the call failed
+        dialogue.prompt(said)  # a prompt that got no reply, or one that the context cut short
+        ids, logprobs = _reply(recorded, turn)
+        if ids:
+            dialogue.sampled(ids, logprobs, generation=turn)
 
 
 def _reply(ledger: TokenLedger, turn: int) -> tuple[list[int], list[float]]:

@@ -235,7 +235,7 @@ class StandIn:
 
     def _answer(self, request: _Request) -> dict[str, Any]:
         ids = self._ids(request)
-        rows = [[-0.25 - (token % 64) / 32.0, token, None] for token in ids]
+        rows = [[_logprob(token), token, None] for token in ids]
         spans = request.spans or [{"version": self.version, "start": 0, "end": 0}]
         meta: dict[str, Any] = {
             "id": request.rid,
@@ -243,7 +243,7 @@ class StandIn:
             "prompt_tokens": len(request.prompt),
             "weight_version": self.version,
             "num_retractions": request.retractions,
-            "input_token_logprobs": [],
+            "input_token_logprobs": self._scores(request),
             "output_token_logprobs": rows,
             "output_token_logprobs_length": len(rows),
             "reasoning_tokens": 0,
@@ -263,6 +263,14 @@ class StandIn:
             del meta["output_token_logprobs_length"]
         return {"text": self._tokenizer.decode(ids), "output_ids": ids, "meta_info": meta}
 
+    def _scores(self, request: _Request) -> list[list[Any]]:
+        """The prompt's rows from `logprob_start_len` on, by default none."""
+        start = request.params.get("_start")
+        if start is None:
+            return []
+        rows: list[list[Any]] = [[_logprob(token), token, None] for token in request.prompt[start:]]
+        return [[None, *rows[0][1:]], *rows[1:]] if start == 0 else rows
+
     def _cached(self, prompt: Sequence[int], space: str) -> int:
         known = 0
         for key in _block_hashes(prompt[:-1], space):
@@ -275,7 +283,11 @@ class StandIn:
 
     async def _generate(self, http: web.Request) -> web.StreamResponse:
         body = await http.json()
-        params = {**body.get("sampling_params", {}), "_logprobs": body.get("return_logprob")}
+        params = {
+            **body.get("sampling_params", {}),
+            "_logprobs": body.get("return_logprob"),
+            "_start": body.get("logprob_start_len"),
+        }
         prompt = body.get("input_ids") or []
         wanted = params.get("max_new_tokens", 128)
         problem = self._problem(prompt, params, wanted)
@@ -470,6 +482,10 @@ class StandIn:
         limit = self.settings.context_length
         answer = {"tokens": encoded.ids, "count": len(encoded.ids), "max_model_len": limit}
         return web.json_response(answer)
+
+
+def _logprob(token: int) -> float:
+    return -0.25 - (token % 64) / 32.0
 
 
 def _block_hashes(ids: Sequence[int], space: str) -> list[int]:
