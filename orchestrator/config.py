@@ -22,7 +22,15 @@ from orchestrator.errors import UsageError
 from orchestrator.fleet import FleetConfig
 from orchestrator.retry import RetryPolicy
 
-__all__ = ["SERVED_POLICY", "SUITES", "ClientConfig", "RunConfig", "action_format_of", "merge", "split_names"]
+__all__ = [
+    "SERVED_POLICY",
+    "SUITES",
+    "ClientConfig",
+    "RunConfig",
+    "action_format_of",
+    "merge",
+    "split_names",
+]
 
 SUITES: Mapping[str, tuple[str, ...]] = {
     "demo": ("maze", "wordle", "textcraft", "babyai"),

@@ -66,7 +66,7 @@ def rendering_problems(
 
 
 def scored_tokens(segment: Segment, version: str) -> list[int]:
-    """Positions of sampled tokens of one version: those that an engine of that version can score."""
+    """Positions of the sampled tokens that an engine of this version can score."""
     return [
         at
         for start, end, name in segment.version_spans
@@ -159,7 +159,9 @@ def _differences(recorded: TokenLedger, replayed: TokenLedger) -> Iterator[str]:
             ("mask", _masks(one), _masks(two)),
             ("call", one.generations, two.generations),
         ):
-            at = next((at for at, (a, b) in enumerate(zip(mine, theirs)) if a != b), None)
+            at = next(
+                (at for at, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), None
+            )
             if at is not None:
                 yield f"token {at} of segment {number}: {name} {mine[at]}, rendered {theirs[at]}"
 

@@ -112,9 +112,10 @@ class Endpoint:
         Ends with the stream, whether or not the server said that it was whole. Raises PolicyError;
         an event with an error is raised as that error.
         """
-        async with self._admitted(), self._request(
-            "POST", path, self._timeout, body, headers
-        ) as response:
+        async with (
+            self._admitted(),
+            self._request("POST", path, self._timeout, body, headers) as response,
+        ):
             if response.status >= 300:
                 raise self._error(response, await response.read())
             buffer = bytearray()

@@ -193,7 +193,9 @@ class EngineGroup:
         engine could not be updated: that engine is stale then, and the gate stays closed.
         """
         if update.version in self.health.versions or not update.version:
-            raise PolicyMisconfigured(f"version {update.version!r} is served already: name a new one")
+            raise PolicyMisconfigured(
+                f"version {update.version!r} is served already: name a new one"
+            )
         self._update = update
         if update.interrupt == "abort":
             self._shut()  # replies that are given back wait here for the new weights

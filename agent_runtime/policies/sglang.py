@@ -31,7 +31,6 @@ from agent_runtime.conversation import Message, Role
 from agent_runtime.dialogue import TokenDialogue
 from agent_runtime.errors import (
     ContextOverflow,
-    PolicyError,
     PolicyLost,
     PolicyMisconfigured,
     PolicyOverloaded,
@@ -87,9 +86,7 @@ class SGLangPolicy(Policy):
         self._key = _api_key(config.sglang)
         self._admission = Admission(_rules(config))
         self._endpoint = self._connect(url)
-        self.engines = EngineGroup(
-            self._endpoint, self._connect, recovery=config.sglang.recovery
-        )
+        self.engines = EngineGroup(self._endpoint, self._connect, recovery=config.sglang.recovery)
         """The engines behind the address: health, load, weights."""
         self._limit = config.sglang.context_length or 0
         self._stream = config.sglang.stream or bool(config.sglang.early_stop)
@@ -224,9 +221,7 @@ class SGLangPolicy(Policy):
     ) -> Generated:
         reply = Streamed(stop_at)
         aborted = False
-        events = self._endpoint.stream(
-            "/generate", {**request, "stream": True}, headers=headers
-        )
+        events = self._endpoint.stream("/generate", {**request, "stream": True}, headers=headers)
         async with aclosing(events):
             async for event in events:
                 reply.add(event)

@@ -81,7 +81,7 @@ class Generated:
         )
 
     def followed_by(self, later: Generated) -> Generated:
-        """This aborted part and the one that continued it."""
+        """One reply of an aborted part and the one that continued it."""
         moved = [
             VersionSpan(span.start + len(self.ids), span.end + len(self.ids), span.version)
             for span in later.versions

@@ -39,9 +39,7 @@ def default_folder() -> Path:
     return Path(cache, "agentgym", "sglang")
 
 
-def find_python(
-    wanted: Path | None = None, environment: Mapping[str, str] | None = None
-) -> Path:
+def find_python(wanted: Path | None = None, environment: Mapping[str, str] | None = None) -> Path:
     """The interpreter that has SGLang: as given, by the variable, the isolated installation, or
     this one.
 

@@ -17,10 +17,10 @@ import json
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import aiohttp
 
@@ -269,15 +269,22 @@ def _check_vocabulary(folder: Path) -> None:
     Such an id ends the whole engine.
     """
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-        size = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size")
-        added = [token["id"] for token in tokenizer.get("added_tokens") or ()]
-        vocabulary = tokenizer["model"]["vocab"]
+        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        tokenizer: dict[str, Any] = json.loads(
+            (folder / "tokenizer.json").read_text(encoding="utf-8")
+        )
+        inner: dict[str, Any] = config.get("text_config") or config
+        size = inner.get("vocab_size")
+        vocabulary: Any = tokenizer["model"]["vocab"]
+        known: Iterable[int] = (
+            cast("dict[str, int]", vocabulary).values()
+            if isinstance(vocabulary, dict)
+            else range(len(vocabulary))
+        )
+        added = [int(token["id"]) for token in tokenizer.get("added_tokens") or ()]
+        highest = max([*known, *added], default=-1)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise PolicyMisconfigured(f"{folder}: config or tokenizer: {error!r}") from error
-    known = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
-    highest = max([*known, *added], default=-1)
     if isinstance(size, int) and highest >= size:
         raise PolicyMisconfigured(
             f"{folder}: the tokenizer has the id {highest}, the model {size} ids: they do not "

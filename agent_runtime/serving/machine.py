@@ -32,7 +32,7 @@ class Machine:
 
 
 def detect() -> Machine:
-    """This machine, as the driver's own tool describes it."""
+    """What the driver's own tool says of this machine."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return Machine()

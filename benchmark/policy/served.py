@@ -62,7 +62,7 @@ class Served:
     env: str = "textcraft"
     episodes: int = 2000
     """Episodes, all live at once."""
-    rounds: int = 4
+    rounds: int = 8
     """Replies per episode."""
     reply_tokens: int = 192
     """Tokens of a reply, more or less."""

@@ -395,7 +395,7 @@ class StandIn:
     async def _update(self, http: web.Request) -> web.Response:
         body = await http.json()
         path = body["model_path"]
-        if not Path(path, "config.json").is_file() and not Path(path, "tokenizer.json").is_file():
+        if not _is_model(path):
             message = f"Failed to get weights iterator: {path!r}."
             failed = {"success": False, "message": message, "num_paused_requests": 0}
             return web.json_response(failed, status=400)
@@ -410,9 +410,7 @@ class StandIn:
         self.version = body.get("weight_version") or self.version
         if body.get("flush_cache", True):
             self._cache.clear()
-        message = (
-            f"Succeeded to update model weights. Weight version updated to {self.version}."
-        )
+        message = f"Succeeded to update model weights. Weight version updated to {self.version}."
         return web.json_response({"success": True, "message": message, "num_paused_requests": 0})
 
     async def _flush(self, _: web.Request) -> web.Response:
@@ -482,6 +480,10 @@ class StandIn:
         limit = self.settings.context_length
         answer = {"tokens": encoded.ids, "count": len(encoded.ids), "max_model_len": limit}
         return web.json_response(answer)
+
+
+def _is_model(path: str) -> bool:
+    return any(Path(path, name).is_file() for name in ("config.json", "tokenizer.json"))
 
 
 def _logprob(token: int) -> float:

@@ -64,9 +64,7 @@ def play(family: str, played: list[Turn]) -> tuple[TokenDialogue, episode_pb2.Ep
         sampled = [*ids, renderer.stop_ids[-1]] if ended and renderer.stop_ids else ids
         dialogue.sampled(sampled, [-0.5] * len(sampled), generation=turn)
         assert dialogue.ledger.prompt_ids() == prompt + sampled
-        record.generations.add(
-            turn=turn, prompt_tokens=len(prompt), completion_tokens=len(sampled)
-        )
+        record.generations.add(turn=turn, prompt_tokens=len(prompt), completion_tokens=len(sampled))
         reply = Message(Role.ASSISTANT, dialogue.reply_text(sampled), sampled=True)
         messages += [reply, Message(Role.USER, observation)]
         forks = dialogue.ledger.forks
@@ -139,7 +137,7 @@ def test_each_family_stops_at_its_own_end_of_turn(family: str) -> None:
         "chatml": {"<|im_end|>"},
         "llama2": {"</s>"},
         "llama3": {"<|eot_id|>", "<|end_of_text|>"},
-        "deepseek": {"<｜end▁of▁sentence｜>"},
+        "deepseek": {"<\uff5cend\u2581of\u2581sentence\uff5c>"},
         "glm": {"<|user|>", "<|endoftext|>"},
         "mistral": {"</s>"},
         "gemma": {"<end_of_turn>", "<eos>"},

@@ -74,12 +74,12 @@ DEEPSEEK = (
     "{{ bos_token }}"
     "{% for m in messages %}"
     "{% if m.role == 'system' %}{{ m.content }}"
-    "{% elif m.role == 'user' %}{{ '<｜User｜>' + m.content }}"
+    "{% elif m.role == 'user' %}{{ '<\uff5cUser\uff5c>' + m.content }}"
     "{% else %}"
-    "{{ '<｜Assistant｜>' + m.content.split('</think>')[-1] + '<｜end▁of▁sentence｜>' }}"
+    "{{ '<\uff5cAssistant\uff5c>' + m.content.split('</think>')[-1] + eos_token }}"
     "{% endif %}"
     "{% endfor %}"
-    "{% if add_generation_prompt %}<｜Assistant｜>{% endif %}"
+    "{% if add_generation_prompt %}<\uff5cAssistant\uff5c>{% endif %}"
 )
 # Has no end of turn: a reply ends by the token that begins the next message.
 GLM = (
@@ -200,8 +200,11 @@ def llama2(folder: Path) -> Path:
 
 def deepseek(folder: Path) -> Path:
     """A DeepSeek model folder."""
-    begin, end = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
-    tokenizer = byte_level([begin, end, "<｜User｜>", "<｜Assistant｜>"])
+    begin, end = (
+        "<\uff5cbegin\u2581of\u2581sentence\uff5c>",
+        "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    )
+    tokenizer = byte_level([begin, end, "<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>"])
     return save(folder, tokenizer, DEEPSEEK, bos_token=begin, eos_token=end)
 
 

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from rich.console import Console
 
+from agent_runtime.huggingface import HuggingFaceRenderer
+from agent_runtime.ledger import Segment
 from agent_runtime.policies import PolicyConfig, Sampling, SGLangOptions
 from agentgym.episode.v1 import episode_pb2
 from benchmark.policy.stand_in import Settings, StandIn
@@ -20,10 +23,6 @@ from orchestrator.fleet import FleetConfig
 from orchestrator.run import run
 from orchestrator.store import RunReader
 from orchestrator.token_auditing import rendering_problems, scored_tokens, scoring_problems
-from rich.console import Console
-
-from agent_runtime.huggingface import HuggingFaceRenderer
-from agent_runtime.ledger import Segment
 from tests.agent_runtime.serving.tiny_model import tiny_llama
 
 
@@ -88,11 +87,8 @@ async def test_a_run_at_another_temperature_cannot_be_scored(
     engine: str, model: Path, tmp_path: Path
 ) -> None:
     folder = await play(engine, model, tmp_path / "run", temperature=0.5)
-    with RunReader.open(folder) as reader:
-        with pytest.raises(UsageError, match="temperature 1"):
-            await audit.score_run(
-                reader, audit.AuditResult(), engine, episodes=0, tolerance=1e-4
-            )
+    with RunReader.open(folder) as reader, pytest.raises(UsageError, match="temperature 1"):
+        await audit.score_run(reader, audit.AuditResult(), engine, episodes=0, tolerance=1e-4)
 
 
 async def test_a_reply_that_the_context_cut_short_renders_again(

@@ -105,9 +105,7 @@ class EngineContract:
 
     async def test_later_turns_find_their_history_in_the_cache(self, target: Target) -> None:
         async with self.policy(target) as policy:
-            sessions = [
-                policy.open(episode_context(episode_id=uuid.uuid4().hex)) for _ in range(6)
-            ]
+            sessions = [policy.open(episode_context(episode_id=uuid.uuid4().hex)) for _ in range(6)]
             played = await asyncio.gather(
                 *(play(session, 5, seed) for seed, session in enumerate(sessions))
             )
@@ -186,12 +184,9 @@ class EngineContract:
         sampling = Sampling(max_new_tokens=700)
         version = new_version()
         async with self.policy(target, sampling=sampling) as policy:
-            sessions = [
-                policy.open(episode_context(episode_id=uuid.uuid4().hex)) for _ in range(4)
-            ]
+            sessions = [policy.open(episode_context(episode_id=uuid.uuid4().hex)) for _ in range(4)]
             plays = [
-                asyncio.create_task(play(session, 1, seed))
-                for seed, session in enumerate(sessions)
+                asyncio.create_task(play(session, 1, seed)) for seed, session in enumerate(sessions)
             ]
             await self.until(policy, lambda running: running >= 4)
             await asyncio.sleep(0.3)

@@ -56,7 +56,9 @@ def test_it_settles_near_what_an_engine_can_run(capacity: int) -> None:
     for _ in range(400):
         in_flight = admission.limit
         running = min(in_flight, capacity)
-        limits.append(admission.observe(Load(running=running, waiting=in_flight - running), in_flight))
+        limits.append(
+            admission.observe(Load(running=running, waiting=in_flight - running), in_flight)
+        )
     allowed = capacity + max(16, 0.25 * capacity)
     assert max(limits[200:]) <= allowed + 32
     assert min(limits[200:]) >= max(8, 0.7 * allowed) - 1

@@ -82,9 +82,7 @@ def test_an_engine_on_a_cpu_gets_the_flags_that_it_needs_there() -> None:
     for flag in ("--device cpu", "--attention-backend torch_native", "--dtype float32"):
         assert flag in given
     assert "--model-path /models/tiny --weight-version v0" in given
-    command = engine_command(
-        Path("python"), ServeConfig(), WEIGHTS, device="cpu", port=1, index=0
-    )
+    command = engine_command(Path("python"), ServeConfig(), WEIGHTS, device="cpu", port=1, index=0)
     assert command.environment["OMP_NUM_THREADS"] == "1"
 
 
