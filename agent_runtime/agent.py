@@ -53,6 +53,8 @@ class EpisodePlan:
     options: struct_pb2.Struct = field(default_factory=struct_pb2.Struct)
     max_rounds: int = 0
     """Replies allowed; 0 = the environment's own number."""
+    opening: pb.ConversationStart | None = None
+    """Opening messages in place of the environment's own."""
     turn_seed: Callable[[int], int] = hash
     """Sampling seed of a turn."""
 
@@ -72,6 +74,8 @@ class EpisodePlan:
 
     def conversation_start(self) -> pb.ConversationStart:
         """The opening messages in the episode's action format."""
+        if self.opening is not None:
+            return self.opening
         return next(
             start
             for start in self.environment.conversation_starts

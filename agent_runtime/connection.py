@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import grpc
 import grpc.aio
@@ -59,6 +60,25 @@ class ConnectionOptions:
     security: ClientSecurity = ClientSecurity()
 
 
+_ANSWERS: Final = {
+    "attach": "attached",
+    "consult": "advice",
+    "cancel": "cancelled",
+    "heartbeat": "lease_extended",
+    "close": "closed",
+}
+"""What answers a command; an observation where it is not listed."""
+
+
+class Positioned(Protocol):
+    """Whatever knows at which seq an episode is."""
+
+    @property
+    def seq(self) -> int:
+        """The last seq whose event arrived."""
+        ...
+
+
 class _InteractCall(Protocol):
     """The part of grpc.aio's stream call that is used here."""
 
@@ -70,7 +90,16 @@ class _InteractCall(Protocol):
 class Pending:
     """A command that waits for its event; kept so that it can be sent again."""
 
-    __slots__ = ("action_format", "body", "deadline_ms", "episode_id", "future", "seq", "value")
+    __slots__ = (
+        "action_format",
+        "answer",
+        "body",
+        "deadline_ms",
+        "episode_id",
+        "future",
+        "seq",
+        "value",
+    )
 
     def __init__(
         self,
@@ -86,6 +115,8 @@ class Pending:
         self.episode_id = episode_id
         self.seq = seq
         self.body = body
+        self.answer = _ANSWERS.get(body, "observation")
+        """Field of the event that answers it, where no error does."""
         self.value = value
         self.future = future
         self.action_format = action_format
@@ -117,19 +148,21 @@ class Connection:
         self.options = options or ConnectionOptions()
         self.reconnects = 0
         """Times that a broken stream was opened again."""
-        self.idle: dict[str, int] = {}
-        """Open episodes without a command in flight and their seq; re-attached after a loss."""
+        self.open: dict[str, Positioned] = {}
+        """Open episodes; those without a command in flight are re-attached after a loss."""
         self._channel: grpc.aio.Channel | None = None
         self._call: _InteractCall | None = None
         self._pending: dict[str, Pending] = {}
-        self._current = pb.InteractRequest()
+        self._posted: list[Pending] = []
+        """Commands whose event nobody awaits, from while there was no stream."""
         self._full: list[pb.InteractRequest] = []
-        self._bytes = 0
+        self._begin_message()
         self._scheduled = False
         self._writing = False
         self._closed = False
-        self._credits = 1 << 30
-        self._room: asyncio.Event = asyncio.Event()
+        self._credits = 0  # until the server tells
+        self._queued: deque[Pending] = deque()
+        """Commands that wait for a credit; they count as pending, too."""
         self._lost: ConnectionLost | None = None
         self._run_task: asyncio.Task[None] | None = None
         self._flush_task: asyncio.Task[None] | None = None
@@ -179,6 +212,9 @@ class Connection:
     async def close(self) -> None:
         """End the stream; open episodes live on under their leases."""
         self._closed = True
+        closed = ConnectionLost(f"the connection to {self.address} was closed")
+        if self._lost is None:
+            self._lost = closed
         for task in (self._run_task, self._flush_task):
             if task is not None:
                 task.cancel()
@@ -186,7 +222,7 @@ class Connection:
                     await task
         if self._channel is not None:
             await self._channel.close()
-        self._fail_all(ConnectionLost(f"the connection to {self.address} was closed"))
+        self._fail_all(closed)
 
     # ------------------------------------------------------------------ questions
 
@@ -227,40 +263,60 @@ class Connection:
 
     # ------------------------------------------------------------------ the hot path
 
+    def submit(self, pending: Pending) -> asyncio.Future[pb.Event]:
+        """Send a command; its future gets the event, or ConnectionLost.
+
+        The caller calls `forget` when it no longer waits. At most one command of an episode waits.
+        """
+        if self._lost is not None:
+            pending.future.set_exception(self._lost)
+            return pending.future
+        waiting = self._pending
+        waiting[pending.episode_id] = pending
+        if len(waiting) <= self._credits:
+            self._enqueue(pending)
+        else:
+            # Sent when an answer makes room; dictionaries keep the order of arrival.
+            self._queued.append(pending)
+        return pending.future
+
+    def forget(self, pending: Pending) -> None:
+        """Wait no longer for a command's event."""
+        if self._pending.get(pending.episode_id) is pending:
+            del self._pending[pending.episode_id]
+
     async def exchange(self, pending: Pending) -> pb.Event:
         """Send a command and await its event; raises ConnectionLost, never retries a refusal."""
-        while len(self._pending) >= self._credits:
-            self._room.clear()
-            await self._room.wait()
-        if self._lost is not None:
-            raise self._lost
-        episode_id = pending.episode_id
-        self._pending[episode_id] = pending
-        self._enqueue(pending)
         try:
-            return await pending.future
+            return await self.submit(pending)
         except asyncio.CancelledError:
-            if self._pending.get(episode_id) is pending:
-                del self._pending[episode_id]
+            self.forget(pending)
             raise
 
     def post(self, pending: Pending) -> None:
         """Send a command whose event nobody awaits."""
-        if self._lost is None and not self._closed:
+        if self._lost is not None or self._closed:
+            return
+        if self._call is None:
+            self._posted.append(pending)
+        else:
             self._enqueue(pending)
 
     def future(self) -> asyncio.Future[pb.Event]:
         """A future for a new command."""
         return self._loop.create_future()
 
+    def _begin_message(self) -> None:
+        self._current = pb.InteractRequest()
+        self._add = self._current.commands.add
+        self._items = self._bytes = 0
+
     def _enqueue(self, pending: Pending) -> None:
-        commands = self._current.commands
-        if len(commands) >= _MAX_ITEMS or self._bytes > _MAX_BYTES:
+        if self._items >= _MAX_ITEMS or self._bytes > _MAX_BYTES:
             self._full.append(self._current)
-            self._current = pb.InteractRequest()
-            commands = self._current.commands
-            self._bytes = 0
-        pending.fill(commands.add())
+            self._begin_message()
+        self._items += 1
+        pending.fill(self._add())
         if pending.value.__class__ is str:
             self._bytes += len(pending.value)
         if not self._scheduled:
@@ -275,11 +331,12 @@ class Connection:
 
     async def _flush(self, call: _InteractCall) -> None:
         try:
-            while self._full or self._current.commands:
+            while self._full or self._items:
                 if self._full:
                     request = self._full.pop(0)
                 else:
-                    request, self._current, self._bytes = self._current, pb.InteractRequest(), 0
+                    request = self._current
+                    self._begin_message()
                 await call.write(request)
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
             # The stream broke: `_run` opens another and sends what still waits again.
@@ -292,39 +349,60 @@ class Connection:
         for event in events:
             episode_id = event.episode_id
             pending = waiting.get(episode_id)
-            if pending is None or pending.seq != event.seq or not _answers(pending, event):
-                if event.HasField("credits"):
-                    self._credits = event.credits.max_in_flight
-                continue
-            del waiting[episode_id]
-            if not pending.future.done():
-                pending.future.set_result(event)
-        self._room.set()
+            if (
+                pending is not None
+                and pending.seq == event.seq
+                and (event.HasField(pending.answer) or event.HasField("error"))
+            ):
+                del waiting[episode_id]
+                if not pending.future.done():
+                    pending.future.set_result(event)
+            elif event.HasField("credits"):
+                self._credits = event.credits.max_in_flight
+        while self._queued and len(waiting) - len(self._queued) < self._credits:
+            queued = self._queued.popleft()
+            if waiting.get(queued.episode_id) is queued:
+                self._enqueue(queued)
 
     # ------------------------------------------------------------------ losses
 
     async def _run(self) -> None:
         """Keep a stream open until the connection is closed or the server stays away."""
-        while not self._closed:
-            call = self._call = self._open_stream()
-            received = False
-            try:
-                async for response in call:
-                    if not received:
-                        received = True
-                        self._resend()
-                    self._receive(response.events)
-            except grpc.aio.AioRpcError as error:
-                refusal = _refusal(error, self.address)
-                if refusal is not None:
-                    self._give_up(refusal)
+        lost_since = time.monotonic()
+        attempt = 0
+        try:
+            while not self._closed:
+                if await self._receive_all():
+                    lost_since, attempt = time.monotonic(), 0
+                if not await self._wait_for_server(lost_since, attempt):
                     return
-            finally:
-                call.cancel()
-                self._call = None
-            if not await self._wait_for_server():
-                return
-            self.reconnects += 1
+                attempt += 1
+                self.reconnects += 1
+        except ConnectionLost as refusal:
+            self._give_up(refusal)
+        except Exception as error:
+            self._give_up(ConnectionLost(f"the connection to {self.address} failed: {error!r}"))
+            raise
+
+    async def _receive_all(self) -> bool:
+        """Serve one stream until it breaks; whether anything arrived. Raises ConnectionLost."""
+        call = self._open_stream()
+        received = False
+        try:
+            async for response in call:
+                self._receive(response.events)
+                if not received:
+                    # Nothing is written before: what waits would go out twice.
+                    received, self._call = True, call
+                    self._resend()
+        except grpc.aio.AioRpcError as error:
+            refusal = _refusal(error, self.address)
+            if refusal is not None:
+                raise refusal from error
+        finally:
+            call.cancel()
+            self._call = None
+        return received
 
     def _open_stream(self) -> _InteractCall:
         return self._stub.Interact(metadata=self._metadata())  # pyright: ignore
@@ -332,36 +410,40 @@ class Connection:
     def _resend(self) -> None:
         """Everything that waits goes out, again or for the first time; the rest is re-attached."""
         self._full.clear()
-        self._current = pb.InteractRequest()
-        self._bytes = 0
-        for pending in self._pending.values():
+        self._queued.clear()
+        self._begin_message()
+        for number, pending in enumerate(self._pending.values()):
+            if number < self._credits:
+                self._enqueue(pending)
+            else:
+                self._queued.append(pending)
+        for pending in self._posted:
             self._enqueue(pending)
+        self._posted.clear()
         if self.reconnects:
-            for episode_id, seq in self.idle.items():
+            for episode_id, episode in self.open.items():
                 if episode_id not in self._pending:
-                    attach = pb.Attach(last_seq_seen=seq)
-                    self.post(Pending(episode_id, seq, "attach", attach, self.future()))
+                    attach = pb.Attach(last_seq_seen=episode.seq)
+                    self.post(Pending(episode_id, episode.seq, "attach", attach, self.future()))
         self._start_flush()
 
-    async def _wait_for_server(self) -> bool:
+    async def _wait_for_server(self, lost_since: float, attempt: int) -> bool:
         """Wait until the channel is ready again; False = given up."""
         assert self._channel is not None
-        started = time.monotonic()
-        attempt = 0
-        while (waited := time.monotonic() - started) < self.options.connect_deadline:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.options.connect_deadline - waited):
-                    await self._channel.channel_ready()
-                    await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, 4)])
-                    return True
-            attempt += 1
-        self._give_up(
-            ConnectionLost(
-                f"no environment server answers at {self.address} "
-                f"(waited {self.options.connect_deadline:g} s)"
-            )
-        )
+        remaining = self.options.connect_deadline - (time.monotonic() - lost_since)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(remaining, 0.0)):
+                await asyncio.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
+                await self._channel.channel_ready()
+                return True
+        self._give_up(self._unanswered())
         return False
+
+    def _unanswered(self) -> ConnectionLost:
+        return ConnectionLost(
+            f"no environment server answers at {self.address} "
+            f"(waited {self.options.connect_deadline:g} s)"
+        )
 
     def _give_up(self, error: ConnectionLost) -> None:
         self._lost = error
@@ -372,29 +454,15 @@ class Connection:
             if not pending.future.done():
                 pending.future.set_exception(error)
         self._pending.clear()
-        self._room.set()
+        self._queued.clear()
 
-    def _raise_start_error(self, error: grpc.aio.AioRpcError) -> None:
+    def _raise_start_error(self, error: grpc.aio.AioRpcError) -> NoReturn:
         refusal = _refusal(error, self.address)
-        if refusal is not None:
-            raise refusal from error
-        raise ConnectionLost(
-            f"no environment server answers at {self.address} "
-            f"(waited {self.options.connect_deadline:g} s)"
-        ) from error
+        raise (refusal or self._unanswered()) from error
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         token = self.options.security.token
         return (("authorization", f"Bearer {token}"),) if token else ()
-
-
-def _answers(pending: Pending, event: pb.Event) -> bool:
-    """Whether an event can be the answer to a command of its episode and seq."""
-    if event.HasField("observation"):
-        return pending.body not in ("consult", "cancel", "heartbeat", "attach", "close")
-    if event.HasField("advice"):
-        return pending.body == "consult"
-    return event.HasField("error") or pending.body in ("close", "attach", "heartbeat", "cancel")
 
 
 def _refusal(error: grpc.aio.AioRpcError, address: str) -> ConnectionLost | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import grpc
+from typing import cast
+
 import grpc.aio
-from google.rpc import error_details_pb2, status_pb2
+from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]
 
 from agent_runtime.errors import AgentRuntimeError, ConnectionLost, EnvironmentFailure
 from agentgym.env.v1 import types_pb2
@@ -17,20 +18,17 @@ def failure_of_status(status: status_pb2.Status) -> EnvironmentFailure:
     info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
     retry_after: float | None = None
     for detail in status.details:
-        if detail.Is(info.DESCRIPTOR):
-            detail.Unpack(info)
-        elif detail.Is(retry.DESCRIPTOR):
-            detail.Unpack(retry)
+        if not detail.Unpack(info) and detail.Unpack(retry):
             retry_after = retry.retry_delay.ToNanoseconds() / 1e9
     metadata = dict(info.metadata)
-    fault = f"FAULT_{metadata.pop('fault', 'UNSPECIFIED')}"
+    fault = types_pb2.Fault.DESCRIPTOR.values_by_name.get(
+        f"FAULT_{metadata.pop('fault', 'UNSPECIFIED')}"
+    )
     retriable = metadata.pop("retriable", "false") == "true"
     return EnvironmentFailure(
         status.message,
         reason=info.reason or "UNKNOWN",
-        fault=types_pb2.Fault.Value(fault)
-        if fault in types_pb2.Fault.keys()  # noqa: SIM118 - an enum wrapper, no mapping
-        else types_pb2.FAULT_UNSPECIFIED,
+        fault=cast("types_pb2.Fault", fault.number) if fault else types_pb2.FAULT_UNSPECIFIED,
         retriable=retriable,
         metadata=metadata,
         retry_after=retry_after,

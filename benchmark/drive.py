@@ -295,6 +295,7 @@ async def _run(plan: Plan) -> None:
     # What exists by now lives to the end: keep the collector from walking through it.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
     opened = time.monotonic()
     window = Window(opened + plan.warmup_s, opened + plan.warmup_s + plan.seconds)
     _tell(open_s=opened - started, begin=window.begin, end=window.end)

@@ -49,7 +49,7 @@ class SystemClient:
         self._connection = Connection(target.address)
         self._episodes: list[RemoteEpisode] = []
 
-    async def open(self, episodes: int) -> None:
+    async def open(self, episodes: int, prefix: str = "load") -> None:
         """Open episodes that never end (echo) or that play one task for ever."""
         await self._connection.start()
         split = "train"
@@ -59,7 +59,7 @@ class SystemClient:
             reset = pb.Reset(environment=self._environment, item_id=item, seed=number)
             if self._environment == "echo":
                 reset.options.update({"length": 0})
-            self._episodes.append(RemoteEpisode(self._connection, f"load-{number}", reset))
+            self._episodes.append(RemoteEpisode(self._connection, f"{prefix}-{number}", reset))
 
         async def open_one(number: int) -> None:
             await self._episodes[number].reset()
@@ -68,7 +68,7 @@ class SystemClient:
 
     async def step(self, episode: int, action: str) -> str:
         """One step of one episode."""
-        return (await self._episodes[episode].step(action)).text
+        return (await self._episodes[episode].step(action))[1]
 
     async def close(self) -> None:
         """Close the connection; the server is stopped by whoever started it."""

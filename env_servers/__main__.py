@@ -148,6 +148,12 @@ class Check:
     """The environment; with --target: the one that the server is checked with (default: echo)."""
     target: str = ""
     """Address of a running server, in any language, to check for protocol conformance."""
+    ca: Path | None = None
+    """With --target: PEM roots to verify the server with; turns TLS on."""
+    cert: Path | None = None
+    """With --target: PEM certificate of this client (mTLS)."""
+    key: Path | None = None
+    """With --target: PEM private key of this client (mTLS)."""
     data: Path | None = None
     """Folder of official data files; default: AGENTGYM_DATA."""
 
@@ -156,7 +162,9 @@ class Check:
         if self.target:
             from env_servers.conformance import check_server
 
-            return check_server(self.target, self.name or "echo")
+            return check_server(
+                self.target, self.name or "echo", ca=self.ca, cert=self.cert, key=self.key
+            )
         if not self.name:
             raise SdkError(
                 "name an environment, or a server with --target", valid=environment_names()

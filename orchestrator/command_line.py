@@ -7,6 +7,7 @@ done, 2 = the command asked for what does not exist. Expected errors never show 
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
@@ -66,7 +67,12 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, on uvloop where it is installed."""
+    """Run a coroutine to its end, on uvloop where it is installed.
+
+    Reference cycles are looked for rarely: thousands of live episodes are many objects and almost
+    no cycles, and with Python's defaults the collector takes a fifth of the time.
+    """
+    gc.set_threshold(50_000, 20, 50)
     try:
         import uvloop
     except ImportError:  # not made for every platform

@@ -40,6 +40,8 @@ SERVED_POLICY = "sglang"
 """The policy that plays the model which the run serves itself."""
 
 T = TypeVar("T")
+Plain = Mapping[str, Any]
+"""JSON objects."""
 
 ActionFormatName = Literal["react", "function_calling", "code_as_action"]
 
@@ -71,7 +73,7 @@ class RunConfig:
     items: str = ""
     """Only these item ids, separated by commas; needs exactly one environment."""
     episodes: int = 40
-    """Tasks per environment, spread evenly over the split; 0 = the whole split."""
+    """Tasks per environment, chosen by a hash of their ids; 0 = the whole split."""
     samples: int = 1
     """Episodes per task and policy."""
     policy: str = "expert,random"
@@ -85,6 +87,8 @@ class RunConfig:
     """How replies are written."""
     profile: str = ""
     """Profile of the environments; empty = each one's default."""
+    prompts_from: Path | None = None
+    """An AgentTraj file whose wording opens the conversations; needs exactly one environment."""
     options: str = ""
     """Reset options as a JSON object; needs exactly one environment."""
     seed: int = 0
@@ -145,8 +149,10 @@ class RunConfig:
                 raise UsageError(f"--{name} is at least {least}")
         if bool(self.model) != (SERVED_POLICY in self.policies()):
             raise UsageError("--policy sglang needs --model PATH, and --model the policy sglang")
-        if (self.items or self.options) and len(self.environments()) != 1:
-            raise UsageError("--items and --options need exactly one environment: give --env")
+        alone = {"items": self.items, "options": self.options, "prompts-from": self.prompts_from}
+        given = [f"--{name}" for name, value in alone.items() if value]
+        if given and len(self.environments()) != 1:
+            raise UsageError(f"{given[0]} needs exactly one environment: give --env")
 
     def as_plain(self) -> dict[str, Any]:
         """The whole configuration as JSON values."""
@@ -187,8 +193,10 @@ def merge(what: Mapping[str, Any], how: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(what)
     for name, value in how.items():
         known = merged.get(name)
-        both = isinstance(known, dict) and isinstance(value, dict)
-        merged[name] = merge(known, value) if both else value  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(known, Mapping) and isinstance(value, Mapping):
+            merged[name] = merge(cast("Plain", known), cast("Plain", value))
+        else:
+            merged[name] = value
     return merged
 
 

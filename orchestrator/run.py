@@ -34,6 +34,7 @@ from orchestrator.errors import UsageError
 from orchestrator.fleet import Fleet
 from orchestrator.manifest import EnvironmentIdentity, Manifest, begin_session, utc_now
 from orchestrator.progress import RunProgress
+from orchestrator.prompts import read_opening
 from orchestrator.records import EpisodeKey
 from orchestrator.retry import RetryBudget
 from orchestrator.scheduler import Assignment, EnvironmentPlan, Limits, Scheduler, work_items
@@ -102,6 +103,7 @@ class _Session:
         }
         self._options = struct_pb2.Struct()
         self._options.update(config.reset_options())
+        self._prompt = read_opening(config.prompts_from) if config.prompts_from else None
         self._interrupted = False
         self._keys = work_items(
             [
@@ -174,6 +176,7 @@ class _Session:
             profile=config.profile,
             options=self._options,
             max_rounds=config.max_rounds,
+            opening=self._prompt,
             turn_seed=turn_seed,
         )
 
@@ -246,15 +249,21 @@ async def _choose_tasks(config: RunConfig, fleet: Fleet) -> Tasks:
         splits = {split.name: split.size for split in described.splits}
         if config.split not in splits:
             raise UsageError(f"{name} has no split {config.split!r}", valid=splits)
-        tasks[name] = _spread(await fleet.list_items(name, config.split, 0), config.episodes)
+        tasks[name] = _choose(await fleet.list_items(name, config.split, 0), config.episodes)
     return tasks
 
 
-def _spread(tasks: list[pb.TaskSummary], count: int) -> list[pb.TaskSummary]:
-    """`count` tasks at even distances (0 = all): splits are often sorted by difficulty."""
+def _choose(tasks: list[pb.TaskSummary], count: int) -> list[pb.TaskSummary]:
+    """`count` tasks (0 = all) in their order, chosen by a hash of their ids.
+
+    Splits are sorted by difficulty or cycle through levels: neither the first ones nor every k-th
+    would be fair. More tasks contain fewer, so a larger run extends a smaller one.
+    """
     if count == 0 or count >= len(tasks):
         return tasks
-    return [tasks[position * len(tasks) // count] for position in range(count)]
+    ranks = {task.item_id: seeds.derive("choose-task", task.item_id) for task in tasks}
+    last = sorted(ranks.values())[count - 1]
+    return [task for task in tasks if ranks[task.item_id] <= last]
 
 
 def _manifest(config: RunConfig, fleet: Fleet) -> Manifest:

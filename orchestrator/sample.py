@@ -92,7 +92,7 @@ def _resumed_run(argv: Sequence[str]) -> Path | None:
 def recorded_config(folder: Path) -> RunConfig:
     """The configuration that a run was begun with."""
     manifest = inspect_folder(folder)
-    settings = manifest.sessions[-1].settings if manifest.sessions else {}
+    settings: Mapping[str, Any] = manifest.sessions[-1].settings if manifest.sessions else {}
     return RunConfig.from_plain(merge(manifest.config, settings))
 
 

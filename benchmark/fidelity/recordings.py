@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +38,8 @@ class Source:
     file: str
     options: Callable[[str, list[str], list[str]], Mapping[str, Any]]
     """Reset options from (item id, observations, replies)."""
+    read: Callable[[Path], Iterator[Recording]] | None = None
+    """Reads recordings of another form, below the folder of official data."""
 
 
 def _textcraft(item_id: str, observations: list[str], replies: list[str]) -> Mapping[str, Any]:
@@ -67,6 +71,31 @@ def _babyai(item_id: str, observations: list[str], replies: list[str]) -> Mappin
     return {"available_actions": False}
 
 
+_PRICE_LIMIT: Final = re.compile(r", and price lower than ([0-9.]+) dollars( \[SEP\]|$)")
+
+
+def _webshop(item_id: str, observations: list[str], replies: list[str]) -> Mapping[str, Any]:
+    """Where a product's tag is a price range, the original drew the price unseeded."""
+    limit = _PRICE_LIMIT.search(observations[0])
+    return {"price_limit": float(limit[1]) if limit else 0}
+
+
+def _alfworld(data_dir: Path) -> Iterator[Recording]:
+    """ALFWorld's experts, which lie beside its games: one list of {"from", "value"} each."""
+    for archive in sorted((data_dir / "alfworld").glob("*.tar.*")):
+        with tarfile.open(archive) as members:
+            for member in members:
+                stream = members.extractfile(member)
+                if stream is None or not member.name.endswith("/gt_traj.json"):
+                    continue
+                said = [turn["value"] for turn in json.load(stream)]
+                game = "/".join(member.name.split("/")[-4:-1])
+                # Any item will do: the game is named in the options.
+                options = {"game": game, "as_recorded": True, "step_limit": 0}
+                replies = tuple(f"Action:\n{command}" for command in said[1::2])
+                yield Recording("alfworld_1000000", replies, tuple(said[::2]), options)
+
+
 SOURCES: Final = {
     source.environment: source
     for source in (
@@ -74,12 +103,17 @@ SOURCES: Final = {
         Source("wordle", "lmrlgym_wordle.jsonl.gz", _wordle),
         Source("textcraft", "textcraft.jsonl.gz", _textcraft),
         Source("babyai", "babyai.jsonl.gz", _babyai),
+        Source("webshop", "webshop.jsonl.gz", _webshop),
+        Source("alfworld", "", lambda *_: {}, _alfworld),
     )
 }
 
 
 def read_recordings(source: Source, data_dir: Path) -> Iterator[Recording]:
     """The recordings of one environment; raises FileNotFoundError, ValueError naming the line."""
+    if source.read is not None:
+        yield from source.read(data_dir)
+        return
     path = data_dir / "agenttraj_l" / source.file
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):

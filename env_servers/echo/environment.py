@@ -66,15 +66,18 @@ class EchoEnvironment(Environment):
         shift = (task.payload + options.seed) % len(_ALPHABET)
         turned = _ALPHABET[shift:] + _ALPHABET[:shift]
         size = self._options.observation_bytes
-        self._padding = turned * (size // len(turned) + 1)
+        self._padding = (turned * (size // len(turned) + 1))[:size]
+        self._behaves = self._options.behaves
+        self._length = self._options.length
         self._misbehave()
         return Observation(self._padded(f"This is {task.item_id}. Say something. "))
 
     def step(self, action: str) -> Observation:
         self._steps += 1
-        self._misbehave()
+        if not self._behaves:
+            self._misbehave()
         text = self._padded(f"Step {self._steps}, you said: {action[:ECHOED_CHARS]!a}. ")
-        if self._steps != self._options.length:
+        if self._steps != self._length:
             return Observation(text)
         if action:
             return Observation(
@@ -100,10 +103,10 @@ class EchoEnvironment(Environment):
 
     def _padded(self, head: str) -> str:
         """Exactly `observation_bytes` of ASCII that begin with `head`."""
-        if self._options.diverge:
+        if not self._behaves and self._options.diverge:
             head = f"Answer {next(_answers_of_process)} of this process. {head}"
-        size = self._options.observation_bytes
-        return head[:size] + self._padding[: max(0, size - len(head))]
+        text = head + self._padding[len(head) :]
+        return text[: len(self._padding)]
 
     def _misbehave(self) -> None:
         options, step = self._options, self._steps

@@ -42,6 +42,12 @@ class EchoOptions:
     diverge: bool = False
     """Observations carry a counter of the process, so that a replay differs."""
 
+    @property
+    def behaves(self) -> bool:
+        """No fault and no delay was asked for."""
+        faults = (self.hang_at, self.hang_sleep_at, self.crash_at, self.exit_at)
+        return not (self.sleep_ms or self.spin_ms or self.diverge) and faults == (None,) * 4
+
     @classmethod
     def read(cls, options: ResetOptions) -> EchoOptions:
         """The typed options; raises InvalidOption for unknown names and impossible values."""

@@ -105,6 +105,12 @@ class Environment(ABC):
     def close(self) -> None:
         """Release what this episode holds."""
 
+    def cancel(self) -> None:
+        """Called from another thread while `step` executes: return early where that is possible.
+
+        The step's observation counts all the same. Inline environments are never asked.
+        """
+
     def fork(self) -> Self:
         """An independent copy of this episode; the default suits pure-Python state."""
         tasks = self.tasks

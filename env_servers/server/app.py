@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import resource
 import signal
@@ -89,13 +90,13 @@ class EnvironmentServer:
             self.metrics.serve(self.config.metrics_port)
             self._tasks.append(asyncio.create_task(self.metrics.watch_loop()))
         self.guard.start()
-        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+        await self._set_health(serving=True)
         log.info("serving", addresses=self.addresses, environments=list(self.engine.hosts))
 
     async def drain(self) -> None:
         """Refuse resets and wait until live episodes have ended, at most the drain time."""
+        await self._set_health(serving=False)
         self.engine.draining = True
-        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.config.drain_seconds
         while loop.time() < deadline and self._busy():
@@ -109,16 +110,16 @@ class EnvironmentServer:
         self.guard.stop()
         if self._server is not None:
             await self._server.stop(_STREAM_GRACE_SECONDS)
-        for episode in list(self.engine.episodes.values()):
-            self.engine.discard(episode)
+        self.engine.close()
+        self.metrics.close()
         await self.pool.close()
         self.crew.close()
         for host in self.engine.hosts.values():
             host.family.tasks.close()
 
     def _busy(self) -> bool:
-        """Some stream still drives an episode that has not ended."""
-        return any(
+        """Some stream still drives an episode that has not ended, or an episode is being opened."""
+        return self.engine.opening > 0 or any(
             not episode.ended and episode.stream is not None
             for episode in self.engine.episodes.values()
         )
@@ -151,7 +152,10 @@ class EnvironmentServer:
         token = self.config.security.token
         return [TokenInterceptor(token)] if token else []
 
-    async def _set_health(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
+    async def _set_health(self, *, serving: bool) -> None:
+        status = health_pb2.HealthCheckResponse.SERVING
+        if not serving:
+            status = health_pb2.HealthCheckResponse.NOT_SERVING
         for name in ("", SERVICE_NAME, *self.engine.hosts):
             await self.health.set(name, status)
 
@@ -178,6 +182,7 @@ async def serve(
 ) -> None:
     """Run a server until SIGTERM or SIGINT, then drain it; a second signal ends it at once."""
     server = EnvironmentServer(config)
+    _tune_collector()
     await server.start()
     if ready is not None:
         await ready(server)
@@ -208,13 +213,25 @@ async def _watch_parent(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def _tune_collector() -> None:
+    """Look for reference cycles rarely: episodes hold many objects and make almost no cycles.
+
+    Measured: with Python's defaults the collector took a fifth of the hot path.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
 def _channel_options(config: ServerConfig) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", config.limits.max_message_bytes),
         ("grpc.max_send_message_length", config.limits.max_message_bytes),
         ("grpc.max_concurrent_streams", 1_000_000),
         ("grpc.keepalive_time_ms", 60_000),
-        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        # Below the clients' keepalive: a ping that comes too early costs them their connection,
+        # and streams are silent for minutes while models think.
+        ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.so_reuseport", 0),
     ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.server.errors import CommandError
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Admission", "Episode", "InFlight"]
 
+T = TypeVar("T")
+
 
 class Admission(Enum):
     """What the sequence rules say of a step."""
@@ -36,20 +38,23 @@ class Admission(Enum):
     """It is executing: wait for its result."""
 
 
-class InFlight:
-    """A step that is executing away from the loop."""
+class InFlight(Generic[T]):
+    """A command that executes away from the loop: an opening or a step."""
 
-    __slots__ = ("cancelled", "given", "seq", "task")
+    __slots__ = ("cancelled", "closed", "given", "seq", "task")
 
-    def __init__(self, seq: int, given: Input, task: asyncio.Task[Result]) -> None:
+    def __init__(self, seq: int, given: object, task: asyncio.Task[T]) -> None:
+        """`given` identifies the command: the same one again joins it."""
         self.seq = seq
         self.given = given
         self.task = task
+        self.closed = False
+        """The episode was closed while this opened it."""
         self.cancelled: asyncio.Future[None] = task.get_loop().create_future()
         """Settled when those who wait now are to give up; whoever asks later waits afresh."""
 
     def cancel_waiters(self) -> None:
-        """Let all current waiters give up; the step itself goes on."""
+        """Let all current waiters give up; the command itself goes on."""
         self.cancelled.set_result(None)
         self.cancelled = self.task.get_loop().create_future()
 
@@ -59,7 +64,6 @@ class Episode:
 
     __slots__ = (
         "cache",
-        "cache_first",
         "client",
         "ended",
         "episode_id",
@@ -68,6 +72,7 @@ class Episode:
         "in_flight",
         "journal",
         "lease",
+        "live",
         "opening",
         "origin",
         "runner",
@@ -96,11 +101,13 @@ class Episode:
         self.touched = now
         self.seq = -1
         self.ended = False
+        self.live = runner.live
+        """Set while the next step may be executed where it is read: inline, not ended or failed."""
         self.failure: CommandError | None = None
         self.journal: list[Input] = []
         self.hashes: list[bytes] = []
         self.cache: deque[Result] = deque(maxlen=cache_events)
-        self.in_flight: InFlight | None = None
+        self.in_flight: InFlight[Result] | None = None
         self.stream: Stream | None = None
         self.client = ""
 
@@ -118,6 +125,8 @@ class Episode:
         self.runner.bind(self.journal, self.hashes)
         for result in results:
             self._keep(result)
+        if self.ended:
+            self.live = None
         if hashes is not None:
             self.hashes[:] = hashes
             self.seq = len(hashes) - 1
@@ -151,8 +160,27 @@ class Episode:
 
     def commit(self, given: Input, result: Result) -> None:
         """Record an executed step."""
+        # `_keep` once more, without the call: every step passes here.
         self.journal.append(given)
-        self._keep(result)
+        self.seq += 1
+        self.hashes.append(result[1])
+        self.cache.append(result)
+        observation = result[0]
+        if observation[3] or observation[4]:
+            self.ended = True
+            self.live = None
+
+    def fail(self, error: CommandError) -> None:
+        """Take no more steps: each is answered with this error."""
+        self.failure = error
+        self.live = None
+
+    def _keep(self, result: Result) -> None:
+        self.seq += 1
+        self.hashes.append(result.state_hash)
+        self.cache.append(result)
+        if result.observation.terminated or result.observation.truncated:
+            self.ended = True
 
     def result(self, seq: int) -> Result:
         """The cached result of a seq; raises CommandError when it has been evicted."""
@@ -183,18 +211,10 @@ class Episode:
         limit = self.lease if self.stream is None else idle_limit
         return now - self.touched > limit
 
-    def _keep(self, result: Result) -> None:
-        self.seq += 1
-        self.hashes.append(result.state_hash)
-        self.cache.append(result)
-        observation = result.observation
-        if observation.terminated or observation.truncated:
-            self.ended = True
-
     def _given(self, seq: int) -> Input:
         return self.journal[seq - 1]
 
-    def _admit_in_flight(self, in_flight: InFlight, seq: int, given: Input) -> Admission:
+    def _admit_in_flight(self, in_flight: InFlight[Result], seq: int, given: Input) -> Admission:
         if seq == in_flight.seq and given == in_flight.given:
             return Admission.JOIN
         if seq == in_flight.seq:

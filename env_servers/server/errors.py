@@ -7,11 +7,12 @@ with ErrorInfo (and RetryInfo where the server knows when).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import grpc
+import grpc.aio
 from google.protobuf.any_pb2 import Any as AnyProto
-from google.rpc import error_details_pb2, status_pb2
+from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]
 
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
@@ -24,7 +25,7 @@ from env_servers.sdk import (
     UnknownSplit,
 )
 
-__all__ = ["DOMAIN", "REASONS", "CommandError", "Rule"]
+__all__ = ["DOMAIN", "REASONS", "CommandError", "Rule", "abort"]
 
 DOMAIN = "agentgym.env"
 
@@ -85,6 +86,15 @@ _SDK_REASONS: dict[type[SdkError], pb.ErrorReason] = {
 }
 
 
+_MAX_CHARS = 2_000
+"""Of a message or metadata value: errors quote what clients sent and what foreign code raised."""
+
+
+def _bounded(text: str) -> str:
+    """A text that the wire can carry: short, and without lone surrogates."""
+    return text[:_MAX_CHARS].encode("utf-8", "replace").decode()
+
+
 class CommandError(Exception):
     """When a command is answered with an error; scoped to that command."""
 
@@ -98,10 +108,10 @@ class CommandError(Exception):
     ) -> None:
         super().__init__(message)
         self.reason = reason
-        self.message = message
+        self.message = _bounded(message)
         self.retry_after = retry_after
         """Seconds after which the same command may succeed."""
-        self.metadata = {key: str(value) for key, value in metadata.items()}
+        self.metadata = {key: _bounded(str(value)) for key, value in metadata.items()}
 
     @classmethod
     def from_sdk(cls, error: SdkError) -> CommandError:
@@ -110,8 +120,9 @@ class CommandError(Exception):
             (found for kind, found in _SDK_REASONS.items() if isinstance(error, kind)),
             pb.ERROR_REASON_INVALID_ARGUMENT,
         )
-        metadata = {"valid": error.valid} if error.valid else {}
-        return cls(reason, str(error), **metadata)
+        if error.valid:
+            return cls(reason, str(error), valid=error.valid)
+        return cls(reason, str(error))
 
     @property
     def code(self) -> grpc.StatusCode:
@@ -142,3 +153,11 @@ class CommandError(Exception):
             packed.Pack(retry)
             status.details.append(packed)
         return status
+
+
+async def abort(context: grpc.aio.ServicerContext[Any, Any], status: status_pb2.Status) -> NoReturn:
+    """End a call with a status whose details travel in `grpc-status-details-bin`."""
+    code = next(code for code in grpc.StatusCode if code.value[0] == status.code)
+    metadata = (("grpc-status-details-bin", status.SerializeToString()),)
+    await context.abort(code, status.message, metadata)
+    raise AssertionError("abort returned")

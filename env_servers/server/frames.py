@@ -17,8 +17,11 @@ from env_servers.server.live import Input, Opening, Result
 
 __all__ = [
     "HEADER",
+    "MARKER",
     "Op",
+    "frame",
     "pack",
+    "pack_message",
     "read_input",
     "read_opening",
     "read_result",
@@ -28,6 +31,10 @@ __all__ = [
 
 HEADER: Final = struct.Struct("!I")
 """Length of the frame's body in bytes."""
+MARKER: Final = struct.Struct("=Q")
+"""What a worker shares with its server besides the socket: the call that it executes, 0 = none."""
+
+_PACKER = msgpack.Packer()
 
 
 class Op:
@@ -43,7 +50,18 @@ class Op:
 
 def pack(messages: Sequence[Sequence[Any]]) -> bytes:
     """A frame with its header."""
-    body: bytes = msgpack.packb(messages)
+    return frame([pack_message(message) for message in messages])
+
+
+def pack_message(message: Sequence[Any]) -> bytes:
+    """One message of a frame; raises TypeError and ValueError for what msgpack cannot say."""
+    packed: bytes = msgpack.packb(message)
+    return packed
+
+
+def frame(messages: Sequence[bytes]) -> bytes:
+    """A frame of packed messages."""
+    body = b"".join((_PACKER.pack_array_header(len(messages)), *messages))
     return HEADER.pack(len(body)) + body
 
 

@@ -1,6 +1,6 @@
 """Takes the loop back from an inline environment that does not return.
 
-A one-second SIGALRM tick runs in the main thread between bytecodes. When the same inline call has
+A half-second SIGALRM tick runs in the main thread between bytecodes. When the same inline call has
 been running for longer than the step limit, the tick raises `StepOverrun` inside it. This reaches
 any pure-Python loop, which is what `inline` promises to be; it cannot reach a blocking C call.
 """
@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from types import FrameType
+from typing import Any
 
 __all__ = ["InlineGuard", "StepOverrun"]
 
@@ -24,13 +25,14 @@ class StepOverrun(BaseException):
 class InlineGuard:
     """Marks inline calls; `enter`/`leave` cost two attribute writes on the hot path."""
 
-    __slots__ = ("_limit", "_seen", "_since", "active", "serial")
+    __slots__ = ("_limit", "_previous", "_seen", "_since", "active", "serial")
 
     def __init__(self, limit: float) -> None:
         """`limit` in seconds."""
         self._limit = limit
         self._seen = -1
         self._since = 0.0
+        self._previous: Any = None
         self.active = False
         self.serial = 0
         """Counts calls; callers increment it when they set `active`."""
@@ -38,13 +40,16 @@ class InlineGuard:
     def start(self) -> None:
         """Begin ticking; only possible, and only needed, in the main thread."""
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGALRM, self._tick)
+            self._previous = signal.signal(signal.SIGALRM, self._tick)
             signal.setitimer(signal.ITIMER_REAL, _TICK_SECONDS, _TICK_SECONDS)
 
     def stop(self) -> None:
         """End ticking."""
         if threading.current_thread() is threading.main_thread():
             signal.setitimer(signal.ITIMER_REAL, 0)
+            if self._previous is not None:
+                signal.signal(signal.SIGALRM, self._previous)
+                self._previous = None
 
     def _tick(self, signum: int, frame: FrameType | None) -> None:
         if not self.active:

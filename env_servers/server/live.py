@@ -6,10 +6,12 @@ of inputs and the state hash; knows nothing of sequence numbers, leases or strea
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Mapping, Sequence
-from hashlib import blake2b
-from typing import Any, Final, NamedTuple, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Self, cast
+
+from xxhash import xxh3_64_digest
 
 from env_servers.sdk import (
     ActionFormat,
@@ -33,6 +35,7 @@ Input = str | tuple[int, str] | tuple[str, str]
 Plain strings and tuples because thousands of journals hold them."""
 
 _NO_HASH: Final = b""
+_new = cast("Callable[..., Result]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
 
 
 class ReplayDiverged(Exception):
@@ -62,7 +65,8 @@ class Result(NamedTuple):
     observation: Observation
     state_hash: bytes
     parsed_action: str | None
-    """The native action that the input was read as; None for resets and unreadable replies."""
+    """The native action that a reply or call was read as; None where there was nothing to read or
+    it could not be."""
 
 
 class Family:
@@ -88,15 +92,27 @@ class Family:
         `hashes` are the recorded state hashes by seq; empty ones are not checked. Raises SdkError,
         ReplayDiverged.
         """
+        live, first = self.begin(opening, hashes)
+        try:
+            return live, [first, *live.replay(journal, hashes, 1)]
+        except BaseException:
+            live.abandon()
+            raise
+
+    def begin(
+        self, opening: Opening, hashes: Sequence[bytes] = ()
+    ) -> tuple[LiveEnvironment, Result]:
+        """Start an episode without playing a journal; raises as `open` does."""
         task = self.tasks.get(opening.item_id)
         live = LiveEnvironment(self.environment(self.tasks), opening.action_format)
         options = ResetOptions(opening.seed, opening.profile, opening.options)
-        results = [live.begin(live.environment.reset(task, options))]
-        _check(results[0], hashes, 0)
-        for seq, given in enumerate(journal, start=1):
-            results.append(live.step(given))
-            _check(results[-1], hashes, seq)
-        return live, results
+        try:
+            first = live.begin(live.environment.reset(task, options))
+            _check(first, hashes, 0)
+        except BaseException:
+            live.abandon()
+            raise
+        return live, first
 
 
 def _check(result: Result, hashes: Sequence[bytes], seq: int) -> None:
@@ -108,10 +124,20 @@ def _check(result: Result, hashes: Sequence[bytes], seq: int) -> None:
 class LiveEnvironment:
     """A live environment, the hash of its state, and what it last showed."""
 
-    __slots__ = ("action_format", "environment", "grammar", "last", "state_hash")
+    __slots__ = (
+        "_apply",
+        "_fingerprint",
+        "action_format",
+        "environment",
+        "grammar",
+        "last",
+        "state_hash",
+    )
 
     def __init__(self, environment: Environment, action_format: ActionFormat) -> None:
         self.environment = environment
+        self._apply = environment.step
+        self._fingerprint = environment.fingerprint
         self.grammar = environment.spec.grammar
         self.action_format = action_format
         self.state_hash = _NO_HASH
@@ -123,11 +149,26 @@ class LiveEnvironment:
 
     def step(self, given: Input) -> Result:
         """Read an input and apply it; whatever the environment raises passes through."""
-        action = given if isinstance(given, str) else self._read(given)
+        if given.__class__ is str:
+            return self._record(self._apply(given), None)  # pyright: ignore[reportArgumentType]
+        action = self._read(given)  # pyright: ignore[reportArgumentType]
         if isinstance(action, str):
-            return self._record(self.environment.step(action), action)
+            return self._record(self._apply(action), action)
         message = action.message + (self.last.text if action.repeat_observation else "")
         return self._record(self.environment.render_error(message, self.last), None)
+
+    def replay(
+        self, journal: Sequence[Input], hashes: Sequence[bytes], first_seq: int
+    ) -> list[Result]:
+        """Play inputs that were played before; the first leads to `first_seq`.
+
+        `hashes` are by seq from 0, empty ones are not checked. Raises ReplayDiverged.
+        """
+        results: list[Result] = []
+        for seq, given in enumerate(journal, start=first_seq):
+            results.append(self.step(given))
+            _check(results[-1], hashes, seq)
+        return results
 
     def consult(self, advisor: Advisor, seed: int) -> tuple[str, str, str]:
         """A scripted player's (action, thought, rendered reply); changes nothing."""
@@ -146,6 +187,11 @@ class LiveEnvironment:
         copy.last = self.last
         return copy
 
+    def abandon(self) -> None:
+        """Close an environment that failed already: its first error is the one that counts."""
+        with contextlib.suppress(Exception):
+            self.environment.close()
+
     def _read(self, given: tuple[int, str] | tuple[str, str]) -> str | Rejected:
         kind, text = given
         if isinstance(kind, int):
@@ -162,11 +208,12 @@ class LiveEnvironment:
 
     def _record(self, observation: Observation, action: str | None) -> Result:
         """Hash the state: of the environment's fingerprint, else chained over the transcript."""
-        fingerprint = self.environment.fingerprint()
-        text, reward, score, terminated, truncated = observation[:5]
+        fingerprint = self._fingerprint()
+        text, reward, score, terminated, truncated, _, _ = observation
         proof = (self.state_hash if fingerprint is None else fingerprint) + text.encode()
         if reward is not None or terminated or truncated:
             proof += repr((reward, score, terminated, truncated)).encode()
-        self.state_hash = blake2b(proof, digest_size=8).digest()
+        self.state_hash = state_hash = xxh3_64_digest(proof)
         self.last = observation
-        return Result(observation, self.state_hash, action)
+        # The named tuple's own constructor costs three times as much.
+        return _new(Result, (observation, state_hash, action))

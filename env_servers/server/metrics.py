@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Histogram, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from env_servers.server.engine import Engine
-from env_servers.server.live import Input, LiveEnvironment, Result
+from env_servers.server.live import Input, Result
 from env_servers.server.processes import WorkerPool
 from env_servers.server.runners import Host, InlineHost, Runner
 from env_servers.server.threads import ThreadCrew
@@ -35,6 +36,7 @@ class ServerMetrics:
         self._engine = engine
         self._pool = pool
         self._crew = crew
+        self._server: WSGIServer | None = None
         self.loop_lag = 0.0
         """Seconds that the loop's last wake-up came late."""
         self.registry = CollectorRegistry()
@@ -68,7 +70,14 @@ class ServerMetrics:
 
     def serve(self, port: int) -> None:
         """Answer scrapes on a port of 127.0.0.1."""
-        start_http_server(port, addr="127.0.0.1", registry=self.registry)
+        self._server, _ = start_http_server(port, addr="127.0.0.1", registry=self.registry)
+
+    def close(self) -> None:
+        """Stop answering scrapes."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
 
     async def watch_loop(self) -> None:
         """Measure the loop's lag for ever."""
@@ -82,16 +91,7 @@ def instrument(host: Host, latency: Histogram) -> None:
     """Measure every step of a host."""
     observe = latency.labels(host.spec.name).observe
     if isinstance(host, InlineHost):
-        step = host.step
-
-        def timed(live: LiveEnvironment, given: Input) -> Result:
-            started = time.perf_counter()
-            try:
-                return step(live, given)
-            finally:
-                observe(time.perf_counter() - started)
-
-        host.step = timed
+        host.observe = observe
         return
     step_elsewhere = host.timed_step
 

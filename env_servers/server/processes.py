@@ -1,10 +1,11 @@
 """Worker processes seen from the server: calls, the watchdog, and rebuilding after a death.
 
-A worker executes its calls in order, so the oldest unanswered call is the one executing. When that
-takes longer than the step limit, the worker is killed: the culprit's episode fails, every other
-episode of the worker is rebuilt from its journal on a fresh worker the next time it is used, and
-its call is sent again. A worker that dies by itself is treated alike, except that the call which
-was executing may try once more: it may have been an innocent bystander of a kill.
+A worker notes the number of the call that it executes in memory shared with the server, so that
+the server knows the culprit of a hang or a death although answers are coalesced. A call that takes
+longer than its limit gets its worker killed: the culprit's episode fails, every other episode of
+the worker is rebuilt from its journal on another worker the next time it is used, and its call is
+sent again. A worker that dies by itself is treated alike, except that the call which was executing
+may try once more: it may have been an innocent bystander of a kill.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import asyncio
 import contextlib
 import itertools
 import json
+import mmap
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -25,9 +28,9 @@ import structlog
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.sdk import Advisor, EnvironmentConfig
 from env_servers.server.errors import CommandError
-from env_servers.server.frames import HEADER, Op, pack, read_result, unpack
+from env_servers.server.frames import HEADER, MARKER, Op, pack, read_result, unpack
 from env_servers.server.live import Family, Input, Opening, Result
-from env_servers.server.runners import Advised, Host, Runner, hung
+from env_servers.server.runners import Advised, Host, Runner, closed, hung
 
 __all__ = ["ProcessHost", "WorkerPool"]
 
@@ -63,10 +66,13 @@ class WorkerProcess:
     def __init__(self, pool: WorkerPool, config: EnvironmentConfig) -> None:
         self._pool = pool
         self._config = config
-        self._numbers = itertools.count()
+        self._numbers = itertools.count(1)
         self._calls: dict[int, Call] = {}
         self._outgoing: list[list[Any]] = []
         self._head_since = 0.0
+        self._seen = 0
+        self._seen_since = 0.0
+        self._marker = mmap.mmap(-1, MARKER.size)
         self._writer: asyncio.StreamWriter | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._reader_task: asyncio.Task[None] | None = None
@@ -76,15 +82,21 @@ class WorkerProcess:
     async def start(self) -> None:
         """Spawn the process."""
         ours, theirs = socket.socketpair()
+        marker = tempfile.TemporaryFile()  # noqa: SIM115 - closed below, the mapping stays
+        marker.truncate(MARKER.size)
+        self._marker = mmap.mmap(marker.fileno(), MARKER.size)
         config = {
             "data_dir": str(self._config.data_dir or ""),
             "settings": dict(self._config.settings),
         }
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "env_servers.server.worker"]
-                + ["--fd", str(theirs.fileno()), "--config", json.dumps(config)],
-                pass_fds=[theirs.fileno()],
+        with theirs, marker:
+            self._process = subprocess.Popen(  # noqa: ASYNC220 - asyncio cannot pass fds
+                [
+                    *(sys.executable, "-m", "env_servers.server.worker"),
+                    *("--fd", str(theirs.fileno()), "--marker-fd", str(marker.fileno())),
+                    *("--config", json.dumps(config)),
+                ],
+                pass_fds=[theirs.fileno(), marker.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
@@ -101,20 +113,28 @@ class WorkerProcess:
         self._send([op, number, handle, *arguments])
         return await asyncio.shield(call.future)
 
-    def tell(self, op: int, handle: int) -> None:
+    def tell(self, op: int, handle: int, name: str) -> None:
         """Send an operation whose answer nobody awaits; it is watched all the same."""
         if self.dead:
             return
         number = next(self._numbers)
         if op != Op.CANCEL:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            self._enter(number, Call(future, "?", self._pool.step_limit))
+            self._enter(number, Call(future, name, self._pool.step_limit))
         self._send([op, number, handle])
 
     def overdue(self, now: float) -> Call | None:
-        """The call that is executing for longer than its limit."""
+        """The call that is executing for longer than its limit; ask regularly."""
+        number = self._executing()
+        if number != self._seen:
+            self._seen, self._seen_since = number, now
+        call = self._calls.get(number)
+        if call is not None:
+            return call if now - self._seen_since > call.limit else None
+        # Nothing executes: the worker is starting, unless it takes for ever.
         head = next(iter(self._calls.values()), None)
-        return head if head is not None and now - self._head_since > head.limit else None
+        waited = now - self._head_since
+        return head if head is not None and waited > max(head.limit, _OPEN_LIMIT_SECONDS) else None
 
     def kill(self) -> None:
         """End the process at once; its death is noticed as any other."""
@@ -129,6 +149,11 @@ class WorkerProcess:
                 await self._reader_task
         if self._process is not None:
             await asyncio.to_thread(self._process.wait)
+
+    def _executing(self) -> int:
+        """Number of the call that the worker executes; 0 = none."""
+        (number,) = MARKER.unpack(self._marker[:])
+        return number
 
     def _enter(self, number: int, call: Call) -> None:
         # Whoever waited may be gone by the time the answer, or the worker's death, arrives.
@@ -168,14 +193,15 @@ class WorkerProcess:
             call.future.set_exception(CommandError(reason, text, **metadata))
 
     def _bury(self) -> None:
-        """Fail the calls of a dead worker: the first was executing, the others were waiting."""
+        """Fail the calls of a dead worker: one was executing, the others were waiting."""
         self.dead = True
         if self._writer is not None:
             self._writer.close()
         self._pool.forget(self)
-        for position, call in enumerate(self._calls.values()):
+        executing = self._executing()
+        for number, call in self._calls.items():
             if not call.future.done():
-                call.future.set_exception(WorkerDied(executing=position == 0))
+                call.future.set_exception(WorkerDied(executing=number == executing))
         self._calls.clear()
 
 
@@ -202,6 +228,10 @@ class WorkerPool:
     async def acquire(self) -> WorkerProcess:
         """The worker with the fewest episodes; starts one while there are fewer than `size`."""
         async with self._starting:
+            if self._closing:
+                raise CommandError(
+                    pb.ERROR_REASON_WORKER_LOST, "the server is stopping: its workers are gone"
+                )
             if self._watch_task is None:
                 self._watch_task = asyncio.create_task(self._watch())
             if len(self._workers) < self.size:
@@ -246,6 +276,7 @@ class ProcessRunner(Runner):
         self._opening = opening
         self._handle = 0
         self._worker: WorkerProcess | None = None
+        self._placing = asyncio.Lock()
         self._closed = False
         self._journal: Sequence[Input] = ()
         self._hashes: Sequence[bytes] = ()
@@ -265,41 +296,46 @@ class ProcessRunner(Runner):
                 retried = retried or death.executing
 
     async def step(self, given: Input) -> Result:
-        return read_result(await self._call(Op.STEP, given))
+        values, _ = await self._call(Op.STEP, given)
+        return read_result(values)
 
     async def consult(self, advisor: Advisor, seed: int) -> Advised:
-        action, thought, reply = await self._call(Op.CONSULT, int(advisor), seed)
+        (action, thought, reply), _ = await self._call(Op.CONSULT, int(advisor), seed)
         return action, thought, reply
 
     async def fork(self) -> Runner:
-        copy = ProcessRunner(self._host, self._opening)
-        copy._handle = self._host.pool.next_handle()
-        await self._call(Op.FORK, copy._handle)
-        copy._worker = self._worker
-        if copy._worker is not None:
-            copy._worker.episodes += 1
-        return copy
+        handle = self._host.pool.next_handle()
+        _, worker = await self._call(Op.FORK, handle)
+        return self._host.adopt(self._opening, worker, handle)
+
+    def settle(self, worker: WorkerProcess, handle: int) -> None:
+        """Live on a worker from now on, under a handle that it knows."""
+        self._worker, self._handle = worker, handle
+        worker.episodes += 1
 
     def cancel(self) -> None:
         if self._worker is not None:
-            self._worker.tell(Op.CANCEL, self._handle)
+            self._worker.tell(Op.CANCEL, self._handle, self._opening.environment)
 
     def close(self) -> None:
-        if self._worker is not None and not self._closed:
-            self._closed = True
-            self._worker.episodes -= 1
-            self._worker.tell(Op.CLOSE, self._handle)
+        self._closed = True
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.episodes -= 1
+            worker.tell(Op.CLOSE, self._handle, self._opening.environment)
 
-    async def _call(self, op: int, *arguments: Any) -> Any:
-        """Execute on the episode's worker, rebuilding the episode where its worker died."""
+    async def _call(self, op: int, *arguments: Any) -> tuple[Any, WorkerProcess]:
+        """Execute on the episode's worker; returns the answer and who gave it.
+
+        Rebuilds the episode where its worker died; raises CommandError.
+        """
         retried = False
         while True:
-            if self._worker is None or self._worker.dead:
-                await self._rebuild()
             worker = self._worker
-            assert worker is not None
+            if worker is None or worker.dead:
+                worker = await self._rebuild()
             try:
-                return await worker.call(
+                answer = await worker.call(
                     op,
                     self._handle,
                     *arguments,
@@ -310,33 +346,51 @@ class ProcessRunner(Runner):
                 if death.executing and retried:
                     raise self._killer() from death
                 retried = retried or death.executing
+            else:
+                return answer, worker
 
-    async def _rebuild(self) -> None:
-        if not self._host.spec.deterministic:
-            raise CommandError(
-                pb.ERROR_REASON_WORKER_LOST,
-                f"the worker of this {self._opening.environment} episode died, and the environment "
-                "is not deterministic: play the episode again",
-            )
-        await self.open(self._journal, self._hashes)
+    async def _rebuild(self) -> WorkerProcess:
+        """The worker that holds the episode again; one rebuild at a time."""
+        async with self._placing:
+            if self._closed:
+                raise closed()
+            if self._worker is not None and not self._worker.dead:
+                return self._worker
+            if not self._host.spec.deterministic:
+                raise CommandError(
+                    pb.ERROR_REASON_WORKER_LOST,
+                    f"the worker of this {self._opening.environment} episode died, and the "
+                    "environment is not deterministic: play the episode again",
+                )
+            await self.open(self._journal, self._hashes)
+            if self._worker is None:  # closed meanwhile
+                raise closed()
+            return self._worker
 
     async def _place(self, journal: list[Input], hashes: list[bytes]) -> list[Result]:
-        pool = self._host.pool
+        pool, name = self._host.pool, self._opening.environment
         worker = await pool.acquire()
-        self._handle, self._worker = pool.next_handle(), worker
-        worker.episodes += 1
+        handle = pool.next_handle()
         # Workers resolve environments as this server did, by the name that it was given.
         opening = [self._host.family.name, *self._opening[1:4]]
         opening += [int(self._opening.action_format), self._opening.options]
-        results = await worker.call(
-            Op.OPEN,
-            self._handle,
-            opening,
-            journal,
-            hashes,
-            name=self._opening.environment,
-            limit=max(_OPEN_LIMIT_SECONDS, pool.step_limit),
-        )
+        worker.episodes += 1
+        try:
+            results = await worker.call(
+                Op.OPEN,
+                handle,
+                opening,
+                journal,
+                hashes,
+                name=name,
+                limit=max(_OPEN_LIMIT_SECONDS, pool.step_limit),
+            )
+        finally:
+            worker.episodes -= 1
+        if self._closed:
+            worker.tell(Op.CLOSE, handle, name)
+        else:
+            self.settle(worker, handle)
         return [read_result(result) for result in results]
 
     def _killer(self) -> CommandError:
@@ -358,3 +412,9 @@ class ProcessHost(Host):
     ) -> tuple[Runner, list[Result]]:
         runner = ProcessRunner(self, opening)
         return runner, await runner.open(journal, hashes)
+
+    def adopt(self, opening: Opening, worker: WorkerProcess, handle: int) -> Runner:
+        """The runner of an environment that a worker holds already."""
+        runner = ProcessRunner(self, opening)
+        runner.settle(worker, handle)
+        return runner

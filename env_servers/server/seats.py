@@ -6,9 +6,11 @@ open episode can always go on.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.sdk import EnvironmentSpec, Execution
@@ -27,12 +29,15 @@ _OVERHEAD_BYTES = 8 * 1024
 def available_memory() -> int:
     """Bytes of physical memory that are free now, within the cgroup's limit where there is one."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:  # noqa: PTH123
-            fields = dict(line.split(":", 1) for line in lines)
-        return int(fields["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return free
+    with contextlib.suppress(OSError, KeyError, ValueError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        fields = dict(line.split(":", 1) for line in lines)
+        free = int(fields["MemAvailable"].split()[0]) * 1024
+    with contextlib.suppress(OSError, ValueError):  # "max" = no limit
+        group = Path("/sys/fs/cgroup")
+        limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+        free = min(free, max(0, limit - used))
+    return free
 
 
 def derive_capacity(spec: EnvironmentSpec, execution: Execution, memory: int, cores: int) -> int:

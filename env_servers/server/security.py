@@ -11,7 +11,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.server.config import Security, ServerConfig
+from env_servers.server.errors import CommandError, abort
 
 __all__ = ["InsecureAddress", "TokenInterceptor", "add_port", "check_address"]
 
@@ -29,26 +31,27 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):
     async def intercept_service(
         self,
         continuation: Callable[
-            [grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any]]
+            [grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]
         ],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any]:
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
         """Pass the call on, or answer it with UNAUTHENTICATED."""
         handler = await continuation(handler_call_details)
         metadata = dict(handler_call_details.invocation_metadata or ())
         given = str(metadata.get("authorization", ""))
-        if hmac.compare_digest(given.encode(), self._expected.encode()):
-            return handler
+        if handler is None or hmac.compare_digest(given.encode(), self._expected.encode()):
+            return handler  # None: no such method, which gRPC answers itself
         return _refusing(handler)
 
 
 def _refusing(handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
     """A handler of the same kind that refuses."""
+    error = CommandError(
+        pb.ERROR_REASON_UNAUTHENTICATED, "a bearer token is required, and this is not it"
+    )
 
     async def refuse(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        await context.abort(
-            grpc.StatusCode.UNAUTHENTICATED, "a bearer token is required, and this is not it"
-        )
+        await abort(context, error.status())
 
     if handler.response_streaming:
         return grpc.stream_stream_rpc_method_handler(refuse)

@@ -7,16 +7,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
 
-import grpc
 import grpc.aio
-from google.rpc import status_pb2
 
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import environment_pb2_grpc, types_pb2
 from env_servers.sdk import SdkError
 from env_servers.server.config import CONTRACT_REVISION, ServerLimits
 from env_servers.server.engine import Engine
-from env_servers.server.errors import CommandError
+from env_servers.server.errors import CommandError, abort
 from env_servers.server.runners import Host
 from env_servers.server.stream import Stream
 
@@ -25,6 +23,7 @@ __all__ = ["SERVER_VERSION", "EnvironmentService"]
 SERVER_VERSION = "agentgym-grpc 0.1.0"
 _MAX_PAGE = 10_000
 _DEFAULT_PAGE = 1_000
+_MAX_TOKEN_DIGITS = 18
 
 Context = grpc.aio.ServicerContext[Any, Any]
 T = TypeVar("T")
@@ -40,7 +39,7 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
 
     # ------------------------------------------------------------------ the stream
 
-    async def Interact(  # noqa: N802 - gRPC's name
+    async def Interact(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride]
         self, request_iterator: AsyncIterator[pb.InteractRequest], context: Context
     ) -> None:
         """Answer commands until the client ends the stream."""
@@ -96,7 +95,7 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
             self.engine.lose(stream)
         event = answers[-1]
         if event.HasField("error"):
-            await _abort(context, event.error)
+            await abort(context, event.error)
         return event
 
     # ------------------------------------------------------------------ questions
@@ -273,10 +272,10 @@ def _capability_name(capability: int) -> str:
 
 
 def _page(token: str, size: int) -> tuple[int, int]:
-    if token and not token.isdecimal():
+    if token and not (token.isascii() and token.isdecimal() and len(token) <= _MAX_TOKEN_DIGITS):
         raise CommandError(
             pb.ERROR_REASON_INVALID_ARGUMENT,
-            f"page_token {token!r} is not one that this server gave",
+            f"page_token {token[:100]!r} is not one that this server gave",
             field="page_token",
         )
     start = int(token or 0)
@@ -288,15 +287,7 @@ async def _guarded(context: Context, work: Callable[[], T]) -> T:
     try:
         return work()
     except CommandError as error:
-        status = error.status()
+        refusal = error
     except SdkError as error:
-        status = CommandError.from_sdk(error).status()
-    await _abort(context, status)
-    raise AssertionError("abort returned")
-
-
-async def _abort(context: Context, status: status_pb2.Status) -> None:
-    """End a unary call with a rich status."""
-    code = next(code for code in grpc.StatusCode if code.value[0] == status.code)
-    metadata = (("grpc-status-details-bin", status.SerializeToString()),)
-    await context.abort(code, status.message, metadata)
+        refusal = CommandError.from_sdk(error)
+    return await abort(context, refusal.status())

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import grpc
+from grpc.aio import BaseError
 
 from agentgym.env.v1 import environment_pb2 as pb
 
@@ -21,17 +22,22 @@ __all__ = ["Stream"]
 
 _MAX_BYTES = 256 * 1024
 """Observation text per message; larger messages stall the reader on the other side."""
+_MAX_BACKLOG = 16
+"""Messages that may wait for a client that does not read, before its commands wait too."""
 
 
 class Stream:
     """One Interact call."""
 
     __slots__ = (
+        "_add",
         "_bytes",
         "_closed",
         "_current",
         "_full",
+        "_items",
         "_max_items",
+        "_progress",
         "_send",
         "_writing",
         "client",
@@ -51,11 +57,12 @@ class Stream:
     ) -> None:
         self._send = send
         self._max_items = max_items
-        self._current = pb.InteractResponse()
+        self._begin_message()
         self._full: list[pb.InteractResponse] = []
         self._bytes = 0
         self._writing = False
         self._closed = False
+        self._progress: asyncio.Event | None = None
         self.client = client
         self.max_in_flight = max_in_flight
         self.in_flight = 0
@@ -65,32 +72,58 @@ class Stream:
 
     def event(self, size: int = 0) -> pb.Event:
         """A new event in the outbox, to be filled in place; `size` bytes of text will follow."""
-        events = self._current.events
         self._bytes += size
-        if len(events) >= self._max_items or (self._bytes > _MAX_BYTES and len(events) > 0):
+        self._items += 1
+        if self._items > self._max_items or (self._bytes > _MAX_BYTES and self._items > 1):
             self._full.append(self._current)
-            self._current = pb.InteractResponse()
-            events = self._current.events
-            self._bytes = size
-        return events.add()
+            self._begin_message()
+            self._bytes, self._items = size, 1
+        return self._add()
+
+    def _begin_message(self) -> None:
+        self._current = pb.InteractResponse()
+        self._add = self._current.events.add
+        self._bytes = self._items = 0
+
+    def grew(self, size: int) -> None:
+        """Account for `size` bytes of an event whose size was not known beforehand."""
+        self._bytes += size
 
     async def flush(self) -> None:
-        """Send all that is in the outbox, unless somebody is already at it."""
+        """Send all that is in the outbox, or leave it to whoever is already at it.
+
+        Waits where the client does not read: its own later commands must not fill the memory.
+        """
         if self._writing or self._closed:
+            while len(self._full) > _MAX_BACKLOG and not self._closed:
+                await self._wait_for_progress()
             return
         self._writing = True
         try:
-            while self._full or self._current.events:
+            while self._full or self._items:
                 if self._full:
                     response = self._full.pop(0)
                 else:
-                    response, self._current, self._bytes = self._current, pb.InteractResponse(), 0
+                    response = self._current
+                    self._begin_message()
                 await self._send(response)
-        except (asyncio.InvalidStateError, grpc.RpcError, grpc.aio.UsageError):
+                self._note_progress()
+        except (asyncio.InvalidStateError, grpc.RpcError, BaseError):
             # The client is gone: the episodes keep their results for whoever attaches.
             self._closed = True
         finally:
             self._writing = False
+            self._note_progress()
+
+    async def _wait_for_progress(self) -> None:
+        if self._progress is None:
+            self._progress = asyncio.Event()
+        await self._progress.wait()
+
+    def _note_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.set()
+            self._progress = None
 
     async def finish(self) -> None:
         """Wait for the commands that still execute and send their answers."""
@@ -107,5 +140,6 @@ class Stream:
     def close(self) -> None:
         """Drop the outbox and end the stream's tasks; episodes live on under their leases."""
         self._closed = True
+        self._note_progress()
         for task in list(self.tasks):
             task.cancel()

@@ -21,13 +21,14 @@ T = TypeVar("T")
 class Ticket(Generic[T]):
     """One piece of work in the crew's hands."""
 
-    __slots__ = ("abandoned", "future", "started", "work")
+    __slots__ = ("abandoned", "done", "future", "started", "work")
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.work = work
         self.future: Future[T] = Future()
         self.started: float | None = None
         self.abandoned = False
+        self.done = False
 
     def running_for(self) -> float:
         """Seconds since a thread took it up; 0 while it is queued."""
@@ -68,13 +69,16 @@ class ThreadCrew:
             threading.Thread(target=self._work, name="environment", daemon=True).start()
         return ticket
 
-    def abandon(self, ticket: Ticket[Any]) -> None:
-        """Give up the thread that is stuck in this ticket."""
+    def abandon(self, ticket: Ticket[Any]) -> bool:
+        """Give up the thread that is stuck in this ticket; False = it has just come back."""
         with self._lock:
+            if ticket.done:
+                return False
             ticket.abandoned = True
             self._threads -= 1
             self._outstanding -= 1
             self.abandoned += 1
+        return True
 
     def close(self) -> None:
         """Let idle threads end; stuck ones die with the process."""
@@ -87,4 +91,5 @@ class ThreadCrew:
             with self._lock:
                 if ticket.abandoned:
                     return
+                ticket.done = True
                 self._outstanding -= 1

@@ -148,6 +148,8 @@ def test_failed_episodes_are_no_rewards_and_the_run_goes_on(
         (["--env", "echo", "--profile", "nope"], "agentgym"),
         (["--env", "echo", "--items", "echo_1000000,echo_5"], "echo_5"),
         (["--suite", "nope"], "demo"),
+        (["--env", "echo", "--prompts-from", "no-such-file"], "no-such-file"),
+        (["--prompts-from", "x.json"], "exactly one environment"),
         (["--env", "echo", "--episodes", "-1"], "--episodes"),
         (["--resume", "no-such-run"], "no-such-run"),
     ],
@@ -158,6 +160,17 @@ def test_what_does_not_exist_is_named_with_what_does(
     out = [] if "--resume" in flags else ["--out", str(tmp_path / "run")]
     assert sample.main([*flags, *out]) == 2
     assert expected in capsys.readouterr().err
+
+
+def test_conversations_open_in_the_words_of_a_given_file(tmp_path: Path) -> None:
+    turns = [{"from": "human", "loss": None, "value": "Original words."}]
+    turns.append({"from": "gpt", "loss": False, "value": "Fine."})
+    (tmp_path / "traj.json").write_text(json.dumps([{"conversations": turns, "item_id": "echo_1"}]))
+    flags = ["--episodes", "1", "--prompts-from", str(tmp_path / "traj.json")]
+    assert play(tmp_path / "run", *flags) == 0
+    with RunReader.open(tmp_path / "run") as reader:
+        (record,) = reader.episodes()
+    assert [message.text for message in record.messages[:2]] == ["Original words.", "Fine."]
 
 
 def test_a_server_that_is_down_is_named_with_the_time_it_was_given(

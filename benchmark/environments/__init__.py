@@ -1,0 +1,1 @@
+"""Measurements of single environments, each in one server on this machine."""

@@ -1,0 +1,254 @@
+"""What checks work with: stubs of a target, its description, fresh names and tasks.
+
+Owns the channel and every pipe that a check opened; each check leaves no episode behind. Knows how
+to ask for actions that any environment takes seriously: its own scripted players say them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any, Self
+
+import grpc
+import grpc.aio
+
+from agentgym.env.v1 import environment_pb2 as pb
+from agentgym.env.v1 import environment_pb2_grpc
+from env_servers.conformance.pipe import Pipe
+from env_servers.conformance.target import Target
+from env_servers.conformance.verdicts import (
+    NotApplicable,
+    Violation,
+    expect,
+    expect_error,
+    expect_observation,
+)
+
+__all__ = ["Bench", "NotApplicable", "Play", "Violation"]
+
+
+class Bench:
+    """One target under test."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.environment = target.environment
+        self._pipes: list[Pipe] = []
+        self._ids: list[str] = []
+        self._waits: bool | None = None
+        """Steps execute away from the stream's reader; None = not known yet."""
+
+    async def __aenter__(self) -> Self:
+        """Connect; raises grpc.aio.AioRpcError."""
+        self.channel = self.target.channel()
+        self.stub: environment_pb2_grpc.EnvironmentServiceAsyncStub = (
+            environment_pb2_grpc.EnvironmentServiceStub(self.channel)
+        )
+        self.described = await self.stub.GetEnvironment(
+            pb.GetEnvironmentRequest(environment=self.environment),
+            timeout=self.target.timeout,
+            wait_for_ready=True,
+            metadata=self.target.metadata(),
+        )
+        split = self.described.splits[0].name
+        listed = await self.stub.ListTasks(
+            pb.ListTasksRequest(environment=self.environment, split=split, page_size=4),
+            timeout=self.target.timeout,
+            metadata=self.target.metadata(),
+        )
+        self.split = split
+        self.items = [task.item_id for task in listed.tasks]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.channel.close(None)
+
+    @property
+    def is_echo(self) -> bool:
+        """The target's environment is echo, with its options."""
+        return self.described.name == "echo"
+
+    @property
+    def deterministic(self) -> bool:
+        """Journals rebuild its episodes."""
+        return pb.CAPABILITY_DETERMINISTIC in self.described.capabilities
+
+    def need_echo(self) -> None:
+        """Raise NotApplicable on environments without echo's options."""
+        if not self.is_echo:
+            raise NotApplicable("needs the options of the environment `echo`")
+
+    def need(self, capability: pb.Capability) -> None:
+        """Raise NotApplicable where the environment lacks a capability."""
+        if capability not in self.described.capabilities:
+            name = pb.Capability.Name(capability).removeprefix("CAPABILITY_")
+            raise NotApplicable(f"the environment lacks the capability {name}")
+
+    def length(self, steps: int) -> dict[str, Any]:
+        """Options for an episode of so many steps (0 = endless), where they can be chosen."""
+        return {"length": steps} if self.is_echo else {}
+
+    async def need_waiting(self) -> None:
+        """Raise NotApplicable where a slow step cannot be watched while it executes."""
+        self.need_echo()
+        if self._waits is None:
+            play = await self.play(sleep_ms=400)
+            await play.pipe.send(play.command(1, action="slowly"))
+            other = await self.pipe()
+            event = await other.ask(play.command(9, attach=pb.Attach(last_seq_seen=0)))
+            self._waits = event.attached.in_flight
+        if not self._waits:
+            raise NotApplicable("the server executes echo inline: steps are done at once")
+
+    def fresh_id(self) -> str:
+        """An episode id that nobody else uses; closed after the check."""
+        self._ids.append(f"conformance-{secrets.token_hex(8)}")
+        return self._ids[-1]
+
+    async def pipe(self, *, credits_first: bool = True) -> Pipe:
+        """A new stream; takes its Credits unless they are to be looked at."""
+        pipe = Pipe(self.stub.Interact(metadata=self.target.metadata()), self.target.timeout)
+        self._pipes.append(pipe)
+        if credits_first:
+            await pipe.take(lambda event: event.HasField("credits"), "the Credits event")
+        return pipe
+
+    async def raw_pipe(self) -> Pipe:
+        """A new stream that takes bytes instead of messages."""
+        method: Any = self.channel.stream_stream(
+            "/agentgym.env.v1.EnvironmentService/Interact",
+            request_serializer=bytes,
+            response_deserializer=pb.InteractResponse.FromString,
+        )
+        pipe = Pipe(method(metadata=self.target.metadata()), self.target.timeout)
+        self._pipes.append(pipe)
+        return pipe
+
+    def reset(self, episode_id: str = "", **options: Any) -> pb.Command:
+        """A reset of the first task; keyword arguments are options of the environment."""
+        reset = pb.Reset(environment=self.environment, item_id=self.items[0])
+        if options:
+            reset.options.update(options)
+        return pb.Command(episode_id=episode_id or self.fresh_id(), reset=reset)
+
+    async def play(self, pipe: Pipe | None = None, **options: Any) -> Play:
+        """A fresh episode at seq 0."""
+        play = Play(self, pipe or await self.pipe(), self.fresh_id())
+        await play.open(self.reset(play.episode_id, **options))
+        return play
+
+    @contextlib.asynccontextmanager
+    async def tidy(self) -> AsyncIterator[Self]:
+        """Whatever a check opens in here is closed afterwards."""
+        try:
+            yield self
+        finally:
+            for pipe in self._pipes:
+                await pipe.drop()
+            self._pipes.clear()
+            ids, self._ids = self._ids, []
+            for episode_id in ids:
+                with contextlib.suppress(grpc.aio.AioRpcError):
+                    await self.stub.Close(
+                        pb.CloseRequest(command=pb.Command(episode_id=episode_id)),
+                        timeout=self.target.timeout,
+                        metadata=self.target.metadata(),
+                    )
+
+    async def summary(self, episode_id: str) -> pb.EpisodeSummary | None:
+        """What ListEpisodes says of an episode; None = it is not live."""
+        token = ""
+        while True:
+            page = await self.stub.ListEpisodes(
+                pb.ListEpisodesRequest(page_size=1000, page_token=token),
+                timeout=self.target.timeout,
+                metadata=self.target.metadata(),
+            )
+            for episode in page.episodes:
+                if episode.episode_id == episode_id:
+                    return episode
+            token = page.next_page_token
+            if not token:
+                return None
+
+
+class Play:
+    """One episode as its client sees it."""
+
+    def __init__(self, bench: Bench, pipe: Pipe, episode_id: str) -> None:
+        self.bench = bench
+        self.pipe = pipe
+        self.episode_id = episode_id
+        self.opening = pb.Command()
+        self.events: list[pb.Event] = []
+        """By seq."""
+        self.actions: list[str] = []
+
+    @property
+    def seq(self) -> int:
+        """The current state."""
+        return len(self.events) - 1
+
+    async def open(self, command: pb.Command) -> pb.Event:
+        """Send the opening and take its observation."""
+        self.opening = command
+        event = expect_observation(await self.pipe.ask(command), replayed=False)
+        self.events.append(event)
+        return event
+
+    def command(self, seq: int | None = None, **body: Any) -> pb.Command:
+        """A command of this episode, by default at its current state."""
+        return pb.Command(
+            episode_id=self.episode_id, seq=max(self.seq, 0) if seq is None else seq, **body
+        )
+
+    async def ask(self, seq: int | None = None, **body: Any) -> pb.Event:
+        """Send a command of this episode and take its answer."""
+        return await self.pipe.ask(self.command(seq, **body))
+
+    async def step(self, action: str = "", seq: int | None = None) -> pb.Event:
+        """The next step, which must succeed; by default with an action of a scripted player."""
+        chosen = action or await self.advised()
+        event = expect_observation(await self.ask(seq or self.seq + 1, action=chosen))
+        self.events.append(event)
+        self.actions.append(chosen)
+        return event
+
+    async def steps(self, count: int) -> None:
+        """So many steps, or until the episode ends."""
+        for _ in range(count):
+            if self.ended:
+                return
+            await self.step()
+
+    @property
+    def ended(self) -> bool:
+        """It takes no more steps."""
+        return self.events[-1].terminated or self.events[-1].truncated
+
+    async def advised(self) -> str:
+        """An action that a scripted player of the environment would take now."""
+        if self.bench.is_echo:
+            return f"say {self.seq + 1}"
+        event = await self.ask(consult=pb.Consult(advisor=pb.ADVISOR_RANDOM, seed=self.seq))
+        if event.HasField("error"):
+            event = await self.ask(consult=pb.Consult(advisor=pb.ADVISOR_EXPERT))
+        if event.HasField("error"):
+            raise NotApplicable("the environment has no scripted player that could act")
+        return event.advice.action
+
+    async def refused(self, reason: str, *keys: str, **body: Any) -> dict[str, str]:
+        """Send a command that must be refused; the error's metadata."""
+        seq = body.pop("seq", None)
+        return expect_error(await self.ask(seq, **body), reason, *keys)
+
+    async def must_be_at(self, seq: int) -> None:
+        """Raise Violation unless the server says so."""
+        event = await self.ask(attach=pb.Attach(last_seq_seen=seq))
+        expect(event.HasField("attached"), f"{event.WhichOneof('body')} instead of attached")
+        expect(
+            event.attached.current_seq == seq,
+            f"the episode is at seq {event.attached.current_seq}, expected {seq}",
+        )

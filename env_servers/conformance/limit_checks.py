@@ -1,0 +1,136 @@
+"""Rules of what is refused: credits, sizes, unknown names, and how errors look."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agentgym.env.v1 import environment_pb2 as pb
+from agentgym.env.v1 import types_pb2
+from env_servers.conformance.bench import Bench, NotApplicable
+from env_servers.conformance.verdicts import (
+    expect,
+    expect_equal,
+    expect_error,
+    expect_observation,
+)
+
+__all__ = ["CHECKS"]
+
+_MAX_PROBED_CREDITS: Final = 128
+_MAX_PROBED_BYTES: Final = 64 * 1024 * 1024
+
+
+async def credits_are_enforced(bench: Bench) -> None:
+    """Commands beyond the credits are CREDITS_EXCEEDED with a RetryInfo; the others go on."""
+    await bench.need_waiting()
+    allowed = bench.described.limits.max_in_flight
+    if allowed > _MAX_PROBED_CREDITS:
+        raise NotApplicable(f"{allowed} credits are too many to exhaust politely")
+    pipe = await bench.pipe()
+    ids = [bench.fresh_id() for _ in range(allowed + 1)]
+    for episode_id in ids:
+        expect_observation(await pipe.ask(bench.reset(episode_id, sleep_ms=150)))
+    steps = [pb.Command(episode_id=i, seq=1, action="slowly") for i in ids]
+    control = pb.Command(episode_id=ids[0], seq=40, heartbeat=pb.Heartbeat())
+    await pipe.send(*steps, control)
+    expect((await pipe.answer(control)).HasField("lease_extended"), "a heartbeat needed credit")
+    events = [await pipe.answer(step) for step in steps]
+    refused = [event for event in events if event.HasField("error")]
+    expect_equal(len(refused), 1, f"refusals of {allowed + 1} commands with {allowed} credits")
+    expect_error(refused[0], "CREDITS_EXCEEDED", retriable="true")
+    expect_equal(len(refused[0].error.details), 2, "details (ErrorInfo and RetryInfo)")
+    expect_observation(await pipe.ask(steps[-1]))
+
+
+async def texts_have_a_limit(bench: Bench) -> None:
+    """A text beyond limits.max_text_bytes is TEXT_TOO_LONG; the episode goes on."""
+    limit = bench.described.limits.max_text_bytes
+    expect(limit > 0, "limits.max_text_bytes is 0")
+    if limit > _MAX_PROBED_BYTES:
+        raise NotApplicable(f"{limit} bytes are too many to send")
+    play = await bench.play()
+    long = "x" * (limit + 1)
+    call = types_pb2.ToolCall(name="f", arguments_json=long)
+    for body in ({"action": long}, {"reply": long}, {"tool_call": call}):
+        metadata = await play.refused("TEXT_TOO_LONG", "limit", seq=1, **body)
+        expect_equal(metadata["limit"], str(limit), "metadata limit")
+    wide = "\u00e9" * (limit // 2 + 1)
+    await play.refused("TEXT_TOO_LONG", seq=1, action=wide)
+    await play.step()
+
+
+async def episode_ids_have_a_size(bench: Bench) -> None:
+    """An opening needs an episode_id of 1 to 128 bytes."""
+    pipe = await bench.pipe()
+    for bad in ("", "x" * 129, "\u00e9" * 65):
+        command = bench.reset("placeholder")
+        command.episode_id = bad
+        expect_error(await pipe.ask(command), "INVALID_ARGUMENT", field="episode_id")
+    fits = bench.fresh_id()
+    fits += "x" * (128 - len(fits))
+    expect_observation(await pipe.ask(bench.reset(fits)))
+    await pipe.ask(pb.Command(episode_id=fits, close=pb.Close()))
+
+
+async def unknown_verbs_are_refused_alone(bench: Bench) -> None:
+    """A command without a known body is UNSUPPORTED_VERB; the stream goes on."""
+    play = await bench.play()
+    metadata = await play.refused("UNSUPPORTED_VERB", seq=1)
+    expect_equal(metadata["fault"], "AGENT", "metadata fault")
+    raw = await bench.raw_pipe()
+    command = pb.Command(episode_id=play.episode_id, seq=3).SerializeToString()
+    future_verb = b"\xca\x3e\x00"  # field 1001, an empty message
+    body = command + future_verb
+    await raw.write_bytes(b"\x0a" + bytes([len(body)]) + body)
+    expect_error(await raw.answer(play.command(3)), "UNSUPPORTED_VERB")
+    await play.step()
+
+
+async def unknown_names_tell_the_valid_ones(bench: Bench) -> None:
+    """Unknown environments, items, profiles, options and formats are refused with `valid`."""
+    pipe = await bench.pipe()
+
+    def reset(**fields: object) -> pb.Command:
+        command = bench.reset()
+        for name, value in fields.items():
+            setattr(command.reset, name, value)
+        return command
+
+    wrong = {
+        "UNKNOWN_ENVIRONMENT": [reset(environment="no-such-environment")],
+        "UNKNOWN_ITEM": [reset(item_id="nosuch_1"), reset(item_id="999999999999")],
+        "UNKNOWN_OPTION": [reset(profile="no such profile"), bench.reset(no_such_option=1)],
+        "UNSUPPORTED_ACTION_FORMAT": [reset(action_format=77)],
+    }
+    for reason, commands in wrong.items():
+        for command in commands:
+            expect_error(await pipe.ask(command), reason, "valid", fault="AGENT", retriable="false")
+            step = pb.Command(episode_id=command.episode_id, seq=1, action="hello?")
+            expect_error(await pipe.ask(step), "EPISODE_NOT_FOUND")
+
+
+async def unknown_formats_spare_the_episode(bench: Bench) -> None:
+    """A reply in an unknown action format is refused; the episode goes on."""
+    play = await bench.play()
+    step = play.command(1, reply="hello", action_format=77)
+    expect_error(await play.pipe.ask(step), "UNSUPPORTED_ACTION_FORMAT", "valid")
+    await play.step()
+
+
+async def options_are_json(bench: Bench) -> None:
+    """Options that JSON cannot say are INVALID_ARGUMENT."""
+    pipe = await bench.pipe()
+    for number in (float("nan"), float("inf")):
+        error = await pipe.ask(bench.reset(length=number))
+        expect_error(error, "INVALID_ARGUMENT", field="options")
+
+
+CHECKS: Final = (
+    ("R34", credits_are_enforced),
+    ("R35", texts_have_a_limit),
+    ("R36", episode_ids_have_a_size),
+    ("R37", unknown_verbs_are_refused_alone),
+    ("R38", unknown_names_tell_the_valid_ones),
+    ("R38", unknown_formats_spare_the_episode),
+    ("R38", options_are_json),
+)

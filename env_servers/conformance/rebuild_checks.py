@@ -1,0 +1,193 @@
+"""Rules of determinism: equal journals, equal states; rebuilding and forking."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agentgym.env.v1 import environment_pb2 as pb
+from env_servers.conformance.bench import Bench, Play
+from env_servers.conformance.verdicts import expect_equal, expect_error, expect_observation
+
+__all__ = ["CHECKS"]
+
+
+async def equal_journals_give_equal_states(bench: Bench) -> None:
+    """Two episodes with the same opening and actions agree in every event."""
+    bench.need(pb.CAPABILITY_DETERMINISTIC)
+    one, other = await bench.play(), await bench.play()
+    for _ in range(3):
+        if one.ended:
+            break
+        event = await one.step()
+        twin = await other.step(one.actions[-1])
+        twin.episode_id = event.episode_id
+        expect_equal(twin, event, f"the twin's event of seq {event.seq}")
+    expect_equal(other.events[0].state_hash, one.events[0].state_hash, "the first state_hash")
+
+
+async def journals_rebuild_episodes(bench: Bench) -> None:
+    """A reset with a journal opens at its end, proves every hash, and goes on as before."""
+    bench.need(pb.CAPABILITY_DETERMINISTIC)
+    play = await bench.play()
+    await play.steps(3)
+    rebuilt = Play(bench, play.pipe, bench.fresh_id())
+    event = expect_observation(await play.pipe.ask(_journal(play, rebuilt.episode_id)))
+    expect_equal(event.seq, play.seq, "seq of the rebuilt episode's event")
+    expect_equal(event.state_hash, play.events[-1].state_hash, "state_hash after the rebuild")
+    expect_equal(event.observation, play.events[-1].observation, "the observation of the rebuild")
+    if not play.ended:
+        wanted = await play.step()
+        found = await rebuilt.ask(wanted.seq, action=play.actions[-1])
+        expect_equal(found.state_hash, wanted.state_hash, "the state_hash of the next step")
+    again = await play.pipe.ask(_journal(play, rebuilt.episode_id, play.seq))
+    expect_observation(again, replayed=True)
+
+
+async def rebuilt_episodes_answer_old_steps(bench: Bench) -> None:
+    """The steps of the journal count as done: sent again, they are replayed."""
+    bench.need(pb.CAPABILITY_DETERMINISTIC)
+    play = await bench.play()
+    await play.steps(2)
+    rebuilt = Play(bench, play.pipe, bench.fresh_id())
+    expect_observation(await play.pipe.ask(_journal(play, rebuilt.episode_id)))
+    again = await rebuilt.ask(play.seq, action=play.actions[-1])
+    expect_observation(again, replayed=True)
+
+
+async def wrong_hashes_are_refused(bench: Bench) -> None:
+    """A journal that leads to another state_hash is REPLAY_DIVERGED; no episode is opened."""
+    bench.need(pb.CAPABILITY_DETERMINISTIC)
+    play = await bench.play()
+    await play.steps(2)
+    for wrong_at in range(play.seq + 1):
+        command = _journal(play, bench.fresh_id())
+        if wrong_at:
+            command.reset.journal[wrong_at - 1].state_hash = b"\0" * 8
+        else:
+            command.reset.initial_state_hash = b"\0" * 8
+        error = await play.pipe.ask(command)
+        expect_error(error, "REPLAY_DIVERGED", at_seq=str(wrong_at), fault="ENVIRONMENT")
+        step = pb.Command(episode_id=command.episode_id, seq=play.seq + 1, action="hello?")
+        expect_error(await play.pipe.ask(step), "EPISODE_NOT_FOUND")
+
+
+async def diverging_environments_are_caught(bench: Bench) -> None:
+    """An environment that is not as deterministic as it says fails its rebuild loudly."""
+    bench.need_echo()
+    play = await bench.play(diverge=True)
+    await play.steps(2)
+    # Worker processes may have answered equally often so far; not after a few rebuilds.
+    event = pb.Event()
+    for _ in range(8):
+        event = await play.pipe.ask(_journal(play, bench.fresh_id()))
+        if event.HasField("error"):
+            break
+    expect_error(event, "REPLAY_DIVERGED", "at_seq")
+
+
+async def journals_fit_their_seq(bench: Bench) -> None:
+    """A reset's seq is the number of its journal entries, and every entry has an input."""
+    play = await bench.play()
+    bare = bench.reset()
+    bare.seq = 1
+    expect_error(await play.pipe.ask(bare), "INVALID_ARGUMENT", field="seq")
+    if bench.deterministic:
+        empty = bench.reset()
+        empty.seq = 1
+        empty.reset.journal.add()
+        expect_error(await play.pipe.ask(empty), "INVALID_ARGUMENT", field="journal")
+
+
+async def longer_journals_replace_stale_episodes(bench: Bench) -> None:
+    """A journal that continues what a server still knows replaces the stale episode."""
+    bench.need(pb.CAPABILITY_DETERMINISTIC)
+    stale = await bench.play()
+    await stale.step()
+    ahead = await bench.play()
+    await ahead.step(stale.actions[0])
+    await ahead.steps(2)
+    command = _journal(ahead, stale.episode_id)
+    event = expect_observation(await stale.pipe.ask(command))
+    expect_equal(event.state_hash, ahead.events[-1].state_hash, "state_hash after the rebuild")
+
+
+async def forks_copy_the_present(bench: Bench) -> None:
+    """A fork at the current seq is in the same state and independent from then on."""
+    bench.need(pb.CAPABILITY_FORK)
+    play = await bench.play(**bench.length(0))
+    await play.steps(2)
+    copy = Play(bench, play.pipe, bench.fresh_id())
+    event = expect_observation(await play.pipe.ask(_fork(play, copy.episode_id, play.seq)))
+    expect_equal(event.seq, play.seq, "seq of the fork's event")
+    expect_equal(event.observation, play.events[-1].observation, "the fork's observation")
+    expect_equal(event.state_hash, play.events[-1].state_hash, "the fork's state_hash")
+    again = await play.pipe.ask(_fork(play, copy.episode_id, play.seq))
+    expect_observation(again, replayed=True)
+    if play.ended:
+        return
+    action = await play.advised()
+    moved = await copy.ask(play.seq + 1, action=action)
+    expect_observation(moved)
+    await play.must_be_at(play.seq)
+    own = await play.step(action)
+    expect_equal(moved.state_hash, own.state_hash, "state_hash of the same action in both")
+    await copy.ask(close=pb.Close())
+    await play.must_be_at(play.seq)
+
+
+async def forks_copy_the_past(bench: Bench) -> None:
+    """A fork at an earlier seq opens there, and its own past counts as done."""
+    bench.need(pb.CAPABILITY_FORK)
+    bench.need(pb.CAPABILITY_DETERMINISTIC)
+    play = await bench.play(**bench.length(0))
+    await play.steps(3)
+    for seq in range(play.seq):
+        copy = Play(bench, play.pipe, bench.fresh_id())
+        event = expect_observation(await play.pipe.ask(_fork(play, copy.episode_id, seq)))
+        expect_equal(event.seq, seq, "seq of the fork's event")
+        expect_equal(event.state_hash, play.events[seq].state_hash, "the fork's state_hash")
+        step = await copy.ask(seq + 1, action=play.actions[seq])
+        expect_equal(step.state_hash, play.events[seq + 1].state_hash, "the fork's next state")
+
+
+async def forks_need_a_source(bench: Bench) -> None:
+    """A fork needs a live source that has reached its seq, and an id that is free."""
+    bench.need(pb.CAPABILITY_FORK)
+    play = await bench.play()
+    error = await play.pipe.ask(_fork(play, bench.fresh_id(), 5))
+    expect_error(error, "SEQ_GAP", expected="0")
+    nobody = Play(bench, play.pipe, bench.fresh_id())
+    expect_error(await play.pipe.ask(_fork(nobody, bench.fresh_id(), 0)), "EPISODE_NOT_FOUND")
+    other = await bench.play(play.pipe)
+    expect_error(await play.pipe.ask(_fork(play, other.episode_id, 0)), "SEQ_CONFLICT")
+
+
+def _fork(play: Play, episode_id: str, seq: int) -> pb.Command:
+    fork = pb.Fork(from_episode_id=play.episode_id)
+    return pb.Command(episode_id=episode_id, seq=seq, fork=fork)
+
+
+def _journal(play: Play, episode_id: str, seq: int | None = None) -> pb.Command:
+    """The command that rebuilds an episode under another id, with all its hashes."""
+    command = pb.Command()
+    command.CopyFrom(play.opening)
+    command.episode_id = episode_id
+    command.seq = play.seq if seq is None else seq
+    command.reset.initial_state_hash = play.events[0].state_hash
+    for action, event in zip(play.actions, play.events[1:], strict=True):
+        command.reset.journal.add(state_hash=event.state_hash).input.action = action
+    return command
+
+
+CHECKS: Final = (
+    ("R25", equal_journals_give_equal_states),
+    ("R26", journals_rebuild_episodes),
+    ("R26", rebuilt_episodes_answer_old_steps),
+    ("R26", journals_fit_their_seq),
+    ("R26", longer_journals_replace_stale_episodes),
+    ("R27", wrong_hashes_are_refused),
+    ("R27", diverging_environments_are_caught),
+    ("R28", forks_copy_the_present),
+    ("R28", forks_copy_the_past),
+    ("R29", forks_need_a_source),
+)

@@ -1,0 +1,115 @@
+"""Rules of idempotency: (episode_id, seq) names a command once and for all."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agentgym.env.v1 import environment_pb2 as pb
+from env_servers.conformance.bench import Bench, NotApplicable
+from env_servers.conformance.verdicts import (
+    expect,
+    expect_equal,
+    expect_error,
+    expect_observation,
+)
+
+__all__ = ["CHECKS"]
+
+
+async def same_command_same_event(bench: Bench) -> None:
+    """The same seq with the same body gives the same event again, marked replayed."""
+    play = await bench.play()
+    first = await play.step()
+    again = expect_observation(await play.ask(1, action=play.actions[0]), replayed=True)
+    again.replayed = False
+    expect_equal(again, first, "the replayed event")
+    await play.must_be_at(1)
+
+
+async def same_reset_same_event(bench: Bench) -> None:
+    """The same reset again gives the first observation again, also after a step."""
+    play = await bench.play()
+    for _ in range(2):
+        again = expect_observation(await play.pipe.ask(play.opening), replayed=True)
+        again.replayed = False
+        expect_equal(again, play.events[0], "the replayed reset")
+        await play.steps(1)
+
+
+async def other_body_conflicts(bench: Bench) -> None:
+    """The same seq with another body is SEQ_CONFLICT and changes nothing."""
+    play = await bench.play()
+    await play.step()
+    await play.refused("SEQ_CONFLICT", seq=1, action=play.actions[0] + " differently")
+    await play.refused("SEQ_CONFLICT", seq=1, reply=play.actions[0])
+    await play.must_be_at(1)
+
+
+async def other_opening_conflicts(bench: Bench) -> None:
+    """Another opening under the id of a live episode is SEQ_CONFLICT."""
+    play = await bench.play()
+    other = pb.Command()
+    other.CopyFrom(play.opening)
+    other.reset.seed = 4711
+    expect_error(await play.pipe.ask(other), "SEQ_CONFLICT")
+    await play.must_be_at(0)
+
+
+async def gaps_are_refused(bench: Bench) -> None:
+    """A seq beyond the next is SEQ_GAP and tells the one that is expected."""
+    play = await bench.play()
+    for seq in (2, 3, 2**63):
+        metadata = await play.refused("SEQ_GAP", "expected", seq=seq, action="too far")
+        expect_equal(metadata["expected"], "1", "metadata expected")
+    await play.refused("SEQ_GAP", "expected", seq=0, action="a reset cannot be an action")
+    await play.step()
+
+
+async def unknown_episodes_are_not_found(bench: Bench) -> None:
+    """A step of an episode that is not live is EPISODE_NOT_FOUND."""
+    pipe = await bench.pipe()
+    command = pb.Command(episode_id=bench.fresh_id(), seq=1, action="hello?")
+    metadata = expect_error(await pipe.ask(command), "EPISODE_NOT_FOUND", "journal_replayable")
+    expect(metadata["journal_replayable"] in ("true", "false"), "journal_replayable is no flag")
+
+
+async def old_answers_are_evicted(bench: Bench) -> None:
+    """An answer that has left the bounded cache is RESPONSE_EVICTED, and nothing happens twice."""
+    kept = bench.described.limits.response_cache_events
+    expect(kept >= 1, "limits.response_cache_events is 0: no answer could ever be repeated")
+    play = await bench.play(**bench.length(0))
+    await play.steps(kept + 1)
+    if play.seq < kept + 1:
+        raise NotApplicable(f"the episode ended after {play.seq} steps, the cache holds {kept}")
+    metadata = await play.refused("RESPONSE_EVICTED", "oldest", seq=1, action=play.actions[0])
+    expect_equal(metadata["oldest"], str(play.seq - kept + 1), "metadata oldest")
+    oldest = play.seq - kept + 1
+    again = await play.ask(oldest, action=play.actions[oldest - 1])
+    expect_observation(again, replayed=True)
+    await play.refused("SEQ_CONFLICT", seq=1, action=play.actions[0] + "!")
+    await play.must_be_at(play.seq)
+
+
+async def two_streams_open_one_episode(bench: Bench) -> None:
+    """The same reset sent on two streams at once opens one episode; both are answered."""
+    one, other = await bench.pipe(), await bench.pipe()
+    command = bench.reset()
+    await one.send(command)
+    await other.send(command)
+    first = expect_observation(await one.answer(command))
+    second = expect_observation(await other.answer(command))
+    expect_equal(second.observation, first.observation, "the second stream's observation")
+    if bench.deterministic:
+        expect_equal(second.state_hash, first.state_hash, "the second stream's state_hash")
+
+
+CHECKS: Final = (
+    ("R14", same_command_same_event),
+    ("R14", same_reset_same_event),
+    ("R15", other_body_conflicts),
+    ("R15", other_opening_conflicts),
+    ("R16", gaps_are_refused),
+    ("R17", unknown_episodes_are_not_found),
+    ("R18", old_answers_are_evicted),
+    ("R19", two_streams_open_one_episode),
+)

@@ -1,0 +1,127 @@
+"""The checks in order, and what running them found.
+
+A check is an async function of a bench; its docstring's first line is the rule
+in short, its number is that of docs/protocol.md. What it raises is sorted here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import grpc.aio
+
+from env_servers.conformance import (
+    asking_checks,
+    episode_checks,
+    lease_checks,
+    limit_checks,
+    rebuild_checks,
+    sequence_checks,
+    stream_checks,
+    waiting_checks,
+)
+from env_servers.conformance.bench import Bench, NotApplicable, Violation
+from env_servers.conformance.target import Target
+
+__all__ = ["CHECKS", "Check", "CheckResult", "ConformanceReport", "run_conformance"]
+
+Check = Callable[[Bench], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What one check found."""
+
+    rule: str
+    """Number in docs/protocol.md."""
+    name: str
+    description: str
+    """The rule in one sentence."""
+    failure: str = ""
+    """How the server broke it; empty = it did not."""
+    skipped: str = ""
+    """Why the check was not made; empty = it was."""
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Made, and the rule held."""
+        return not self.failure and not self.skipped
+
+
+@dataclass(frozen=True, slots=True)
+class ConformanceReport:
+    """What all checks found about one server."""
+
+    target: Target
+    server_version: str
+    results: tuple[CheckResult, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no rule is broken."""
+        return not any(result.failure for result in self.results)
+
+    @property
+    def exit_status(self) -> int:
+        """0 = conforms, 1 = breaks a rule."""
+        return 0 if self.passed else 1
+
+
+CHECKS: Final[tuple[tuple[str, Check], ...]] = (
+    *stream_checks.CHECKS,
+    *episode_checks.CHECKS,
+    *sequence_checks.CHECKS,
+    *lease_checks.CHECKS,
+    *rebuild_checks.CHECKS,
+    *waiting_checks.CHECKS,
+    *limit_checks.CHECKS,
+    *asking_checks.CHECKS,
+)
+"""(rule, check) in the order of docs/protocol.md."""
+
+
+async def run_conformance(
+    target: Target,
+    *,
+    checks: Sequence[tuple[str, Check]] = CHECKS,
+    on_result: Callable[[CheckResult], None] | None = None,
+) -> ConformanceReport:
+    """Make the checks on a server, one after another.
+
+    `on_result` hears of each check as it ends. Raises grpc.aio.AioRpcError where the target does
+    not answer or has no such environment; whatever else is wrong is in the report.
+    """
+    results: list[CheckResult] = []
+    async with Bench(target) as bench:
+        listed = await asking_checks.list_environments(bench)
+        for rule, check in checks:
+            results.append(await _make(bench, rule, check))
+            if on_result is not None:
+                on_result(results[-1])
+    return ConformanceReport(target, listed.server_version, tuple(results))
+
+
+async def _make(bench: Bench, rule: str, check: Check) -> CheckResult:
+    name = getattr(check, "__name__", "?")
+    description = (check.__doc__ or name).partition("\n")[0]
+    started = time.monotonic()
+    failure = skipped = ""
+    try:
+        async with bench.tidy():
+            await check(bench)
+    except NotApplicable as reason:
+        skipped = str(reason)
+    except Violation as violation:
+        failure = str(violation)
+    except grpc.aio.AioRpcError as error:
+        failure = f"the call failed with {error.code().name}: {error.details()}"
+    except Exception as error:  # noqa: BLE001 - boundary: a check that raises has failed
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        failure = f"raised {error!r:.200} at {place.name}:{place.lineno}"
+    seconds = time.monotonic() - started
+    return CheckResult(rule, name, description, failure, skipped, seconds)

@@ -1,0 +1,100 @@
+"""What a check can find, and the small comparisons that checks are written with."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]
+
+from agentgym.env.v1 import environment_pb2 as pb
+from agentgym.env.v1 import types_pb2
+
+__all__ = [
+    "DOMAIN",
+    "NotApplicable",
+    "Violation",
+    "error_info",
+    "expect",
+    "expect_equal",
+    "expect_error",
+    "expect_observation",
+    "expect_well_formed",
+]
+
+DOMAIN: Final = "agentgym.env"
+_FAULTS: Final = {name.removeprefix("FAULT_") for name in types_pb2.Fault.keys()}  # noqa: SIM118
+_REASONS: Final = {
+    name.removeprefix("ERROR_REASON_")
+    for name in pb.ErrorReason.keys()  # noqa: SIM118 - an enum wrapper, no mapping
+}
+
+
+class Violation(Exception):
+    """When the server breaks a rule; says what was expected and what came."""
+
+
+class NotApplicable(Exception):
+    """When a check cannot be made on this target; says why."""
+
+
+def expect(condition: bool, sentence: str) -> None:
+    """Raise Violation with the sentence unless the condition holds."""
+    if not condition:
+        raise Violation(sentence)
+
+
+def expect_equal(found: object, wanted: object, what: str) -> None:
+    """Raise Violation unless both are equal."""
+    expect(found == wanted, f"{what} is {found!r:.200}, expected {wanted!r:.200}")
+
+
+def expect_observation(event: pb.Event, *, replayed: bool | None = None) -> pb.Event:
+    """The event itself, if it is an observation with a state hash."""
+    if event.HasField("error"):
+        raise Violation(f"an error instead of an observation: {event.error.message[:300]}")
+    expect(event.HasField("observation"), f"{event.WhichOneof('body')} instead of an observation")
+    expect_equal(len(event.state_hash), 8, "the length of state_hash")
+    if replayed is not None:
+        expect_equal(event.replayed, replayed, f"`replayed` of seq {event.seq}")
+    return event
+
+
+def error_info(status: status_pb2.Status) -> error_details_pb2.ErrorInfo:
+    """The ErrorInfo of a status; raises Violation where there is not exactly one."""
+    found: list[error_details_pb2.ErrorInfo] = []
+    for detail in status.details:
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info):
+            found.append(info)
+    expect_equal(len(found), 1, "the number of ErrorInfo details")
+    return found[0]
+
+
+def expect_well_formed(status: status_pb2.Status) -> error_details_pb2.ErrorInfo:
+    """The ErrorInfo of a status that has all that the contract asks for."""
+    info = error_info(status)
+    expect(1 <= status.code <= 16, f"code {status.code} is no gRPC error code")
+    expect(bool(status.message), "an error has no message")
+    expect_equal(info.domain, DOMAIN, "ErrorInfo.domain")
+    expect(info.reason in _REASONS, f"reason {info.reason!r} is not in the closed enum")
+    fault, retriable = info.metadata.get("fault", ""), info.metadata.get("retriable", "")
+    expect(fault in _FAULTS, f"metadata fault {fault!r} is no Fault")
+    expect(retriable in ("true", "false"), f"metadata retriable {retriable!r}")
+    return info
+
+
+def expect_error(event: pb.Event, reason: str, *keys: str, **values: str) -> dict[str, str]:
+    """The metadata of an error with this reason, these metadata keys and these values."""
+    if not event.HasField("error"):
+        raise Violation(f"{event.WhichOneof('body')} instead of the error {reason}")
+    info = expect_well_formed(event.error)
+    expect(
+        info.reason == reason,
+        f"reason {info.reason} instead of {reason}: {event.error.message[:200]}",
+    )
+    metadata = dict(info.metadata)
+    for key in keys:
+        expect(bool(metadata.get(key)), f"{reason} lacks the metadata {key!r}")
+    for key, value in values.items():
+        expect_equal(metadata.get(key), value, f"metadata {key} of {reason}")
+    return metadata

@@ -1,0 +1,331 @@
+"""A client through losses: every observation n answers action n, and nothing is applied twice."""
+
+import asyncio
+import contextlib
+import signal
+
+import pytest
+
+from agent_runtime.connection import Connection, ConnectionOptions, Pending
+from agent_runtime.episode import RemoteEpisode
+from agent_runtime.errors import ConnectionLost, ContractMismatch, EnvironmentFailure
+from agentgym.env.v1 import environment_pb2 as pb
+from env_servers.server import Security, service
+from tests.agent_runtime.proxy import Proxy
+from tests.env_servers.server.conftest import server_process, serving  # noqa: F401
+
+QUICK = ConnectionOptions(connect_deadline=5.0, keepalive=5.0)
+
+
+def echo(length=0, **options):
+    reset = pb.Reset(environment="echo", item_id="echo_1000000")
+    reset.options.update({"length": length, **options})
+    return reset
+
+
+async def play(connection, name, steps, *, reset=None, pause=0.0, **options):
+    """Play an echo episode and check each observation; returns the episode and its hashes."""
+    options.setdefault("deterministic", True)
+    episode = RemoteEpisode(connection, name, reset or echo(), **options)
+    transition = await episode.reset()
+    hashes = [transition.state_hash]
+    for number in range(1, steps + 1):
+        if pause:
+            await asyncio.sleep(pause)
+        transition = await episode.step(f"{name} {number}")
+        assert transition.seq == number
+        assert f"Step {number}, you said: '{name} {number}'" in transition.text
+        hashes.append(transition.state_hash)
+    return episode, hashes
+
+
+@pytest.mark.parametrize(("how", "steps"), [("inline", 120), ("thread", 40)])
+async def test_connections_cut_at_random_lose_and_repeat_nothing(how, steps):
+    async with serving(how) as server, Proxy(server.addresses[0]) as proxy:
+        async with Connection(proxy.address, QUICK) as connection:
+            cutting = asyncio.create_task(proxy.cut_at_random("random", longest=0.15))
+            games = [play(connection, f"game-{n}", steps, pause=0.005) for n in range(12)]
+            played = await asyncio.gather(*games)
+            cutting.cancel()
+            assert proxy.cuts > 2
+            assert connection.reconnects > 2
+            assert len({hashes[0] for _, hashes in played}) == 1, "equal resets, equal states"
+            assert [episode.rebuilds for episode, _ in played] == [0] * 12
+            assert server.engine.hosts["echo"].steps == 12 * steps, "executed more than once"
+            for episode, _ in played:
+                episode.close()
+
+
+async def test_a_step_in_flight_survives_the_loss_of_its_stream():
+    async with serving("thread") as server, Proxy(server.addresses[0]) as proxy:
+        async with Connection(proxy.address, QUICK) as connection:
+            episode, _ = await play(connection, "slow", 0, reset=echo(sleep_ms=300))
+            step = asyncio.create_task(episode.step("once"))
+            while not any(e.in_flight for e in server.engine.episodes.values()):
+                await asyncio.sleep(0.01)
+            proxy.cut()
+            assert "Step 1, " in (await step).text
+            assert server.engine.hosts["echo"].steps == 1
+
+
+async def test_idle_episodes_are_attached_again_after_a_loss():
+    async with serving() as server, Proxy(server.addresses[0]) as proxy:
+        async with Connection(proxy.address, QUICK) as connection:
+            await play(connection, "idle", 2)
+            busy, _ = await play(connection, "busy", 1)
+            (found,) = (e for e in server.engine.episodes.values() if e.episode_id == "idle")
+            proxy.cut()
+            async with asyncio.timeout(10):
+                while found.stream is not None:
+                    await asyncio.sleep(0.005)
+                while found.stream is None:
+                    await asyncio.sleep(0.005)
+            assert "Step 2, " in (await busy.step("on")).text
+
+
+async def test_a_server_that_is_killed_and_restarted_gets_its_episodes_back(
+    server_process,  # noqa: F811
+):
+    server = server_process()
+    async with Connection(server.address, QUICK) as connection:
+        games = [asyncio.create_task(play(connection, f"g{n}", 60, pause=0.01)) for n in range(4)]
+        await asyncio.sleep(0.25)
+        server.kill()
+        server.start()
+        played = await asyncio.gather(*games)
+        _, undisturbed = await play(connection, "g0-twin", 0)
+        for episode, hashes in played:
+            assert episode.rebuilds >= 1
+            assert hashes[0] == undisturbed[0]
+        twin = RemoteEpisode(connection, "twin", echo())
+        await twin.reset()
+        for number in range(1, 61):
+            last = await twin.step(f"g0 {number}")
+        assert last.state_hash == played[0][1][-1], "a rebuilt episode is in another state"
+
+
+async def test_a_rebuild_that_diverges_is_an_environment_failure(server_process):  # noqa: F811
+    server = server_process()
+    async with Connection(server.address, QUICK) as connection:
+        await play_raw(connection, "warm up")
+        episode = RemoteEpisode(connection, "x", echo(diverge=True), deterministic=True)
+        await episode.reset()
+        await episode.step("one")
+        server.kill()
+        server.start()
+        with pytest.raises(EnvironmentFailure) as caught:
+            await episode.step("two")
+        assert caught.value.reason == "REPLAY_DIVERGED"
+
+
+async def play_raw(connection, name):
+    episode = RemoteEpisode(connection, name, echo(diverge=True))
+    await episode.reset()
+    await episode.step("one")
+    episode.close()
+
+
+async def test_an_episode_that_cannot_be_rebuilt_says_so(server_process):  # noqa: F811
+    server = server_process()
+    async with Connection(server.address, QUICK) as connection:
+        episode, _ = await play(connection, "lost", 2, deterministic=False)
+        server.kill()
+        server.start()
+        with pytest.raises(EnvironmentFailure) as caught:
+            await episode.step("three")
+        assert caught.value.reason == "EPISODE_NOT_FOUND"
+
+
+async def test_a_server_that_stays_away_is_named_with_the_time_it_was_given(
+    server_process,  # noqa: F811
+):
+    server = server_process()
+    options = ConnectionOptions(connect_deadline=0.7)
+    async with Connection(server.address, options) as connection:
+        episode, _ = await play(connection, "lost", 2)
+        address = server.address
+        server.kill()
+        with pytest.raises(ConnectionLost, match="is lost at seq 2") as caught:
+            await episode.step("three")
+        assert address in str(caught.value)
+        assert connection.lost
+        pending = Pending("e", 0, "close", pb.Close(), connection.future())
+        with pytest.raises(ConnectionLost, match=r"waited 0.7 s") as caught:
+            await connection.exchange(pending)
+        assert address in str(caught.value)
+
+
+async def test_nobody_at_an_address_is_said_within_the_deadline():
+    connection = Connection("127.0.0.1:1", ConnectionOptions(connect_deadline=0.3))
+    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1 \(waited 0.3 s\)"):
+        await connection.start()
+
+
+async def test_a_network_that_accepts_and_hangs_up_for_ever_is_a_lost_server():
+    async with serving() as server, Proxy(server.addresses[0]) as proxy:
+        options = ConnectionOptions(connect_deadline=1.0)
+        async with Connection(proxy.address, options) as connection:
+            episode, _ = await play(connection, "lost", 1)
+            proxy.refusing = True
+            proxy.cut()
+            with pytest.raises(ConnectionLost):
+                await episode.step("two")
+
+
+async def test_an_episode_moves_to_another_server_when_its_own_is_gone(
+    server_process,  # noqa: F811
+):
+    gone, stays = server_process(), server_process()
+    options = ConnectionOptions(connect_deadline=0.5)
+    async with (
+        Connection(gone.address, options) as first,
+        Connection(stays.address, options) as second,
+    ):
+        asked = []
+
+        async def reroute(lost):
+            asked.append(lost)
+            return second
+
+        episode, hashes = await play(first, "mover", 3, reroute=reroute)
+        gone.kill()
+        transition = await episode.step("on")
+        assert "Step 4, " in transition.text
+        assert asked == [first]
+        assert (episode.connection, episode.rebuilds) == (second, 1)
+        assert "mover" not in first.open
+        _, again = await play(second, "twin", 0)
+        assert again[0] == hashes[0]
+
+
+async def test_an_episode_that_comes_back_to_a_server_with_an_old_state_goes_on():
+    async with serving() as one, serving() as other:
+        async with Connection(one.addresses[0]) as here, Connection(other.addresses[0]) as there:
+            episode, _ = await play(here, "wanderer", 2)
+            for connection in (there, here, there):
+                episode.connection = connection
+                transition = await episode.step("on")
+                assert f"Step {transition.seq}, " in transition.text
+            assert transition.seq == 5
+            assert episode.rebuilds == 3
+
+
+async def test_new_episodes_go_elsewhere_when_a_server_drains():
+    async with serving() as draining, serving() as other:
+        async with (
+            Connection(draining.addresses[0], QUICK) as first,
+            Connection(other.addresses[0], QUICK) as second,
+        ):
+
+            async def reroute(_):
+                return second
+
+            old, _ = await play(first, "old", 1, reroute=reroute)
+            draining.engine.draining = True
+            assert "Step 2, " in (await old.step("on")).text
+            assert old.connection is first
+            moved, _ = await play(first, "new", 2, reroute=reroute)
+            assert moved.connection is second
+            with pytest.raises(EnvironmentFailure) as caught:
+                await play(first, "stranded", 0)
+            assert caught.value.reason == "DRAINING"
+            assert caught.value.retriable
+
+
+@pytest.mark.slow
+async def test_live_episodes_move_when_a_draining_server_ends(server_process):  # noqa: F811
+    draining, other = server_process(drain_seconds=0.2), server_process()
+    options = ConnectionOptions(connect_deadline=0.5)
+    async with (
+        Connection(draining.address, options) as first,
+        Connection(other.address, options) as second,
+    ):
+
+        async def reroute(_):
+            return second
+
+        game = asyncio.create_task(play(first, "game", 80, pause=0.02, reroute=reroute))
+        await asyncio.sleep(0.2)
+        draining.signal(signal.SIGTERM)
+        episode, _ = await game
+        assert episode.connection is second
+
+
+async def test_a_refused_client_is_told_at_once():
+    async with serving(security=Security(token="sesame")) as server:
+        connection = Connection(server.addresses[0], ConnectionOptions(connect_deadline=60.0))
+        with pytest.raises(ConnectionLost, match="refused this client") as caught:
+            await connection.start()
+        assert not caught.value.retriable
+
+
+async def test_another_contract_revision_is_a_mismatch(monkeypatch):
+    monkeypatch.setattr(service, "CONTRACT_REVISION", 99)
+    async with serving() as server:
+        with pytest.raises(ContractMismatch, match="speaks contract revision 99"):
+            await Connection(server.addresses[0]).start()
+
+
+async def test_a_closed_connection_refuses_and_never_hangs():
+    async with serving("thread") as server:
+        connection = Connection(server.addresses[0])
+        await connection.start()
+        episode, _ = await play(connection, "closing", 1, reset=echo(sleep_ms=500))
+        waiting = asyncio.create_task(episode.step("two"))
+        await asyncio.sleep(0.05)
+        await connection.close()
+        for late in (waiting, episode.step("three")):
+            with pytest.raises(ConnectionLost):
+                await asyncio.wait_for(late, 5)
+
+
+async def test_commands_wait_for_credits_instead_of_being_refused():
+    limits = {"max_in_flight": 2}
+    async with serving("thread", limits=limits) as server:
+        async with Connection(server.addresses[0]) as connection:
+            await connection.list_tasks("echo", "train")
+            resets = [play(connection, f"c{n}", 2, reset=echo(sleep_ms=20)) for n in range(10)]
+            for episode, _ in await asyncio.gather(*resets):
+                episode.close()
+
+
+async def test_a_cancelled_step_can_be_sent_again():
+    async with serving("thread") as server, Connection(server.addresses[0]) as connection:
+        episode, _ = await play(connection, "again", 0, reset=echo(sleep_ms=200))
+        step = asyncio.create_task(episode.step("one"))
+        await asyncio.sleep(0.05)
+        step.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await step
+        assert connection.load == 0
+        assert "Step 1, " in (await episode.step("one")).text
+        assert server.engine.hosts["echo"].steps == 1
+
+
+async def test_an_episode_closed_while_the_stream_is_lost_is_closed_afterwards():
+    async with serving() as server, Proxy(server.addresses[0]) as proxy:
+        async with Connection(proxy.address, QUICK) as connection:
+            done, _ = await play(connection, "done", 1)
+            other, _ = await play(connection, "other", 1)
+            proxy.refusing = True
+            proxy.cut()
+            while connection._call is not None:
+                await asyncio.sleep(0.005)
+            done.close()
+            proxy.refusing = False
+            await other.step("on")
+            async with asyncio.timeout(10):
+                while "done" in server.engine.episodes:
+                    await asyncio.sleep(0.005)
+
+
+async def test_forks_go_their_own_way():
+    async with serving() as server, Connection(server.addresses[0]) as connection:
+        episode, _ = await play(connection, "source", 2)
+        copy = await episode.fork("copy")
+        one, other = await copy.step("left"), await episode.step("right")
+        assert (one.seq, other.seq) == (3, 3)
+        assert "left" in one.text
+        assert "right" in other.text
+        advice = await copy.consult(pb.ADVISOR_EXPERT, 0)
+        assert advice.action == "message 4"

@@ -1,0 +1,49 @@
+"""Servers for tests: in this process, or in one of their own."""
+
+import contextlib
+
+import pytest
+
+from env_servers.conformance import Target
+from env_servers.conformance.bench import Bench
+from env_servers.sdk import Execution
+from env_servers.server import EnvironmentServer, ServerConfig, ServerLimits
+from tests.env_servers.server.server_process import ServerProcess
+
+
+@contextlib.asynccontextmanager
+async def serving(how="inline", *, limits=None, **options):
+    """A running EnvironmentServer of echo in this process."""
+    options.setdefault("environments", ("echo",))
+    options.setdefault("bind", ("127.0.0.1:0",))
+    options.setdefault("execution", {"echo": Execution(how)})
+    server = EnvironmentServer(ServerConfig(limits=ServerLimits(**(limits or {})), **options))
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@contextlib.asynccontextmanager
+async def bench_of(address, **options):
+    """A client's workbench on a server; closes what it opened."""
+    async with Bench(Target(address=address, **options)) as bench, bench.tidy():
+        yield bench
+
+
+@pytest.fixture
+def server_process(tmp_path):
+    """A factory of ServerProcess objects that are killed after the test."""
+    started = []
+
+    def start(**options):
+        folder = tmp_path / f"server-{len(started)}"
+        folder.mkdir()
+        started.append(ServerProcess(folder, **options))
+        started[-1].start()
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.kill()

@@ -1,0 +1,195 @@
+"""Environments that hang, crash, exit and diverge: one episode pays, the others go on."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from agentgym.env.v1 import environment_pb2 as pb
+from env_servers.conformance.verdicts import expect_error, expect_observation
+from tests.env_servers.server.conftest import bench_of, serving
+
+FOREVER = {"length": 0}
+
+
+async def go_on(plays, steps=3):
+    """Every play takes so many steps, and each was applied once."""
+    for _ in range(steps):
+        for play in plays:
+            event = await play.step()
+            assert f"Step {play.seq}, " in event.observation
+
+
+async def test_an_inline_hang_is_interrupted_and_other_episodes_go_on(server_process):
+    server = server_process(limits={"step_limit": 0.4})
+    async with bench_of(server.address) as bench:
+        bystander = await bench.play(**FOREVER)
+        for _ in range(2):
+            culprit = await bench.play(hang_at=1)
+            hung = await culprit.ask(1, action="hang")
+            expect_error(hung, "ENVIRONMENT_HUNG", fault="ENVIRONMENT", retriable="false")
+            await go_on([bystander])
+        await bystander.ask(close=pb.Close())
+
+
+@pytest.mark.parametrize("option", ["hang_sleep_at"])
+async def test_a_thread_that_hangs_is_given_up_and_replaced(option):
+    async with (
+        serving("thread", limits={"step_limit": 0.3}, threads=2) as server,
+        bench_of(server.addresses[0]) as bench,
+    ):
+        bystander = await bench.play(**FOREVER)
+        for count in range(1, 4):
+            culprit = await bench.play(**{option: 1})
+            expect_error(await culprit.ask(1, action="hang"), "ENVIRONMENT_HUNG")
+            expect_error(await culprit.ask(1, action="hang"), "ENVIRONMENT_HUNG")
+            consult = pb.Consult(advisor=pb.ADVISOR_EXPERT)
+            expect_error(await culprit.ask(consult=consult), "ENVIRONMENT_HUNG")
+            assert server.crew.abandoned == count
+            await culprit.ask(close=pb.Close())
+            await go_on([bystander])
+
+
+async def test_closing_an_episode_that_hangs_still_frees_its_thread():
+    async with (
+        serving("thread", limits={"step_limit": 0.3}, threads=1) as server,
+        bench_of(server.addresses[0]) as bench,
+    ):
+        culprit = await bench.play(hang_sleep_at=1)
+        step = culprit.command(1, action="hang")
+        await culprit.pipe.send(step, culprit.command(50, close=pb.Close()))
+        expect_error(await culprit.pipe.answer(step), "CANCELLED")
+        await go_on([await bench.play(**FOREVER)])
+
+
+@pytest.mark.parametrize(
+    "option", ["hang_at", pytest.param("hang_sleep_at", marks=pytest.mark.slow)]
+)
+async def test_a_worker_that_hangs_is_killed_and_its_other_episodes_are_rebuilt(option):
+    async with (
+        serving("process", limits={"step_limit": 0.5}, workers=1) as server,
+        bench_of(server.addresses[0]) as bench,
+    ):
+        bystanders = [await bench.play(**FOREVER) for _ in range(3)]
+        await go_on(bystanders, 2)
+        culprit = await bench.play(**{option: 1})
+        hang = culprit.command(1, action="hang")
+        waiting = [play.command(play.seq + 1, action="wait") for play in bystanders]
+        await culprit.pipe.send(hang)
+        for play, command in zip(bystanders, waiting, strict=True):
+            await play.pipe.send(command)
+        expect_error(await culprit.pipe.answer(hang), "ENVIRONMENT_HUNG", fault="ENVIRONMENT")
+        for play, command in zip(bystanders, waiting, strict=True):
+            event = expect_observation(await play.pipe.answer(command), replayed=False)
+            play.events.append(event)
+            play.actions.append("wait")
+        await go_on(bystanders)
+        assert server.pool.restarts == 1
+
+
+async def test_many_slow_steps_in_a_queue_are_no_hang():
+    async with (
+        serving("process", limits={"step_limit": 0.5}, workers=1) as server,
+        bench_of(server.addresses[0]) as bench,
+    ):
+        plays = [await bench.play(sleep_ms=100) for _ in range(12)]
+        for play in plays:
+            await play.pipe.send(play.command(1, action="slowly"))
+        for play in plays:
+            expect_observation(await play.pipe.answer(play.command(1)))
+        assert server.pool.restarts == 0
+
+
+async def test_an_environment_that_kills_its_worker_twice_fails_alone():
+    async with (
+        serving("process", workers=1) as server,
+        bench_of(server.addresses[0]) as bench,
+    ):
+        pipe = await bench.pipe()
+        bystanders = [await bench.play(pipe, **FOREVER) for _ in range(4)]
+        await go_on(bystanders, 1)
+        culprit = await bench.play(pipe, exit_at=2)
+        await culprit.step()
+        first, *others = [play.command(play.seq + 1, action="x") for play in bystanders]
+        killer = culprit.command(2, action="exit")
+        # One message, so that answers of innocent calls are pending when the worker dies.
+        await pipe.send(first, killer, *others)
+        expect_error(await pipe.answer(killer), "ENVIRONMENT_CRASHED", fault="ENVIRONMENT")
+        for command in (first, *others):
+            event = expect_observation(await pipe.answer(command))
+            assert "Step 2, " in event.observation
+        assert server.pool.restarts == 2
+
+
+async def test_a_reset_that_kills_its_worker_fails_after_the_second_try():
+    async with (
+        serving("process", workers=1) as server,
+        bench_of(server.addresses[0]) as bench,
+    ):
+        bystander = await bench.play(**FOREVER)
+        pipe = await bench.pipe()
+        expect_error(await pipe.ask(bench.reset(exit_at=0)), "ENVIRONMENT_CRASHED")
+        assert server.engine.seats.taken["echo"] == 1
+        await go_on([bystander])
+
+
+async def test_a_killed_worker_loses_nothing():
+    async with (
+        serving("process", workers=2) as server,
+        bench_of(server.addresses[0]) as bench,
+    ):
+        pipe = await bench.pipe()
+        plays = [await bench.play(pipe, **FOREVER) for _ in range(6)]
+        for _ in range(3):
+            await go_on(plays, 2)
+            workers = server.pool._workers
+            pid = workers[0]._process.pid
+            commands = [play.command(play.seq + 1, action="on") for play in plays]
+            await pipe.send(*commands)
+            os.kill(pid, signal.SIGKILL)
+            for play, command in zip(plays, commands, strict=True):
+                event = expect_observation(await pipe.answer(command))
+                assert f"Step {play.seq + 1}, " in event.observation
+                play.events.append(event)
+                play.actions.append("on")
+        assert server.pool.restarts == 3
+        twin = await bench.play(pipe, **FOREVER)
+        for action in plays[0].actions:
+            await twin.step(action)
+        assert twin.events[-1].state_hash == plays[0].events[-1].state_hash
+
+
+async def test_a_rebuild_that_diverges_fails_loudly():
+    async with (
+        serving("process", workers=1) as server,
+        bench_of(server.addresses[0]) as bench,
+    ):
+        other = await bench.play(diverge=True, length=0)
+        await go_on([other], 1)
+        play = await bench.play(diverge=True, length=0)
+        await play.steps(2)
+        os.kill(server.pool._workers[0]._process.pid, signal.SIGKILL)
+        diverged = await play.ask(3, action="more")
+        expect_error(diverged, "REPLAY_DIVERGED", at_seq="0", fault="ENVIRONMENT")
+
+
+async def test_workers_end_with_a_server_that_is_killed(server_process):
+    server = server_process(execution={"echo": "process"}, workers=1)
+    async with bench_of(server.address) as bench:
+        culprit = await bench.play(hang_at=1)
+        await culprit.pipe.send(culprit.command(1, action="hang"))
+        (worker,) = server.worker_pids()
+        server.kill()
+    async with asyncio.timeout(20):
+        while is_running(worker):
+            await asyncio.sleep(0.1)
+
+
+def is_running(pid):
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+        return stat.rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
