@@ -99,7 +99,8 @@ def config_of(python: Path, **settings: Any) -> ServeConfig:
 @pytest.mark.timeout(900)
 class TestSGLang(EngineContract):
     @pytest.fixture(scope="class")
-    def target(self, checkpoints: tuple[Path, Path], sglang_python: Path) -> Iterator[Target]:
+    @classmethod
+    def target(cls, checkpoints: tuple[Path, Path], sglang_python: Path) -> Iterator[Target]:
         with _Background(checkpoints[0], config_of(sglang_python)) as served:
             yield Target(served.address, *checkpoints)
 
@@ -221,8 +222,9 @@ def shape_of(value: Any, path: str = "") -> set[str]:
 @pytest.mark.parametrize("target", ["cache_aware", "consistent_hashing"], indirect=True)
 class TestRouter(EngineContract):
     @pytest.fixture(scope="class")
+    @classmethod
     def target(
-        self,
+        cls,
         request: pytest.FixtureRequest,
         checkpoints: tuple[Path, Path],
         sglang_python: Path,
@@ -249,12 +251,12 @@ async def test_an_engine_that_is_killed_loses_no_request_and_comes_back_with_its
         async with contract.policy(target, sampling=sampling, recovery=400) as policy:
             update = WeightUpdate(path=str(checkpoints[1]), version="second")
             await policy.update_weights(update)
+            await asyncio.sleep(4)  # the launcher looks at the weights every two seconds
             plays = [
                 asyncio.create_task(play(policy.open(episode_context(episode_id=str(n))), 1, n))
                 for n in range(4)
             ]
             await contract.until(policy, lambda running: running >= 4)
-            await asyncio.sleep(2.5)  # the launcher has seen the new weights
             os.kill(served.pids[0], 9)
             replies = [replies[0] for replies in await asyncio.gather(*plays)]
             assert {reply.policy_version for reply in replies} == {"second"}

@@ -27,7 +27,9 @@ REPLY = 40
 class Engine:
     """A stand-in that can be killed and started again on its port."""
 
-    def __init__(self, model: Path, *, step_ms: float = 10.0, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, model: Path, *, step_ms: float = 10.0, options: tuple[str, ...] = ()
+    ) -> None:
         self.port = free_port("127.0.0.1")
         self.url = f"http://127.0.0.1:{self.port}"
         self._command = [
