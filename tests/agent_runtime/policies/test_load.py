@@ -40,7 +40,7 @@ class Engine:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:
-        self._process = subprocess.Popen(self._command)
+        self._spawn()
         async with asyncio.timeout(60):
             while True:
                 try:
@@ -50,6 +50,9 @@ class Engine:
                 else:
                     writer.close()
                     return
+
+    def _spawn(self) -> None:
+        self._process = subprocess.Popen(self._command)
 
     def kill(self) -> None:
         if self._process is not None:
