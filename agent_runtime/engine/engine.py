@@ -141,6 +141,10 @@ class Engine:
         """The episode is over: its slot may be given away."""
         self._scheduler.release(episode)
 
+    def forget(self) -> None:
+        """Empty the cache; running generations are computed anew."""
+        self._scheduler.invalidate()
+
     def update_weights(
         self, weights: Mapping[str, torch.Tensor], version: str, *, keep_cache: bool = False
     ) -> None:

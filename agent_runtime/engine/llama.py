@@ -272,8 +272,13 @@ class Llama:
             mixed = F.scaled_dot_product_attention(folded, keys, values, attn_mask=box.mask)
         else:
             wide = queries.reshape(rows, width, a.heads, a.head_dim).transpose(1, 2)
+            if self.device.type != "cpu":
+                # CUDA's memory-saving kernel takes a mask or shared heads, not both.
+                keys, values = (
+                    it.repeat_interleave(a.heads // a.kv_heads, 1) for it in (keys, values)
+                )
             mixed = F.scaled_dot_product_attention(
-                wide, keys, values, attn_mask=box.mask, enable_gqa=a.heads != a.kv_heads
+                wide, keys, values, attn_mask=box.mask, enable_gqa=keys.shape[1] != a.heads
             ).transpose(1, 2)
         flat = mixed.reshape(rows * width, a.heads * a.head_dim)
         return flat if box.collect is None else flat[box.collect]

@@ -55,7 +55,8 @@ class EmbeddedPolicy(Policy):
                 f"{folder} is no folder; embedded:PATH takes one with config.json, *.safetensors, "
                 "tokenizer.json and a chat template"
             )
-        self.name = f"embedded:{self._folder.resolve().name}"
+        # As on the command line: a run finds its records by this name when it resumes.
+        self.name = f"embedded:{folder}"
         self._config = config
         self._renderer = renderer
         self._engine: EngineThread | None = None
