@@ -19,7 +19,7 @@ from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.policies.base import Sampling
 from agent_runtime.policies.config import EmbeddedOptions
 
-__all__ = ["Backend", "Cache", "choose_backend", "make_backend"]
+__all__ = ["Backend", "Cache", "choose_backend", "installed", "make_backend"]
 
 BackendName = Literal["torch", "numpy"]
 _INSTALL: Final = {
@@ -103,7 +103,7 @@ def choose_backend(options: EmbeddedOptions, architecture: Architecture) -> Back
     """
     if options.backend != "auto":
         return options.backend
-    if _installed("torch"):
+    if installed("torch"):
         return "torch"
     if architecture.parameters > _LARGEST_UNASKED:
         raise PolicyMisconfigured(
@@ -149,7 +149,8 @@ def free_memory() -> int:
         return 4 * 2**30
 
 
-def _installed(module: str) -> bool:
+def installed(module: str) -> bool:
+    """Whether a module can be found; it is not imported."""
     try:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):

@@ -58,7 +58,7 @@ def log_softmax(logits: Array) -> Array:
 
 def _truncate(probabilities: Array, settings: Sequence[Sampling]) -> Array:
     """Descending probabilities with zeros for what top_k, then top_p of the rest, leave out."""
-    vocab = probabilities.shape[-1]
+    vocab = int(probabilities.shape[-1])
     most = np.array([it.top_k if it.top_k > 0 else vocab for it in settings], np.intp)[:, None]
     share = np.array([it.top_p for it in settings], np.float32)[:, None]
     kept = np.where(np.arange(vocab) >= most, np.float32(0), probabilities)
