@@ -142,5 +142,7 @@ def _card(document: Mapping[str, Any]) -> AgentCard:
 
 def settings_of(entry: Mapping[str, Any]) -> PlaySettings:
     """Settings from JSON values; raises TypeError, ValueError."""
-    lists = {name: tuple(entry[name]) for name in ("opening", "items") if name in entry}
-    return PlaySettings(**{**entry, **lists})
+    fields: dict[str, Any] = dict(entry)
+    for name in ("opening", "items"):
+        fields[name] = tuple(entry.get(name, ()))
+    return PlaySettings(**fields)
