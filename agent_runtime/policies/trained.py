@@ -7,6 +7,7 @@ the episodes applies.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,9 @@ class AgentPolicy(EmbeddedPolicy):
 
     def __init__(self, name: str, folder: Path, card: AgentCard, config: PolicyConfig) -> None:
         """`name` as on the command line. Nothing is loaded before `start`."""
+        if config.embedded.dtype == "auto":
+            # Stored in half precision for its size; judged in float32, on a GPU as well.
+            config = replace(config, embedded=replace(config.embedded, dtype="float32"))
         super().__init__(folder, config)
         self.name = name
         self.card = card
