@@ -88,7 +88,8 @@ def make_batch(layout: Layout, device: torch.device, dtype: torch.dtype) -> Batc
     """A step's layout as tensors."""
 
     def tensor(values: list[int]) -> torch.Tensor:
-        return torch.tensor(values, device=device)
+        # A step of nothing but parts of long prompts has no last tokens: no float, for all that.
+        return torch.tensor(values, device=device, dtype=torch.long)
 
     return Batch(
         tensor(layout.ids),

@@ -110,3 +110,11 @@ def test_the_shipped_agent_says_the_same_on_both(tmp_path: Path) -> None:
                 }
             )
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_step_of_which_nothing_is_sampled_is_a_step(tmp_path: Path, backend: str) -> None:
+    ids = [random.Random(3).randrange(420) for _ in range(150)]
+    request = GenerationRequest(prompt=ids, sampling=SETTINGS[1])
+    (result,) = generate(engine_for(save_arrays(tmp_path), backend), [request])
+    assert len(result.ids) == 12
