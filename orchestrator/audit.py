@@ -10,6 +10,7 @@ that need the record alone, `orchestrator.token_auditing` those that need the mo
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sys
@@ -25,6 +26,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.text import Text
 
+from agent_runtime.agents import agent_folder
+from agent_runtime.engine.checkpoint import digest
+from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.huggingface import HuggingFaceRenderer
 from agent_runtime.ledger import TokenLedger
 from agent_runtime.policies import PolicyConfig
@@ -34,6 +38,7 @@ from agentgym.episode.v1 import episode_pb2
 from orchestrator.atomic_file import write_atomically
 from orchestrator.auditing import CHECKS, audit_episode
 from orchestrator.command_line import run_command, run_loop
+from orchestrator.config import AGENT_POLICY
 from orchestrator.errors import UsageError
 from orchestrator.manifest import MANIFEST_FILE, Manifest, utc_now
 from orchestrator.rendering import visible
@@ -223,6 +228,8 @@ def _renderer(options: AuditOptions, manifest: Manifest) -> ChatRenderer | None:
     agent = cast("Mapping[str, Any]", manifest.config.get("agent") or {})
     played = [str(name).partition(":") for name in str(manifest.config.get("policy")).split(",")]
     embedded = [argument for kind, _, argument in played if kind.strip() == "embedded"]
+    if not embedded and not any(kind.strip() == "sglang" for kind, _, _ in played):
+        embedded = [str(it) for it in _agent_folders(manifest)]
     settings = cast("Mapping[str, Any]", agent.get("embedded" if embedded else "sglang") or {})
     named = settings.get("tokenizer") or manifest.config.get("model") or "".join(embedded[:1])
     source = options.tokenizer or (Path(named) if isinstance(named, str) and named else None)
@@ -234,6 +241,20 @@ def _renderer(options: AuditOptions, manifest: Manifest) -> ChatRenderer | None:
         chat_template=Path(template).read_text(encoding="utf-8") if template else None,
         today=date.fromisoformat(day or manifest.created[:10]),
     )
+
+
+def _agent_folders(manifest: Manifest) -> list[Path]:
+    """Folders of the agents that played, as far as they still hold the same weights."""
+    found: list[Path] = []
+    for name, identity in (manifest.policies or {}).items():
+        kind, _, argument = name.partition(":")
+        if kind != AGENT_POLICY:
+            continue
+        with contextlib.suppress(PolicyMisconfigured):
+            folder = agent_folder(argument)
+            if digest(folder) == identity.get("weights"):
+                found.append(folder)
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -28,7 +28,10 @@ from orchestrator.store import RunReader
 __all__ = ["EVALUATION", "main"]
 
 EVALUATION = RunConfig(
-    policy="expert", episodes=0, agent=PolicyConfig(sampling=Sampling(temperature=0))
+    policy="expert",
+    suite="games",
+    episodes=0,
+    agent=PolicyConfig(sampling=Sampling(temperature=0)),
 )
 """An evaluation's defaults."""
 RESULTS_FILE = "evaluation.json"

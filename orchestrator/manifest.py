@@ -102,6 +102,9 @@ class Manifest:
     environments: tuple[EnvironmentIdentity, ...]
     policy: str
     run_seed: int
+    policies: Mapping[str, Mapping[str, str]] | None = None
+    """What each policy said of itself: weights, what computes them. None = written before policies
+    said anything, which binds nothing."""
     model_hash: str | None = None
     """Digest of the weights, or what the engine reports; None = unknown."""
     sampling: Mapping[str, Json] = field(default_factory=dict[str, Json])
@@ -162,7 +165,10 @@ def redact(value: Json) -> Json:
 
 def differences(recorded: Manifest, requested: Manifest) -> list[Difference]:
     """The binding fields in which two manifests differ, sorted by name."""
-    old, new = _flatten(_binding(recorded)), _flatten(_binding(requested))
+    left, right = _binding(recorded), _binding(requested)
+    if None in (left["policies"], right["policies"]):
+        del left["policies"], right["policies"]
+    old, new = _flatten(left), _flatten(right)
     return [
         Difference(name, old.get(name, "-"), new.get(name, "-"))
         for name in sorted(old.keys() | new.keys())

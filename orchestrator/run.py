@@ -21,6 +21,7 @@ from google.protobuf import struct_pb2
 from rich.console import Console
 
 from agent_runtime.agent import EpisodePlan
+from agent_runtime.agents import PlaySettings
 from agent_runtime.connection import ClientSecurity, ConnectionOptions
 from agent_runtime.policies import make_policy
 from agent_runtime.policies.base import Policy
@@ -33,7 +34,6 @@ from orchestrator.config import (
     SERVED_POLICY,
     RunConfig,
     action_format_of,
-    split_names,
 )
 from orchestrator.dispatcher import Dispatcher
 from orchestrator.errors import UsageError
@@ -73,6 +73,7 @@ class RunOutcome:
 
 async def run(config: RunConfig, folder: Path, *, resume: bool, console: Console) -> RunOutcome:
     """Play a run, new or resumed; raises OrchestratorError, AgentRuntimeError."""
+    config = config.settled()
     config.check()
     async with AsyncExitStack() as stack:
         fleet = await stack.enter_async_context(
@@ -80,11 +81,36 @@ async def run(config: RunConfig, folder: Path, *, resume: bool, console: Console
         )
         tasks = await _choose_tasks(config, fleet)
         policies = await _start_policies(config, stack)
-        manifest = _manifest(config, fleet)
+        manifest = _manifest(config, fleet, policies)
         session = begin_session(config.settings())
         begin = RunStore.resume if resume else RunStore.create
         store = stack.enter_context(begin(folder, manifest, session))
         return await _Session(config, fleet, policies, store, tasks, console).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """How one environment is played, ready for plans."""
+
+    play: PlaySettings
+    split: str
+    """Empty = single items are played."""
+    options: struct_pb2.Struct
+    opening: pb.ConversationStart | None
+
+    @classmethod
+    def of(cls, config: RunConfig, environment: str) -> _Settings:
+        """Raises UsageError for options or a file that cannot be read."""
+        play = config.settings_of(environment)
+        options = struct_pb2.Struct()
+        options.update(dict(play.options))
+        opening = None
+        if config.prompts_from:
+            opening = read_opening(config.prompts_from)
+        elif play.opening:
+            instruction, acknowledgement = play.opening
+            opening = pb.ConversationStart(instruction=instruction, acknowledgement=acknowledgement)
+        return cls(play, config.split_of(environment), options, opening)
 
 
 class _Session:
@@ -107,9 +133,7 @@ class _Session:
         self._categories = {
             (name, task.item_id): task.category for name, listed in tasks.items() for task in listed
         }
-        self._options = struct_pb2.Struct()
-        self._options.update(config.reset_options())
-        self._prompt = read_opening(config.prompts_from) if config.prompts_from else None
+        self._settings = {name: _Settings.of(config, name) for name in tasks}
         self._interrupted = False
         self._keys = work_items(
             [
@@ -159,6 +183,7 @@ class _Session:
 
     def _plan(self, assignment: Assignment) -> EpisodePlan:
         key, config = assignment.key, self._config
+        settings = self._settings[key.environment]
         names: dict[str, Any] = {"environment": key.environment, "item_id": key.item_id}
 
         def turn_seed(turn: int) -> int:
@@ -173,16 +198,16 @@ class _Session:
             environment=self._fleet.described[key.environment],
             item_id=key.item_id,
             category=self._categories[(key.environment, key.item_id)],
-            split="" if config.items else config.split,
+            split=settings.split,
             sample=key.sample,
             policy=key.policy,
             attempt=assignment.attempt,
             seed=seeds.episode_seed(config.seed, **names),
             action_format=action_format_of(config.action_format),
-            profile=config.profile,
-            options=self._options,
-            max_rounds=config.max_rounds,
-            opening=self._prompt,
+            profile=settings.play.profile,
+            options=settings.options,
+            max_rounds=settings.play.max_rounds,
+            opening=settings.opening,
             turn_seed=turn_seed,
         )
 
@@ -249,15 +274,21 @@ async def _choose_tasks(config: RunConfig, fleet: Fleet) -> Tasks:
         if wanted not in described.action_formats:
             spoken = [types_pb2.ActionFormat.Name(f)[14:].lower() for f in described.action_formats]
             raise UsageError(f"{name} does not speak {config.action_format}", valid=spoken)
-        if config.profile and config.profile not in described.profiles:
-            raise UsageError(f"{name} has no profile {config.profile!r}", valid=described.profiles)
-        if config.items:
-            tasks[name] = await fleet.get_items(name, split_names(config.items))
-            continue
+        settings = config.settings_of(name)
+        if settings.profile and settings.profile not in described.profiles:
+            raise UsageError(
+                f"{name} has no profile {settings.profile!r}", valid=described.profiles
+            )
+        split = config.split_of(name)
         splits = {split.name: split.size for split in described.splits}
-        if config.split not in splits:
-            raise UsageError(f"{name} has no split {config.split!r}", valid=splits)
-        tasks[name] = _choose(await fleet.list_items(name, config.split, 0), config.episodes)
+        if split and split not in splits:
+            raise UsageError(f"{name} has no split {split!r}", valid=splits)
+        if split:
+            listed = await fleet.list_items(name, split, 0)
+        else:
+            listed = await fleet.get_items(name, settings.items)
+        # Items that were asked for one by one are all played.
+        tasks[name] = _choose(listed, 0 if config.items else config.episodes)
     return tasks
 
 
@@ -274,7 +305,7 @@ def _choose(tasks: list[pb.TaskSummary], count: int) -> list[pb.TaskSummary]:
     return [task for task in tasks if ranks[task.item_id] <= last]
 
 
-def _manifest(config: RunConfig, fleet: Fleet) -> Manifest:
+def _manifest(config: RunConfig, fleet: Fleet, policies: Mapping[str, Policy]) -> Manifest:
     return Manifest(
         run_id=uuid.uuid4().hex,
         created=utc_now(),
@@ -283,6 +314,7 @@ def _manifest(config: RunConfig, fleet: Fleet) -> Manifest:
             for name, described in sorted(fleet.described.items())
         ),
         policy=config.policy,
+        policies={name: it.identity() for name, it in policies.items()},
         run_seed=config.seed,
         sampling=asdict(config.agent.sampling),
         config=config.binding(),

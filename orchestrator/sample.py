@@ -1,6 +1,7 @@
 """`python -m orchestrator.sample`: play episodes over gRPC and record them.
 
-Without arguments: a demonstration of four environments, expert and random side by side.
+Without arguments: a demonstration of the trained agent that comes with the package, on the tasks
+that judged it, in its settings; expert and random play the same ones beside it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json as json_text
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -60,8 +61,12 @@ def play_command(
     `conclude` may print more and adds what it returns to the JSON summary.
     """
     resumed = _resumed_run(argv)
-    start = Sample(run=recorded_config(resumed) if resumed else default)
-    sample = tyro.cli(Sample, prog=f"python -m orchestrator.{name}", args=argv, default=start)
+    sample = _parse(argv, name, recorded_config(resumed) if resumed else default)
+    sampling = None if resumed else sample.run.agent_sampling()
+    if sampling is not None:
+        # Its sampling becomes the default, and flags go before defaults.
+        agent = replace(default.agent, sampling=sampling)
+        sample = _parse(argv, name, replace(default, agent=agent))
     now = datetime.now(UTC)
     unique = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}")
     folder = resumed or sample.out or unique
@@ -75,6 +80,11 @@ def play_command(
     if outcome.interrupted:
         return 130
     return 0 if outcome.complete else 1
+
+
+def _parse(argv: list[str], name: str, default: RunConfig) -> Sample:
+    start = Sample(run=default)
+    return tyro.cli(Sample, prog=f"python -m orchestrator.{name}", args=argv, default=start)
 
 
 def _resumed_run(argv: Sequence[str]) -> Path | None:

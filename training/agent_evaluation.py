@@ -30,7 +30,7 @@ class AgentEvalConfig:
 
     env: str = ""
     """Environments, separated by commas; empty = those of `suite`."""
-    suite: str = "demo"
+    suite: str = "games"
     split: str = "eval"
     episodes: int = 50
     """Tasks per environment; 0 = the whole split."""

@@ -22,7 +22,7 @@ from orchestrator.atomic_file import write_atomically
 from training.errors import CheckpointDamaged, OutputOccupied, RecipeChanged
 from training.recipe import differences
 
-__all__ = ["STATE_FILE", "Stages"]
+__all__ = ["STATE_FILE", "Stages", "read_state"]
 
 STATE_FILE: Final = "state.json"
 _LAYOUT: Final = 1
@@ -70,7 +70,7 @@ class Stages:
             return stages
         if not resume:
             raise OutputOccupied(folder, "a run is here; go on with --resume, or --overwrite it")
-        state = _read(path)
+        state = read_state(path)
         found = differences(state["recipe"], recipe)
         if changed := [it for it in found if it.field not in free]:
             raise RecipeChanged(folder, changed)
@@ -116,7 +116,11 @@ class Stages:
         write_atomically(self.folder / STATE_FILE, json.dumps(state, indent=1) + "\n")
 
 
-def _read(path: Path) -> Json:
+def read_state(path: Path) -> Json:
+    """The `recipe` of a program and, by the name of the stage, what is `finished`.
+
+    Raises CheckpointDamaged.
+    """
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
         if state["layout"] != _LAYOUT:

@@ -1,30 +1,36 @@
-# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false
-# torch is an extra: the checker may run without it.
-"""Reads Hugging Face checkpoints of the Llama family: `config.json` and safetensors.
+"""Reads Hugging Face checkpoints of the Llama family: what their files say, before any tensor.
 
 Owns the translation of configurations (old and new spellings) into an `Architecture` that says
-everything the forward pass needs, and refuses what it would compute wrongly. Invariant: equal files
-give equal versions. Reads no pickles.
+everything the forward pass needs, and refuses what it would compute wrongly; which files hold the
+weights, their version, and whether tensors are those of the model. Invariant: equal files give
+equal versions. Reads no pickles and makes no tensors: each backend reads its own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
-
-import torch
-from safetensors.torch import load_file
+from typing import Any, Final, TypeVar
 
 from agent_runtime.errors import PolicyMisconfigured
 
-__all__ = ["Architecture", "RopeScaling", "digest", "read_architecture", "read_weights"]
+__all__ = [
+    "Architecture",
+    "RopeScaling",
+    "digest",
+    "fit_weights",
+    "read_architecture",
+    "weight_files",
+]
 
 _FAMILIES: Final = {"llama", "mistral", "qwen2", "qwen3"}
 _INDEX: Final = "model.safetensors.index.json"
+_DTYPES: Final = ("float64", "float32", "bfloat16", "float16")
+T = TypeVar("T")
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +66,16 @@ class Architecture:
     """Whether queries and keys are normalised per head, as in Qwen3."""
     positions: int
     """Longest context that it was trained for; a sliding window counts as its end."""
-    dtype: torch.dtype
-    """Of the weights as stored."""
+    dtype: str
+    """Of the weights as stored: float32, bfloat16, ..."""
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that the model consists of; biases and norms, which are few, left out."""
+        attention = 2 * self.head_dim * (self.heads + self.kv_heads)
+        layer = self.hidden_size * (attention + 3 * self.intermediate_size)
+        embeddings = self.vocab_size * self.hidden_size * (1 if self.tied_embeddings else 2)
+        return embeddings + self.layers * layer
 
 
 def read_architecture(folder: Path) -> Architecture:
@@ -116,9 +130,9 @@ def _architecture(family: str, config: Mapping[str, Any]) -> Architecture:
     )
 
 
-def _dtype(name: object) -> torch.dtype:
-    found = getattr(torch, str(name).removeprefix("torch."), None)
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+def _dtype(name: object) -> str:
+    found = str(name).removeprefix("torch.")
+    if found not in _DTYPES:
         raise ValueError(f"dtype {name!r}")
     return found
 
@@ -144,7 +158,8 @@ def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
     raise ValueError(f"rope type {kind!r}")
 
 
-def _files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a folder, sorted. Raises PolicyMisconfigured."""
     index = folder / _INDEX
     if index.is_file():
         try:
@@ -165,21 +180,48 @@ def _files(folder: Path) -> list[Path]:
     return files
 
 
-def read_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """All tensors of a folder, by name, on the CPU. Raises PolicyMisconfigured."""
-    weights: dict[str, torch.Tensor] = {}
-    for path in _files(folder):
-        try:
-            weights |= load_file(path)
-        except Exception as error:  # the reader's own exception type is not public
-            raise PolicyMisconfigured(f"cannot read {path}: {error}") from error
-    return weights
+def fit_weights(
+    given: Mapping[str, T],
+    shape: Callable[[T], Sequence[int]],
+    expected: Mapping[str, Shape],
+    *,
+    tied: bool,
+) -> dict[str, T]:
+    """The given tensors under the names of the model with its head, all of `expected` and no more.
+
+    `tied` = the head is the embedding. Raises PolicyMisconfigured where one is missing, unknown or
+    of another shape.
+    """
+    named = {_full_name(name): tensor for name, tensor in given.items()}
+    # Rotary tables of old checkpoints are derived; tied heads are stored by some writers.
+    named = {name: it for name, it in named.items() if not name.endswith("rotary_emb.inv_freq")}
+    if tied:
+        named.pop("lm_head.weight", None)
+    wrong = [
+        *(f"{name} is missing" for name in sorted(expected.keys() - named.keys())),
+        *(f"{name} is unknown" for name in sorted(named.keys() - expected.keys())),
+        *(
+            f"{name} is {list(shape(named[name]))}, not {list(size)}"
+            for name, size in expected.items()
+            if name in named and tuple(shape(named[name])) != size
+        ),
+    ]
+    if wrong:
+        shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if wrong[5:] else "")
+        raise PolicyMisconfigured(f"weights of another model: {shown}")
+    return named
+
+
+def _full_name(name: str) -> str:
+    """Names of the bare model, without `model.`, as those of the model with its head."""
+    name = name.removeprefix("module.")
+    return name if name.startswith(("model.", "lm_head.")) else f"model.{name}"
 
 
 def digest(folder: Path) -> str:
     """A version of the weights made from their bytes: `weights-` and 12 hex digits."""
     total = hashlib.blake2b(digest_size=6)
-    for path in _files(folder):
+    for path in weight_files(folder):
         with path.open("rb") as file:
             total.update(hashlib.file_digest(file, "blake2b").digest())
     return f"weights-{total.hexdigest()}"

@@ -1,29 +1,24 @@
-# pyright: basic, reportMissingImports=false
-# torch is an extra: the checker may run without it.
 """The engine: one step after the other, for whoever calls from one thread.
 
-Owns a model, its cache and a scheduler. Each step copies shared prefixes, computes the planned
-tokens, samples, and ends what is done. Invariant: every sampled token names the weights that gave
-it; weights change between steps only.
+Owns a backend, its cache and a scheduler. Each step copies shared prefixes, has the planned tokens
+computed, samples, and ends what is done. Invariant: every sampled token names the weights that gave
+it; weights change between steps only. Knows no tensors: see `backend`.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-import torch
-
-from agent_runtime.engine.checkpoint import Architecture, digest, read_architecture, read_weights
+from agent_runtime.engine.backend import Backend, make_backend
+from agent_runtime.engine.checkpoint import digest, read_architecture
 from agent_runtime.engine.generation import GenerationRequest, GenerationResult
 from agent_runtime.engine.grouping import group_chunks
-from agent_runtime.engine.llama import KeyValueCache, Llama, make_batch
+from agent_runtime.engine.layout import lay_out
 from agent_runtime.engine.randomness import uniform
-from agent_runtime.engine.sampler import sample
 from agent_runtime.engine.scheduling import Chunk, Generation, Scheduler, StepPlan
 from agent_runtime.errors import ContextOverflow, PolicyMisbehaved, PolicyMisconfigured
 from agent_runtime.policies.base import FinishReason
@@ -35,7 +30,6 @@ _LONGEST_DEFAULT: Final = 8192
 """Context length where nobody sets one: models that allow 100,000 tokens would get few slots."""
 _SCORED_AT_ONCE: Final = 256
 """Positions whose whole distributions are in memory at once."""
-_SHARE_OF_MEMORY: Final = {"cpu": 0.5, "cuda": 0.8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +57,7 @@ class Engine:
 
     def __init__(
         self,
-        model: Llama,
+        backend: Backend,
         *,
         slots: int,
         capacity: int,
@@ -73,13 +67,13 @@ class Engine:
     ) -> None:
         """`slots` contexts of `capacity` tokens; `decode` = text of ids, needed for stop strings.
 
-        `version` names the model's weights. Raises ValueError for impossible sizes.
+        `version` names the backend's weights. Raises ValueError for impossible sizes.
         """
-        self.model = model
+        self.backend = backend
         self.version = version
         self.totals = Totals()
         self.decode = decode
-        self._cache = KeyValueCache(model.architecture, slots, capacity, model.device, model.dtype)
+        self._cache = backend.make_cache(slots, capacity)
         self._scheduler = Scheduler(slots, capacity, prefill_tokens=prefill_tokens)
         self._live: set[Generation] = set()
 
@@ -140,7 +134,7 @@ class Engine:
         self._scheduler.invalidate()
 
     def update_weights(
-        self, weights: Mapping[str, torch.Tensor], version: str, *, keep_cache: bool = False
+        self, weights: Mapping[str, Any], version: str, *, keep_cache: bool = False
     ) -> None:
         """Swap the weights in place; running generations go on with the new ones.
 
@@ -151,7 +145,7 @@ class Engine:
         """
         if not version:
             raise PolicyMisconfigured("weights need a version")
-        self.model.load(weights)
+        self.backend.load(weights)
         self.version = version
         if not keep_cache:
             self._scheduler.invalidate()
@@ -165,18 +159,15 @@ class Engine:
         if len(ids) > self.context_length:
             raise ContextOverflow(f"{len(ids)} tokens of {self.context_length}")
         self._check_ids(ids)
-        model = self.model
-        cache = KeyValueCache(model.architecture, 1, len(ids), model.device, model.dtype)
+        cache = self.backend.make_cache(1, len(ids))
         scored = Generation(GenerationRequest(prompt=list(ids)))
         found: list[float] = []
         for start in range(0, len(ids) - 1, _SCORED_AT_ONCE):
             part = list(ids[start : min(start + _SCORED_AT_ONCE, len(ids) - 1)])
-            groups = group_chunks([Chunk(scored, 0, start, part, False)], len(ids))
-            batch = make_batch(groups, model.device, model.dtype)
-            batch = replace(batch, last=torch.arange(len(part), device=model.device))
-            logprobs = torch.log_softmax(model.forward(batch, cache), -1)
-            following = torch.tensor(ids[start + 1 : start + 1 + len(part)], device=model.device)
-            found += logprobs.gather(1, following[:, None])[:, 0].tolist()
+            layout = lay_out(group_chunks([Chunk(scored, 0, start, part, False)], len(ids)))
+            layout = replace(layout, last=list(range(len(part))))
+            logits = self.backend.forward(layout, cache)
+            found += self.backend.score(logits, ids[start + 1 : start + 1 + len(part)])
         return found
 
     def step(self) -> list[Ended]:
@@ -188,23 +179,22 @@ class Engine:
             self._cache.copy(copy.source, copy.target, copy.count)
         groups = group_chunks(plan.chunks, self.context_length)
         sampling = [it for group in groups for it in group.rows if it is not None and it.samples]
-        batch = make_batch(groups, self.model.device, self.model.dtype)
-        logits = self.model.forward(batch, self._cache)
+        logits = self.backend.forward(lay_out(groups), self._cache)
         self._scheduler.computed(plan)
         self._count(plan, sampling)
         return list(self._sample(sampling, logits)) if sampling else []
 
     def _check_ids(self, ids: Sequence[int]) -> None:
-        known = self.model.architecture.vocab_size
+        known = self.backend.architecture.vocab_size
         if not ids or not 0 <= min(ids) <= max(ids) < known:
             raise PolicyMisconfigured(
                 f"a prompt is to have ids from 0 to {known - 1}: are the tokenizer and the weights "
                 "of the same model?"
             )
 
-    def _sample(self, chunks: Sequence[Chunk], logits: torch.Tensor) -> Iterable[Ended]:
+    def _sample(self, chunks: Sequence[Chunk], logits: Any) -> Iterable[Ended]:
         requests = [chunk.generation.request for chunk in chunks]
-        ids, logprobs = sample(
+        ids, logprobs = self.backend.sample(
             logits,
             [request.sampling for request in requests],
             # By place in the context, so that a reply that goes on in a new request draws alike.
@@ -251,24 +241,21 @@ def load_engine(
 ) -> Engine:
     """An engine for a checkpoint folder, sized for this machine; takes seconds.
 
-    Call it in the thread that will step: torch's number of threads is the calling thread's. Raises
-    PolicyMisconfigured for a folder, device or size that cannot work.
+    Call it in the thread that will step: the backend's number of threads is the calling thread's.
+    Raises PolicyMisconfigured for a folder, device or size that cannot work, and where the extra of
+    the backend is missing.
     """
     architecture = read_architecture(folder)
-    device = _device(options)
-    dtype = _dtype(options, architecture, device)
-    if device.type == "cpu":
-        torch.set_num_threads(options.threads or default_threads())
     capacity = options.context_length or min(architecture.positions, _LONGEST_DEFAULT)
     if capacity > architecture.positions:
         raise PolicyMisconfigured(
             f"a context of {capacity} tokens; the model was made for {architecture.positions}"
         )
-    model = Llama(architecture, capacity=capacity, device=device, dtype=dtype)
-    model.load(read_weights(folder))
+    backend = make_backend(options, architecture, capacity)
+    backend.load(backend.read(folder))
     return Engine(
-        model,
-        slots=_slots(options, architecture, device, dtype, capacity),
+        backend,
+        slots=_slots(options, backend, capacity),
         capacity=capacity,
         version=options.version or digest(folder),
         prefill_tokens=options.prefill_tokens,
@@ -276,49 +263,11 @@ def load_engine(
     )
 
 
-def default_threads() -> int:
-    """Cores that this process may use, one of them left to the orchestrator and its servers."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, (cores or 1) - 1)
-
-
-def _device(options: EmbeddedOptions) -> torch.device:
-    name = options.device
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise PolicyMisconfigured(f"no device {name!r} here: {error}") from error
-    return device
-
-
-def _dtype(
-    options: EmbeddedOptions, architecture: Architecture, device: torch.device
-) -> torch.dtype:
-    if options.dtype == "auto":
-        return torch.float32 if device.type == "cpu" else architecture.dtype
-    return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[
-        options.dtype
-    ]
-
-
-def _slots(
-    options: EmbeddedOptions,
-    architecture: Architecture,
-    device: torch.device,
-    dtype: torch.dtype,
-    capacity: int,
-) -> int:
+def _slots(options: EmbeddedOptions, backend: Backend, capacity: int) -> int:
     """As many slots as fit into the memory for the cache, `max_slots` at most."""
-    if options.cache_gib is not None:
-        memory = options.cache_gib * 2**30
-    elif device.type == "cuda":
-        memory = torch.cuda.mem_get_info(device)[0] * _SHARE_OF_MEMORY["cuda"]
-    else:
-        memory = _free_memory() * _SHARE_OF_MEMORY["cpu"]
-    each = capacity * KeyValueCache.bytes_per_token(architecture, dtype)
+    given = options.cache_gib
+    memory = backend.free_memory() if given is None else given * 2**30
+    each = capacity * backend.bytes_per_token
     slots = min(int(memory // each), options.max_slots)
     if slots < 1:
         raise PolicyMisconfigured(
@@ -326,10 +275,3 @@ def _slots(
             f"{memory / 2**30:.2f}: lower --embedded.context-length"
         )
     return slots
-
-
-def _free_memory() -> int:
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return 4 * 2**30

@@ -3,7 +3,7 @@
 """The forward pass of Llama-like models over a cache of slots.
 
 Owns weights and cache. Tokens of all rows of a step go through the linear layers as one list
-without padding; only attention pads, by the groups that `grouping` made. Weights are swapped in
+without padding; only attention pads, by the rectangles of `layout`. Weights are swapped in
 place, all or none. Knows no requests.
 """
 
@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F  # noqa: N812 (its common name)
 
-from agent_runtime.engine.checkpoint import Architecture
-from agent_runtime.engine.grouping import Group
-from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.engine.checkpoint import Architecture, fit_weights
+from agent_runtime.engine.layout import Layout, Rectangle
 
 __all__ = ["Batch", "KeyValueCache", "Llama", "make_batch"]
 
@@ -61,87 +60,62 @@ class KeyValueCache:
 
 @dataclass(frozen=True, slots=True)
 class _Rectangle:
-    """A group as tensors; `begin` to `end` are its tokens in the batch."""
+    """A `layout.Rectangle` as tensors."""
 
     begin: int
     end: int
     shape: tuple[int, int, int]
     """Rows, width, length."""
     slots: tuple[int, int] | torch.Tensor
-    """First slot and end of neighbouring ones, or an index."""
     spread: torch.Tensor | None
-    """Token of the group for each place of the rectangle; None = they are the same."""
     collect: torch.Tensor | None
-    """Place of the rectangle for each token of the group."""
     mask: torch.Tensor
     """[rows, 1, width, length], to be added to the scores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The tokens of a step as tensors."""
+    """A `layout.Layout` as tensors."""
 
     ids: torch.Tensor
     positions: torch.Tensor
     slots: torch.Tensor
     rectangles: list[_Rectangle]
     last: torch.Tensor
-    """Index of the tokens from which the next are sampled, in the order of the plan's chunks."""
 
 
-def make_batch(groups: Sequence[Group], device: torch.device, dtype: torch.dtype) -> Batch:
-    """A step's groups as tensors; `last` follows the order of rows in groups."""
-    ids: list[int] = []
-    positions: list[int] = []
-    slots: list[int] = []
-    last: list[int] = []
-    rectangles: list[_Rectangle] = []
-    for group in groups:
-        begin = len(ids)
-        for chunk in group.rows:
-            if chunk is None:
-                continue
-            ids.extend(chunk.ids)
-            positions.extend(range(chunk.start, chunk.end))
-            slots.extend([chunk.slot] * len(chunk.ids))
-            if chunk.samples:
-                last.append(len(ids) - 1)
-        rectangles.append(_rectangle(group, begin, positions, device, dtype))
+def make_batch(layout: Layout, device: torch.device, dtype: torch.dtype) -> Batch:
+    """A step's layout as tensors."""
 
     def tensor(values: list[int]) -> torch.Tensor:
-        return torch.tensor(values, device=device)
+        # A step of nothing but parts of long prompts has no last tokens: no float, for all that.
+        return torch.tensor(values, device=device, dtype=torch.long)
 
-    return Batch(tensor(ids), tensor(positions), tensor(slots), rectangles, tensor(last))
+    return Batch(
+        tensor(layout.ids),
+        tensor(layout.positions),
+        tensor(layout.slots),
+        [_rectangle(each, device, dtype) for each in layout.rectangles],
+        tensor(layout.last),
+    )
 
 
-def _rectangle(
-    group: Group, begin: int, positions: list[int], device: torch.device, dtype: torch.dtype
-) -> _Rectangle:
-    rows, width, length = len(group.rows), group.width, group.length
-    spread, collect, seen = [0] * (rows * width), list[int](), [0] * (rows * width)
-    token = 0
-    for row, chunk in enumerate(group.rows):
-        if chunk is None:
-            continue
-        at, count = row * width, len(chunk.ids)
-        spread[at : at + count] = range(token, token + count)
-        collect.extend(range(at, at + count))
-        seen[at : at + count] = range(chunk.start, chunk.end)
-        token += count
-    limits = torch.tensor(seen, device=device).view(rows, 1, width, 1)
+def _rectangle(box: Rectangle, device: torch.device, dtype: torch.dtype) -> _Rectangle:
+    rows, width, length = box.shape
+    limits = torch.tensor(box.seen, device=device).view(rows, 1, width, 1)
     hidden = torch.arange(length, device=device) > limits
     mask = torch.zeros(hidden.shape, device=device, dtype=dtype).masked_fill_(hidden, -math.inf)
-    even = token == rows * width
-    neighbours = isinstance(group.slots, range)
+
+    def tensor(values: list[int] | None) -> torch.Tensor | None:
+        return None if values is None else torch.tensor(values, device=device)
+
     return _Rectangle(
-        begin=begin,
-        end=begin + token,
-        shape=(rows, width, length),
-        slots=(group.slots[0], group.slots[-1] + 1)
-        if neighbours
-        else torch.tensor(list(group.slots), device=device),
-        spread=None if even else torch.tensor(spread, device=device),
-        collect=None if even else torch.tensor(collect, device=device),
+        begin=box.begin,
+        end=box.end,
+        shape=box.shape,
+        slots=box.slots if isinstance(box.slots, tuple) else torch.tensor(box.slots, device=device),
+        spread=tensor(box.spread),
+        collect=tensor(box.collect),
         mask=mask,
     )
 
@@ -198,23 +172,10 @@ class Llama:
         """Copy weights into place. Raises PolicyMisconfigured, having changed nothing, where a
         tensor is missing, unknown or of another shape.
         """
-        given = {_full_name(name): tensor for name, tensor in weights.items()}
-        # Rotary tables of old checkpoints are derived; tied heads are stored by some writers.
-        given = {name: it for name, it in given.items() if not name.endswith("rotary_emb.inv_freq")}
-        if self.architecture.tied_embeddings:
-            given.pop("lm_head.weight", None)
-        wrong = [
-            *(f"{name} is missing" for name in sorted(self._destinations.keys() - given.keys())),
-            *(f"{name} is unknown" for name in sorted(given.keys() - self._destinations.keys())),
-            *(
-                f"{name} is {list(given[name].shape)}, not {list(place.shape)}"
-                for name, place in self._destinations.items()
-                if name in given and given[name].shape != place.shape
-            ),
-        ]
-        if wrong:
-            shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if wrong[5:] else "")
-            raise PolicyMisconfigured(f"weights of another model: {shown}")
+        expected = {name: tuple(it.shape) for name, it in self._destinations.items()}
+        given = fit_weights(
+            weights, lambda it: it.shape, expected, tied=self.architecture.tied_embeddings
+        )
         with torch.inference_mode():
             for name, place in self._destinations.items():
                 place.copy_(given[name])
@@ -329,12 +290,6 @@ class Llama:
             down_bias=bias(a.mlp_bias, [down], [hidden]),
             head_norms=head_norms,
         )
-
-
-def _full_name(name: str) -> str:
-    """Names of the bare model, without `model.`, as those of the model with its head."""
-    name = name.removeprefix("module.")
-    return name if name.startswith(("model.", "lm_head.")) else f"model.{name}"
 
 
 def _frequencies(architecture: Architecture) -> torch.Tensor:

@@ -1,5 +1,3 @@
-# pyright: basic, reportMissingImports=false
-# torch is an extra: the checker may run without it.
 """A thread that steps the engine, and how coroutines reach it.
 
 Owns the only thread that touches the engine: everything else is an order that the thread carries
@@ -21,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
-from agent_runtime.engine.checkpoint import digest, read_weights
+from agent_runtime.engine.checkpoint import digest
 from agent_runtime.engine.engine import Ended, Engine
 from agent_runtime.engine.generation import GenerationRequest, GenerationResult
 from agent_runtime.engine.scheduling import Generation
@@ -165,7 +163,8 @@ class EngineThread:
         if isinstance(weights, str | Path):
             folder = Path(weights)
             version = version or await asyncio.to_thread(digest, folder)
-            weights = await asyncio.to_thread(read_weights, folder)
+            backend = (await self.ready()).backend
+            weights = await asyncio.to_thread(backend.read, folder)
         tensors = weights
 
         def swap(engine: Engine) -> None:

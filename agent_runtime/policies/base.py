@@ -8,7 +8,7 @@ typed errors and never retry.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -122,6 +122,12 @@ class Policy(ABC):
 
     name: str = ""
     """Identifies the policy in records, for example `openai:gpt-x`."""
+
+    def identity(self) -> Mapping[str, str]:
+        """What decides the replies beyond the configuration, known once the policy is started:
+        weights, and what computes them. Recorded; a resumed run must find the same.
+        """
+        return {}
 
     @abstractmethod
     def open(self, context: EpisodeContext) -> PolicySession:

@@ -81,6 +81,9 @@ class SGLangOptions:
 class EmbeddedOptions:
     """Settings of `embedded:PATH`."""
 
+    backend: Literal["auto", "torch", "numpy"] = "auto"
+    """What computes: torch, or NumPy for small models on a CPU; auto = torch where it is
+    installed, else NumPy."""
     device: str = "auto"
     """cpu, cuda or cuda:N; auto = CUDA where there is one."""
     dtype: Precision = "auto"
@@ -105,6 +108,8 @@ class EmbeddedOptions:
     def __post_init__(self) -> None:
         if self.dtype not in get_args(Precision):
             raise ValueError(f"dtype is one of {', '.join(get_args(Precision))}")
+        if self.backend not in ("auto", "torch", "numpy"):
+            raise ValueError("backend is one of auto, torch, numpy")
         counts = (self.threads, self.max_slots, self.prefill_tokens)
         if any(count is not None and count < 1 for count in counts):
             raise ValueError("threads, max_slots and prefill_tokens are at least 1")

@@ -4,7 +4,7 @@ Owns the way from a conversation to the engine and back. The engine works in a t
 keeps each episode's keys and values from turn to turn; the ledger is the same as that of a served
 model. Tokens, logprobs and versions are the engine's: what it cannot give is an error.
 
-Knows the engine's interface, not torch, which is imported when the policy starts (extra `torch`).
+Knows the engine's interface, not what computes: torch or NumPy is imported when the policy starts.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class EmbeddedPolicy(Policy):
         self._renderer = renderer
         self._engine: EngineThread | None = None
         self._limit = 0
+        self._identity: dict[str, str] = {}
 
     async def start(self) -> None:
         """Load tokenizer and weights. Raises PolicyError."""
@@ -75,7 +76,13 @@ class EmbeddedPolicy(Policy):
             )
         decode = self._renderer.decode
         self._engine = await start_engine(self._folder, self._config.embedded, decode)
-        self._limit = (await self._engine.ready()).context_length
+        engine = await self._engine.ready()
+        self._limit = engine.context_length
+        self._identity = {"backend": engine.backend.name, "weights": engine.version}
+
+    def identity(self) -> Mapping[str, str]:
+        """The backend, and the version of the weights that it started with."""
+        return self._identity
 
     def open(self, context: EpisodeContext) -> PolicySession:
         """A session with a ledger of its own; raises RuntimeError before `start`."""

@@ -44,6 +44,14 @@ def _embedded(path: str, config: PolicyConfig) -> Policy:
     return EmbeddedPolicy(path, config)
 
 
+def _agent(folder: str, config: PolicyConfig) -> Policy:
+    from agent_runtime.agents.card import agent_folder, read_card
+    from agent_runtime.policies.trained import AgentPolicy
+
+    path = agent_folder(folder)
+    return AgentPolicy(f"agent:{folder}" if folder else "agent", path, read_card(path), config)
+
+
 _FACTORIES: Final[Mapping[str, tuple[str, Factory]]] = {
     "expert": ("", _scripted("expert")),
     "random": ("", _scripted("random")),
@@ -51,9 +59,12 @@ _FACTORIES: Final[Mapping[str, tuple[str, Factory]]] = {
     "openai": ("MODEL", _openai),
     "sglang": ("URL", _sglang),
     "embedded": ("PATH", _embedded),
+    "agent": ("[FOLDER]", _agent),
 }
+_OPTIONAL: Final = "["
 POLICY_FORMS: Final = tuple(
-    f"{kind}:{argument}" if argument else kind for kind, (argument, _) in _FACTORIES.items()
+    kind if not argument or argument[0] == _OPTIONAL else f"{kind}:{argument}"
+    for kind, (argument, _) in _FACTORIES.items()
 )
 """How policies are written on a command line."""
 
@@ -68,7 +79,8 @@ def make_policy(spec: str, config: PolicyConfig) -> Policy:
     if kind not in _FACTORIES:
         raise PolicyMisconfigured(f"unknown policy {spec!r}; there are: {', '.join(POLICY_FORMS)}")
     wanted, factory = _FACTORIES[kind]
-    if bool(wanted) != bool(argument) or (":" in spec and not wanted):
+    optional = wanted.startswith(_OPTIONAL)
+    if (bool(wanted) != bool(argument) and not optional) or (":" in spec and not argument):
         form = f"{kind}:{wanted}" if wanted else kind
         raise PolicyMisconfigured(f"policy {spec!r} is to be written {form}")
     return factory(argument, config)

@@ -124,7 +124,7 @@ async def play_engine(thread: EngineThread, what: Episodes, number: int) -> list
     """One coroutine an episode, as the orchestrator has it."""
     engine = await thread.ready()
     await thread.call(lambda engine: engine.forget())
-    start, turns = what.observations(number, engine.model.architecture.vocab_size)
+    start, turns = what.observations(number, engine.backend.architecture.vocab_size)
     sampling = Sampling(temperature=0, max_new_tokens=what.reply)
 
     async def episode(index: int) -> list[int]:

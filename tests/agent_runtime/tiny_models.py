@@ -11,31 +11,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
 safetensors = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
 
-LLAMA: dict[str, Any] = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "vocab_size": 420,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0,
-    "hidden_act": "silu",
-    "tie_word_embeddings": False,
-    "torch_dtype": "float32",
-    "bos_token_id": None,
-    "eos_token_id": None,
-}
-LLAMA3_ROPE = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}
+from tests.agent_runtime.tiny_arrays import LLAMA, LLAMA3_ROPE  # noqa: E402
+
+__all__ = ["LLAMA", "LLAMA3_ROPE", "save_model", "weights"]
 
 
 def weights(config: dict[str, Any], seed: int = 0) -> dict[str, Any]:

@@ -13,8 +13,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
 
 from agent_runtime.engine import GenerationRequest, GenerationResult  # noqa: E402
-from agent_runtime.engine.checkpoint import digest, read_weights  # noqa: E402
+from agent_runtime.engine.checkpoint import digest  # noqa: E402
 from agent_runtime.engine.engine import Engine, load_engine  # noqa: E402
+from agent_runtime.engine.torch_backend import read_weights  # noqa: E402
 from agent_runtime.errors import (  # noqa: E402
     ContextOverflow,
     PolicyMisbehaved,
@@ -55,7 +56,8 @@ def prompts(lengths: Sequence[int], seed: int = 1) -> list[list[int]]:
 
 
 def engine_for(folder: Path, **options: Any) -> Engine:
-    settings = {"threads": 1, "max_slots": 4, "cache_gib": 1, "device": "cpu", **options}
+    settings: dict[str, Any] = {"backend": "torch", "threads": 1, "max_slots": 4, "cache_gib": 1}
+    settings |= {"device": "cpu"} | options
     return load_engine(folder, EmbeddedOptions(**settings))
 
 

@@ -183,7 +183,7 @@ async def test_an_engine_that_dies_is_the_end_of_serving(checkpoints: tuple[Path
     async with serving(str(checkpoints[0]), config_of()) as served:
         assert isinstance(served, EmbeddedServed)
         waiting = asyncio.create_task(served.wait())
-        await served.thread.call(lambda engine: setattr(engine, "model", None))
+        await served.thread.call(lambda engine: setattr(engine, "backend", None))
         status, _ = await ask(served, "/generate", REQUEST)
         assert status == 503
         with pytest.raises(PolicyUnavailable, match="died"):

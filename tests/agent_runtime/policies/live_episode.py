@@ -24,11 +24,12 @@ def episode_context(
     action_format: types_pb2.ActionFormat = types_pb2.ACTION_FORMAT_REACT,
     tools_json: str = "[]",
     episode_id: str = "run-1/maze_3/0",
+    environment: str = "maze",
 ) -> EpisodeContext:
     """What a session is opened with."""
     return EpisodeContext(
         episode_id=episode_id,
-        environment="maze",
+        environment=environment,
         item_id="maze_3",
         action_format=action_format,
         live=live or RecordedEpisode(),

@@ -281,7 +281,7 @@ async def test_an_engine_that_dies_fails_all_its_requests(model: Path) -> None:
             for at in range(3)
         ]
         await asyncio.sleep(0)
-        await policy.engine.call(lambda engine: setattr(engine, "model", None))
+        await policy.engine.call(lambda engine: setattr(engine, "backend", None))
         await policy.engine.resume()
         for reply in replies:
             with pytest.raises(PolicyUnavailable, match="died"):

@@ -14,7 +14,7 @@ from agent_runtime.policies import EmbeddedOptions, PolicyConfig, make_policy
 from agent_runtime.serving import ServeConfig, serving
 from agent_runtime.serving.embedded import options_of
 from orchestrator import sample
-from tests.agent_runtime import tiny_tokenizers as tiny
+from tests.agent_runtime.tiny_arrays import save_chat_model
 
 WITHOUT_TORCH = """
 import runpy, sys
@@ -29,12 +29,13 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
 def test_without_torch_the_extra_is_named(tmp_path: Path) -> None:
-    folder = tiny.chatml(tmp_path / "model")
+    folder = save_chat_model(tmp_path / "model")
     code = (
         "import asyncio, sys; sys.modules['torch'] = None\n"
-        "from agent_runtime.policies import PolicyConfig, make_policy\n"
+        "from agent_runtime.policies import EmbeddedOptions, PolicyConfig, make_policy\n"
         "from agent_runtime.errors import PolicyMisconfigured\n"
-        "try: asyncio.run(make_policy('embedded:' + sys.argv[1], PolicyConfig()).start())\n"
+        "config = PolicyConfig(embedded=EmbeddedOptions(backend='torch'))\n"
+        "try: asyncio.run(make_policy('embedded:' + sys.argv[1], config).start())\n"
         "except PolicyMisconfigured as error: print(error)"
     )
     done = subprocess.run(
@@ -59,16 +60,18 @@ def test_impossible_options_are_refused(values: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("agent_runtime.serve", "--engine", "embedded"),
-        ("orchestrator.sample", "--policy", "embedded", "--env", "echo"),
+        ("agent_runtime.serve", "--engine", "embedded", "--engine-options", "backend=torch"),
+        (
+            *("orchestrator.sample", "--policy", "embedded", "--env", "echo"),
+            *("--embedded.backend", "torch"),
+        ),
     ],
 )
 def test_commands_without_torch_name_the_extra(tmp_path: Path, command: tuple[str, ...]) -> None:
-    folder = tiny.chatml(tmp_path / "model")
-    (folder / "config.json").write_text('{"vocab_size": 1000}')
+    folder = save_chat_model(tmp_path / "model")
     module, *flags = command
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH, module, *flags, "--model", str(folder)],
+        [sys.executable, "-c", WITHOUT_TORCH, module, "--model", str(folder), *flags],
         capture_output=True,
         text=True,
         cwd=tmp_path,

@@ -1,0 +1,123 @@
+"""The engine's arithmetic by NumPy: small models on a CPU, in float32, without torch.
+
+Owns the first import of NumPy, so that its matrix library gets the number of threads that the
+engine is to have: it reads that once, from the environment, when it is loaded, and its default (all
+cores, which wait for each other busily) takes the cores from the servers. Where NumPy was imported
+before, its threads stay as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from agent_runtime.engine.backend import free_memory
+from agent_runtime.engine.checkpoint import Architecture, weight_files
+from agent_runtime.engine.layout import Layout
+from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.policies.base import Sampling
+from agent_runtime.policies.config import EmbeddedOptions
+
+if TYPE_CHECKING:
+    from agent_runtime.engine.llama_numpy import NumpyCache, NumpyLlama
+    from agent_runtime.engine.tensor_file import Array
+
+__all__ = ["NumpyBackend", "import_numpy", "make_numpy_backend"]
+
+_THREAD_VARIABLES: Final = (
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+_SHARE_OF_MEMORY: Final = 0.5
+
+
+class NumpyBackend:
+    """A `backend.Backend`."""
+
+    def __init__(self, architecture: Architecture, capacity: int) -> None:
+        """Use `make_numpy_backend`."""
+        from agent_runtime.engine.llama_numpy import NumpyLlama
+
+        self.architecture = architecture
+        self._model: NumpyLlama = NumpyLlama(architecture, capacity=capacity)
+
+    @property
+    def name(self) -> Literal["numpy"]:
+        return "numpy"
+
+    @property
+    def bytes_per_token(self) -> int:
+        a = self.architecture
+        return 2 * a.layers * a.kv_heads * a.head_dim * 4
+
+    def free_memory(self) -> float:
+        return free_memory() * _SHARE_OF_MEMORY
+
+    def make_cache(self, slots: int, capacity: int) -> NumpyCache:
+        from agent_runtime.engine.llama_numpy import NumpyCache
+
+        return NumpyCache(self.architecture, slots, capacity)
+
+    def read(self, folder: Path) -> dict[str, Array]:
+        from agent_runtime.engine.tensor_file import read_tensors
+
+        weights: dict[str, Array] = {}
+        for path in weight_files(folder):
+            weights |= read_tensors(path)
+        return weights
+
+    def load(self, weights: Mapping[str, Array]) -> None:
+        self._model.load(weights)
+
+    def forward(self, layout: Layout, cache: NumpyCache) -> Array:
+        """Float32 logits [len(layout.last), vocab_size]."""
+        return self._model.forward(layout, cache)
+
+    def sample(
+        self, logits: Array, settings: Sequence[Sampling], uniforms: Sequence[float]
+    ) -> tuple[list[int], list[float]]:
+        from agent_runtime.engine.sampler_numpy import sample
+
+        return sample(logits, settings, uniforms)
+
+    def score(self, logits: Array, ids: Sequence[int]) -> list[float]:
+        from agent_runtime.engine.sampler_numpy import log_softmax
+
+        logprobs = log_softmax(logits)
+        return [float(row[token]) for row, token in zip(logprobs, ids, strict=True)]
+
+
+def make_numpy_backend(
+    options: EmbeddedOptions, architecture: Architecture, capacity: int, *, threads: int
+) -> NumpyBackend:
+    """A backend without weights. Raises ImportError without NumPy, PolicyMisconfigured for a device
+    or precision that it does not have.
+    """
+    if options.device not in ("auto", "cpu") or options.dtype not in ("auto", "float32"):
+        raise PolicyMisconfigured(
+            f"the NumPy backend computes float32 on the CPU, not {options.dtype} on "
+            f'{options.device}: that needs torch, pip install "agentgym-grpc[torch]"'
+        )
+    import_numpy(threads)
+    return NumpyBackend(architecture, capacity)
+
+
+def import_numpy(threads: int) -> None:
+    """Import NumPy with so many threads for its matrix products; the environment stays as it was.
+
+    What the user set there goes first. Raises ImportError.
+    """
+    if "numpy" in sys.modules:
+        return
+    missing = [name for name in _THREAD_VARIABLES if name not in os.environ]
+    os.environ.update(dict.fromkeys(missing, str(threads)))
+    try:
+        import numpy  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    finally:
+        for name in missing:
+            os.environ.pop(name, None)

@@ -1,0 +1,111 @@
+# pyright: basic, reportMissingImports=false
+# torch is an extra: the checker may run without it.
+"""The engine's arithmetic by torch, on a CPU or a GPU.
+
+Owns the choice of device and precision, and the reading of weights as torch tensors; the forward
+pass is `llama`'s, sampling `sampler`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import torch
+from safetensors.torch import load_file
+
+from agent_runtime.engine.backend import free_memory
+from agent_runtime.engine.checkpoint import Architecture, weight_files
+from agent_runtime.engine.layout import Layout
+from agent_runtime.engine.llama import KeyValueCache, Llama, make_batch
+from agent_runtime.engine.sampler import sample
+from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.policies.base import Sampling
+from agent_runtime.policies.config import EmbeddedOptions
+
+__all__ = ["TorchBackend", "read_weights"]
+
+_SHARE_OF_MEMORY: Final = {"cpu": 0.5, "cuda": 0.8}
+
+
+class TorchBackend:
+    """A `backend.Backend`."""
+
+    def __init__(
+        self, options: EmbeddedOptions, architecture: Architecture, capacity: int, *, threads: int
+    ) -> None:
+        """Sets torch's number of threads for the calling thread. Raises PolicyMisconfigured."""
+        self.architecture = architecture
+        self.device = _device(options)
+        self.dtype = _dtype(options, architecture, self.device)
+        if self.device.type == "cpu":
+            torch.set_num_threads(threads)
+        self._model = Llama(architecture, capacity=capacity, device=self.device, dtype=self.dtype)
+
+    @property
+    def name(self) -> Literal["torch"]:
+        return "torch"
+
+    @property
+    def bytes_per_token(self) -> int:
+        return KeyValueCache.bytes_per_token(self.architecture, self.dtype)
+
+    def free_memory(self) -> float:
+        if self.device.type == "cuda":
+            return torch.cuda.mem_get_info(self.device)[0] * _SHARE_OF_MEMORY["cuda"]
+        return free_memory() * _SHARE_OF_MEMORY["cpu"]
+
+    def make_cache(self, slots: int, capacity: int) -> KeyValueCache:
+        return KeyValueCache(self.architecture, slots, capacity, self.device, self.dtype)
+
+    def read(self, folder: Path) -> dict[str, torch.Tensor]:
+        return read_weights(folder)
+
+    def load(self, weights: Mapping[str, torch.Tensor]) -> None:
+        self._model.load(weights)
+
+    def forward(self, layout: Layout, cache: KeyValueCache) -> torch.Tensor:
+        """Float32 logits [len(layout.last), vocab_size]."""
+        return self._model.forward(make_batch(layout, self.device, self.dtype), cache)
+
+    def sample(
+        self, logits: torch.Tensor, settings: Sequence[Sampling], uniforms: Sequence[float]
+    ) -> tuple[list[int], list[float]]:
+        return sample(logits, settings, uniforms)
+
+    def score(self, logits: torch.Tensor, ids: Sequence[int]) -> list[float]:
+        wanted = torch.tensor(ids, device=self.device)[:, None]
+        return torch.log_softmax(logits, -1).gather(1, wanted)[:, 0].tolist()
+
+
+def read_weights(folder: Path) -> dict[str, torch.Tensor]:
+    """All tensors of a folder, by name, on the CPU. Raises PolicyMisconfigured."""
+    weights: dict[str, torch.Tensor] = {}
+    for path in weight_files(folder):
+        try:
+            weights |= load_file(path)
+        except Exception as error:  # the reader's own exception type is not public
+            raise PolicyMisconfigured(f"cannot read {path}: {error}") from error
+    return weights
+
+
+def _device(options: EmbeddedOptions) -> torch.device:
+    name = options.device
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise PolicyMisconfigured(f"no device {name!r} here: {error}") from error
+    return device
+
+
+def _dtype(
+    options: EmbeddedOptions, architecture: Architecture, device: torch.device
+) -> torch.dtype:
+    name = options.dtype
+    if name == "auto":
+        name = "float32" if device.type == "cpu" else architecture.dtype
+    return getattr(torch, name)

@@ -1,0 +1,86 @@
+"""Safetensors files, read and written by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agent_runtime.engine.tensor_file import StoredAs, read_tensors, write_tensors
+from agent_runtime.errors import PolicyMisconfigured
+
+VALUES = {
+    "b": np.array([[0.0, -1.5, 3.0], [65504.0, 1e-3, -0.1]], np.float32),
+    "a": np.array([1.0], np.float32),
+    "empty": np.zeros((0, 4), np.float32),
+}
+
+
+def save(path: Path, header: object, body: bytes) -> Path:
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + body)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("stored_as", "relative"), [("float32", 0.0), ("float16", 2**-11), ("bfloat16", 2**-8)]
+)
+def test_what_was_written_is_read_back_as_float32(
+    tmp_path: Path, stored_as: StoredAs, relative: float
+) -> None:
+    path = tmp_path / "model.safetensors"
+    write_tensors(path, VALUES, stored_as)
+    found = read_tensors(path)
+    assert set(found) == set(VALUES)
+    for name, values in VALUES.items():
+        assert found[name].dtype == np.float32
+        assert found[name].shape == values.shape
+        np.testing.assert_allclose(found[name], values, rtol=relative)
+
+
+def test_equal_tensors_give_equal_bytes(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "one", VALUES, "float16")
+    write_tensors(tmp_path / "two", dict(reversed(VALUES.items())), "float16")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_bfloat16_is_the_upper_half_rounded_to_the_nearest_even(tmp_path: Path) -> None:
+    bits = np.array([0x3F808000, 0x3F818000, 0x3F808001, 0x3F807FFF], np.uint32)
+    write_tensors(tmp_path / "t", {"x": bits.view(np.float32)}, "bfloat16")
+    found = read_tensors(tmp_path / "t")["x"].view(np.uint32)
+    assert [hex(it) for it in found] == ["0x3f800000", "0x3f820000", "0x3f810000", "0x3f800000"]
+
+
+def test_numbers_beyond_float16_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="beyond float16"):
+        write_tensors(tmp_path / "t", {"x": np.array([1e6], np.float32)}, "float16")
+
+
+def entry(**changes: object) -> dict[str, object]:
+    return {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **changes}
+
+
+@pytest.mark.parametrize(
+    ("header", "problem"),
+    [
+        ({"x": entry(dtype="I64")}, "type I64"),
+        ({"x": entry(data_offsets=[0, 80])}, "outside the file"),
+        ({"x": entry(data_offsets=[-8, 0])}, "outside the file"),
+        ({"x": entry(shape=[3])}, "as its shape"),
+        ({"x": entry(shape=[-2])}, "outside the file"),
+        ({"x": {}}, "dtype"),
+        ([], "cannot read"),
+    ],
+)
+def test_a_header_that_lies_is_refused(tmp_path: Path, header: object, problem: str) -> None:
+    with pytest.raises(PolicyMisconfigured, match=problem):
+        read_tensors(save(tmp_path / "t", header, bytes(8)))
+
+
+@pytest.mark.parametrize("content", [b"", b"1234", (10**6).to_bytes(8, "little"), b"\xff" * 40])
+def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "t").write_bytes(content)
+    with pytest.raises(PolicyMisconfigured, match="cannot read"):
+        read_tensors(tmp_path / "t")
