@@ -224,7 +224,7 @@ class _StepRun:
             scheduler,
             self._rollouts.fleet,
             {POLICY_NAME: policy},
-            self._store,
+            lambda _environment: self._store,
             self._plan,
             lambda _record: None,
         )
