@@ -33,6 +33,7 @@ __all__ = [
     "ModelConfig",
     "computing",
     "create_base",
+    "full_weights",
     "in_half",
     "load_for_training",
     "model_settings",
@@ -415,6 +416,17 @@ def save_checkpoint(
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
     processes.wait()
+
+
+def full_weights(model: Any, processes: Processes) -> dict[str, torch.Tensor]:
+    """All weights under the plain model's names, adapters merged: what an engine is to load.
+
+    In host memory of the first process, nothing on the others; every process has to call this.
+    """
+    weights = _gathered(model, processes)
+    if weights and hasattr(model, "peft_config"):
+        return _merged(model, weights)
+    return weights
 
 
 def _gathered(model: Any, processes: Processes) -> dict[str, torch.Tensor]:
