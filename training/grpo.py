@@ -274,7 +274,7 @@ def learn(
 
     Every process comes with all examples and computes its share of them.
     """
-    counted = ("tokens", "clipped", "divergence", "drift")
+    counted: tuple[str, ...] = ("tokens", "clipped", "divergence", "drift")
     figures = dict.fromkeys((*counted, "norm"), 0.0)
     for number in range(recipe.passes):
         order = list(examples)
