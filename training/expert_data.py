@@ -56,6 +56,9 @@ PAPER_SIZES: Final[Mapping[str, tuple[int, int]]] = {
     "bird": (2000, 3000),
 }
 """Episodes of AgentTraj and of AgentTraj-L. Source: the paper's table of environments."""
+_MAX_ROUNDS: Final[Mapping[str, int]] = {"sciworld": 60}
+"""Where an environment's own bound on replies ends too many of the expert's episodes: of SciWorld's
+tasks it solves 35 of 60 within 30 replies and 54 within 100."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +75,8 @@ class ExpertData:
     """Split whose tasks are played."""
     samples: int = 1
     """Episodes per task, at least; they differ in the wording of thoughts."""
+    max_rounds: int = 0
+    """Replies per episode; 0 = the environment's number, 60 for SciWorld, whose tasks are long."""
     seed: int = 0
     """Decides the wording of thoughts."""
     out: Path = Path("data/expert")
@@ -97,8 +102,8 @@ def _build(wanted: ExpertData) -> int:
     names = list(PAPER_SIZES) if wanted.env == "paper" else split_names(wanted.env)
     if not names:
         raise UsageError("--env names no environment", valid=sorted(PAPER_SIZES))
-    if wanted.samples < 1 or wanted.episodes < 0:
-        raise UsageError("--samples is at least 1, --episodes at least 0")
+    if wanted.samples < 1 or min(wanted.episodes, wanted.max_rounds) < 0:
+        raise UsageError("--samples is at least 1, --episodes and --max-rounds at least 0")
     players = Players(concurrency=wanted.concurrency, fleet=wanted.fleet)
     table = Table(
         *("environment", "wanted", "played", "confirmed", "refused", "rounds"), title="expert data"
@@ -112,7 +117,12 @@ def _build(wanted: ExpertData) -> int:
 def _build_one(
     wanted: ExpertData, players: Players, name: str, table: Table, console: Console
 ) -> None:
-    tasks = EnvironmentTasks(name=name, train=wanted.split, evaluation=wanted.split)
+    tasks = EnvironmentTasks(
+        name=name,
+        train=wanted.split,
+        evaluation=wanted.split,
+        max_rounds=wanted.max_rounds or _MAX_ROUNDS.get(name, 0),
+    )
     ids, _ = list_tasks(players, [tasks])[name]
     size = wanted.episodes or PAPER_SIZES.get(name, (500, 2000))[wanted.size == "large"]
     left, samples = ranked(ids), max(wanted.samples, -(-size // max(1, len(ids))))
