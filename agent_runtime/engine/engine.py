@@ -156,6 +156,16 @@ class Engine:
         if not keep_cache:
             self._scheduler.invalidate()
 
+    def close(self) -> None:
+        """Give the memory back to the device, for whoever works there next in this process.
+
+        Nothing can be computed afterwards.
+        """
+        self._cache.free()
+        self.model.free()
+        if self.model.device.type == "cuda":
+            torch.cuda.empty_cache()
+
     def score(self, ids: Sequence[int]) -> list[float]:
         """Logprobs at temperature 1 of all ids but the first, each given those before it.
 
@@ -315,6 +325,8 @@ def _slots(
     if options.cache_gib is not None:
         memory = options.cache_gib * 2**30
     elif device.type == "cuda":
+        # What this process keeps for later allocations is free, too.
+        torch.cuda.empty_cache()
         memory = torch.cuda.mem_get_info(device)[0] * _SHARE_OF_MEMORY["cuda"]
     else:
         memory = _free_memory() * _SHARE_OF_MEMORY["cpu"]

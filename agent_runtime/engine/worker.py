@@ -228,6 +228,8 @@ class EngineThread:
             self._end(PolicyUnavailable(_CLOSED))
         except Exception as error:  # noqa: BLE001 (boundary: a dead engine fails all its requests)
             self._end(PolicyUnavailable(f"the embedded engine died: {error!r}"))
+        finally:
+            engine.close()
 
     def _loop(self, engine: Engine) -> None:
         idle = True
