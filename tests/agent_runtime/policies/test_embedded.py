@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
+pytest.importorskip("torch", reason="the extra `torch` is not installed")
+
+import torch
 
 from agent_runtime.conversation import Message, Role
 from agent_runtime.errors import (
