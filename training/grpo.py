@@ -275,7 +275,7 @@ def learn(
     Every process comes with all examples and computes its share of them.
     """
     counted: tuple[str, ...] = ("tokens", "clipped", "divergence", "drift")
-    figures = dict.fromkeys((*counted, "norm"), 0.0)
+    figures: dict[str, float] = dict.fromkeys((*counted, "norm"), 0.0)
     for number in range(recipe.passes):
         order = list(examples)
         random.Random(seeds.derive("grpo-order", recipe.seed, learner.step, number)).shuffle(order)

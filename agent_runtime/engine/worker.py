@@ -226,10 +226,9 @@ class EngineThread:
         try:
             self._loop(engine)
             self._end(PolicyUnavailable(_CLOSED))
+            engine.close()
         except Exception as error:  # noqa: BLE001 (boundary: a dead engine fails all its requests)
             self._end(PolicyUnavailable(f"the embedded engine died: {error!r}"))
-        finally:
-            engine.close()
 
     def _loop(self, engine: Engine) -> None:
         idle = True
