@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -36,6 +36,7 @@ from training.playing import Agent, Job, PlayedRun, Players, list_tasks, play
 from training.recipe import as_plain
 from training.results import Figure, Row, as_markdown, as_table, draw, pool, read_figure
 from training.selection import Repeats, Selection, select, threshold_of, write_selection
+from training.side_by_side import run_apart
 from training.sources import SourceConfig
 from training.stages import Stages
 from training.tasks import Division, EnvironmentTasks, divide
@@ -45,8 +46,24 @@ __all__ = ["AgentEvolRecipe", "Report", "evolve", "main"]
 BASE: Final = "BC_base"
 LARGE: Final = "BC_large"
 EVOLVED: Final = "AgentEvol"
-_MAY_GROW: Final = ("iterations", "seeds")
-"""A resume may ask for more of them: what is finished stays as it is."""
+_FREE: Final = ("iterations", "seeds", "at_once")
+"""What a resume may change: it may ask for more, and what is finished stays as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pretraining:
+    """What a base model from scratch reads before anybody shows it anything: episodes of a scripted
+    player, every token of them. Their rewards are not looked at.
+    """
+
+    player: str = "random"
+    samples: int = 1
+    """Episodes per task that is explored later."""
+    epochs: int = 4
+
+    def __post_init__(self) -> None:
+        if self.samples < 1 or self.epochs < 1:
+            raise ValueError("samples and epochs are at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +75,8 @@ class AgentEvolRecipe:
     """What is imitated, explored and judged, environment by environment."""
     cloning: Cloning
     """How agents learn: the base model and the hyper-parameters of behavioural cloning."""
+    pretraining: Pretraining | None = None
+    """Makes one base model for all seeds; None = that of the recipe, or random weights per seed."""
     players: Players = field(default_factory=Players)
     iterations: int = 4
     """M: rounds of exploring and learning."""
@@ -80,15 +99,21 @@ class AgentEvolRecipe:
     """Scripted players to judge beside the agents."""
     seeds: tuple[int, ...] = (0,)
     """The whole run once per seed; the table pools them."""
+    at_once: int = 1
+    """Seeds that run at a time, each in a process of its own; set OMP_NUM_THREADS accordingly."""
 
     def __post_init__(self) -> None:
-        if self.iterations < 1 or self.samples < 1 or self.temperature < 0:
-            raise ValueError("iterations and samples are at least 1, temperature at least 0")
+        if min(self.iterations, self.samples, self.at_once) < 1 or self.temperature < 0:
+            raise ValueError(
+                "iterations, samples and at_once are at least 1, temperature at least 0"
+            )
         names = [it.name for it in self.environments]
         if not names or len(set(names)) != len(names):
             raise ValueError("environments are at least one, none of them twice")
         if len(set(self.seeds)) != len(self.seeds) or not self.seeds:
             raise ValueError("seeds are at least one, none of them twice")
+        if self.pretraining and self.cloning.model.init is None:
+            raise ValueError("pretraining is for a model from scratch: set cloning.model.init")
         for it in self.environments:
             if not it.base:
                 raise ValueError(f"environment {it.name}: base is at least 1")
@@ -128,16 +153,29 @@ def evolve(
         _describe(_divide(recipe), console)
         return Report((), {}, ())
     stages = Stages.begin(
-        recipe.out, as_plain(recipe), resume=resume, overwrite=overwrite, free=_MAY_GROW
+        recipe.out, as_plain(recipe), resume=resume, overwrite=overwrite, free=_FREE
     )
     divided = stages.do("tasks", lambda: _divide(recipe))
     _describe(divided, console)
     shared = _Shared(recipe, stages, divided, console)
     stages.do("expert", shared.play_expert)
+    if recipe.pretraining:
+        shared.pretrain(recipe.pretraining)
+    if recipe.at_once > 1:
+        # What they did is found finished below.
+        run_apart(evolve_seed, [(recipe, seed) for seed in recipe.seeds], at_once=recipe.at_once)
     evolutions = [_Evolution(shared, seed) for seed in recipe.seeds]
     for evolution in evolutions:
         evolution.run()
     return _conclude(shared, evolutions)
+
+
+def evolve_seed(recipe: AgentEvolRecipe, seed: int) -> None:
+    """One seed of a run whose common stages are finished."""
+    stages = Stages.begin(recipe.out, as_plain(recipe), resume=True, free=_FREE)
+    divided = stages.do("tasks", lambda: _divide(recipe))
+    console = Console(stderr=True)
+    _Evolution(_Shared(recipe, stages, divided, console), seed).run()
 
 
 def _divide(recipe: AgentEvolRecipe) -> dict[str, Any]:
@@ -211,6 +249,33 @@ class _Shared:
             )
             for it in self.environments
         ]
+
+    def pretrain(self, pretraining: Pretraining) -> str:
+        """The base model of all seeds: from scratch, then all tokens of the player's episodes."""
+        folder = self.out / "pretraining"
+
+        def play_it() -> dict[str, Any]:
+            player = Agent(policy=pretraining.player, samples=pretraining.samples)
+            chosen = {name: it.explore for name, it in self.division.items()}
+            return {"episodes": [str(it.folder) for it in self.play(player, chosen, folder)]}
+
+        episodes = self.stages.do("pretraining-episodes", play_it)["episodes"]
+        read = [SourceConfig(path=it, kind="run", targets="all") for it in episodes]
+
+        def learn() -> dict[str, Any]:
+            config, seed = self.recipe.cloning, self.recipe.seeds[0]
+            # The tokenizer needs the words of the expert, who is a small part of what is read.
+            some = [
+                replace(it, limit=3 * wanted.base)
+                for it, wanted in zip(read, self.environments, strict=True)
+            ]
+            spoken = [*self.imitated("base"), *some]
+            scratch = make_base(config, spoken, folder / "scratch", seed=seed)
+            config = replace(config, epochs=pretraining.epochs, max_steps=0)
+            clone(config, read, folder / "base", model=scratch, seed=seed, console=self.console)
+            return {"path": str(folder / "base" / "final")}
+
+        return self.stages.do("pretraining", learn)["path"]
 
     def imitated_count(self, size: Literal["base", "large"]) -> int:
         """How many expert episodes a set has."""
@@ -297,6 +362,8 @@ class _Evolution:
 
     def _make_base(self) -> dict[str, Any]:
         """The model that every agent of this seed starts from."""
+        if self._recipe.pretraining:
+            return {"path": self._shared.pretrain(self._recipe.pretraining)}
         path = make_base(
             self._recipe.cloning,
             self._shared.imitated("base"),

@@ -8,13 +8,13 @@ from the ids before t, so position 0 is never one. Knows no files and no torch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Provenance", "TokenSequence", "make_sequence"]
+__all__ = ["Provenance", "TokenSequence", "make_sequence", "whole"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,3 +93,10 @@ def make_sequence(
     return TokenSequence(
         ids=ids[:end], mask=mask[:end], logprobs=kept, weight=weight, origin=origin
     )
+
+
+def whole(sequence: TokenSequence) -> TokenSequence:
+    """The same sequence with every token but the first as a target."""
+    mask = np.ones(len(sequence), np.bool_)
+    mask[:1] = False
+    return replace(sequence, mask=mask, logprobs=None)

@@ -29,7 +29,7 @@ from orchestrator.store import RunReader
 from training.conversations import environment_of, is_conversation_file, read_conversations
 from training.errors import DataError, TokenizerMismatch
 from training.selection import read_selection
-from training.sequences import Provenance, TokenSequence, make_sequence
+from training.sequences import Provenance, TokenSequence, make_sequence, whole
 from training.tokenising import Untokenisable, tokenise
 
 __all__ = ["LeaveOut", "SourceConfig", "episode_sequences", "read_source", "texts_of"]
@@ -73,6 +73,8 @@ class SourceConfig:
     tokens: Literal["recorded", "text"] = "recorded"
     """recorded: token ids as they were sampled; text: tokenise the conversation anew, for a model
     with another tokenizer than the policy that played."""
+    targets: Literal["replies", "all"] = "replies"
+    """all: every token is learned, what the environment says, too: pretraining, not imitation."""
     train_acknowledgement: bool = False
     """AgentTraj: train on every reply whatever its `loss` says, as the original's trainer does."""
 
@@ -142,7 +144,7 @@ def read_source(
     for sequences in records:
         if sequences:
             gate.count(sequences[0].origin)
-            yield sequences
+            yield [whole(it) for it in sequences] if config.targets == "all" else sequences
 
 
 def _resolve(config: SourceConfig, runs: Path) -> tuple[str, Path]:

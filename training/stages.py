@@ -2,15 +2,19 @@
 
 Owns `state.json` in the program's folder: the recipe that it was begun with, and the result of
 every finished stage. Invariant: a stage is in the file exactly if its work was finished and is on
-disk; a stage that was cut off is simply done again. Knows nothing of what stages do.
+disk; a stage that was cut off is simply done again. Several processes may do different stages of
+one program at a time. Knows nothing of what stages do. POSIX only (flock).
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -86,13 +90,26 @@ class Stages:
             started = time.perf_counter()
             result = json.loads(json.dumps(work()))
             seconds = round(time.perf_counter() - started, 3)
-            self._finished[name] = {"result": result, "seconds": seconds}
-            self._write()
+            with self._alone():
+                # Other processes may have finished stages of theirs since.
+                self._finished |= _read(self.folder / STATE_FILE)["finished"]
+                self._finished[name] = {"result": result, "seconds": seconds}
+                self._write()
         return cast("Json", self._finished[name]["result"])
 
     def seconds(self, name: str) -> float:
         """How long a finished stage took in the process that finished it."""
         return float(self._finished[name]["seconds"])
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """Nobody else changes the state meanwhile; the lock goes with the process."""
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def _write(self) -> None:
         state = {"layout": _LAYOUT, "recipe": self._recipe, "finished": self._finished}

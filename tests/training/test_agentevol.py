@@ -251,6 +251,32 @@ def test_two_seeds_that_weight_learn_from_every_rewarded_episode_by_its_reward(t
     assert len(items_of(tmp_path / "run/seed-0/validation/iteration-1/wordle")) == 3
 
 
+def test_seeds_side_by_side_give_the_same_table_as_one_after_the_other(finished, tmp_path):
+    wanted = recipe(tmp_path / "run", seeds=[0, 1], at_once=2, iterations=1)
+    evolve(wanted, console=quiet())
+    alone = recipe(tmp_path / "alone", seeds=[0, 1], iterations=1)
+    evolve(alone, console=quiet())
+    assert (wanted.out / "table.md").read_text() == (alone.out / "table.md").read_text()
+
+
+def test_pretraining_reads_every_token_of_a_player_and_gives_all_seeds_one_base(tmp_path):
+    wanted = recipe(
+        tmp_path / "run",
+        seeds=[0, 1],
+        iterations=1,
+        large=False,
+        baselines=[],
+        pretraining={"player": "random", "samples": 2, "epochs": 1},
+    )
+    evolve(wanted, console=quiet())
+    read = Corpus(wanted.out / "pretraining" / "base" / "data" / "train")
+    assert read.summary.records == 2 * 8
+    assert read.summary.targets == read.summary.tokens - read.summary.sequences
+    for seed in (0, 1):
+        recorded = json.loads((wanted.out / f"seed-{seed}/bc-base/recipe.json").read_text())
+        assert recorded["recipe"]["model"]["path"].endswith("pretraining/base/final")
+
+
 # Recipes -----------------------------------------------------------------------
 
 
@@ -275,6 +301,8 @@ def test_every_recipe_of_grpo_can_be_read(path):
         ({"choose": "validation"}, "needs validate"),
         ({"merge": "all"}, "merge: cannot be 'all'"),
         ({"environments": []}, "at least one"),
+        ({"at_once": 0}, "at_once are at least 1"),
+        ({"pretraining": {"epochs": 0}}, "epochs are at least 1"),
     ],
 )
 def test_a_recipe_that_cannot_be_meant_is_refused_with_its_field(tmp_path, changes, message):

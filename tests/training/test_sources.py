@@ -59,6 +59,16 @@ def test_recorded_tokens_are_used_as_they_were_sampled(renderer, tmp_path: Path)
     assert found.origin.reward == 1.0 and found.origin.item_id == "maze_1"
 
 
+def test_pretraining_learns_every_token_but_the_first(renderer, tmp_path: Path) -> None:
+    episode = played_episode("maze_1", ("Action: move up", "Action: move left"), renderer)
+    path = write_run(tmp_path / "run", [episode])
+    (replies,), _ = read(renderer, path)
+    (everything,), _ = read(renderer, path, targets="all")
+    assert everything.ids.tolist() == replies.ids.tolist()
+    assert everything.mask.tolist() == [False] + [True] * (len(replies) - 1)
+    assert everything.logprobs is None
+
+
 def test_a_parquet_export_gives_the_same_sequences_as_its_run(renderer, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     episodes = [
