@@ -40,15 +40,17 @@ class Dispatcher:
         scheduler: Scheduler,
         fleet: Fleet,
         policies: Mapping[str, Policy],
-        store: RunStore,
+        store_of: Callable[[str], RunStore],
         planner: Planner,
         on_record: Observer,
     ) -> None:
-        """`planner` turns an assignment into a plan; `on_record` sees every stored record."""
+        """`store_of` gives the store of an environment's records; `planner` turns an assignment
+        into a plan; `on_record` sees every stored record.
+        """
         self.scheduler = scheduler
         self._fleet = fleet
         self._policies = policies
-        self._store = store
+        self._store_of = store_of
         self._planner = planner
         self._on_record = on_record
         self._tasks: set[asyncio.Task[None]] = set()
@@ -83,7 +85,7 @@ class Dispatcher:
         key = assignment.key
         try:
             record = await self._record(assignment)
-            await self._store.append(record)
+            await self._store_of(key.environment).append(record)
         except asyncio.CancelledError:
             if not self.scheduler.draining:
                 raise

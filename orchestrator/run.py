@@ -1,5 +1,7 @@
 """A run from configuration to summary: the one path that sample, evaluate and programs share.
 
+Several runs of different environments may be played as one, so that an engine's batch stays full.
+
 Owns the order of things: servers, tasks, policies, store, dispatcher, and their release. Whatever
 ends a run, the records that are finished by then are durable.
 """
@@ -11,9 +13,9 @@ import os
 import signal
 import uuid
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +48,7 @@ from orchestrator.retry import RetryBudget
 from orchestrator.scheduler import Assignment, EnvironmentPlan, Limits, Scheduler, work_items
 from orchestrator.store import RunStore
 
-__all__ = ["RunOutcome", "Tasks", "run"]
+__all__ = ["Part", "RunOutcome", "Tasks", "run", "run_together"]
 
 Tasks = Mapping[str, list[pb.TaskSummary]]
 """The tasks of each environment, in the order in which they are played."""
@@ -71,21 +73,61 @@ class RunOutcome:
         return self.finished == self.planned
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of several runs that are played together: its configuration and its folder."""
+
+    config: RunConfig
+    folder: Path
+    resume: bool = False
+
+
 async def run(config: RunConfig, folder: Path, *, resume: bool, console: Console) -> RunOutcome:
     """Play a run, new or resumed; raises OrchestratorError, AgentRuntimeError."""
-    config = config.settled()
-    config.check()
+    (outcome,) = await run_together([Part(config, folder, resume)], console=console)
+    return outcome
+
+
+async def run_together(parts: Sequence[Part], *, console: Console) -> list[RunOutcome]:
+    """Play runs of different environments at once; outcomes in the order of the parts.
+
+    Each is recorded in its own folder, as if it was played alone. They share what the first one's
+    configuration says of servers, policies, retries and the number of live episodes. Raises
+    UsageError where two of them have an environment in common, or other policies; else what `run`
+    raises.
+    """
+    parts = [replace(part, config=part.config.settled()) for part in parts]
+    _check_together(parts)
+    first = parts[0].config
+    names = [name for part in parts for name in part.config.environments()]
     async with AsyncExitStack() as stack:
         fleet = await stack.enter_async_context(
-            Fleet(config.environments(), config.fleet, connection_options(config))
+            Fleet(names, first.fleet, connection_options(first))
         )
-        tasks = await _choose_tasks(config, fleet)
-        policies = await _start_policies(config, stack)
-        manifest = _manifest(config, fleet, policies)
-        session = begin_session(config.settings())
-        begin = RunStore.resume if resume else RunStore.create
-        store = stack.enter_context(begin(folder, manifest, session))
-        return await _Session(config, fleet, policies, store, tasks, console).run()
+        tasks = [await _choose_tasks(part.config, fleet) for part in parts]
+        policies = await _start_policies(first, stack)
+        sessions: list[_Session] = []
+        for part, chosen in zip(parts, tasks, strict=True):
+            config = part.config
+            manifest = _manifest(config, fleet, policies)
+            session = begin_session(config.settings())
+            begin = RunStore.resume if part.resume else RunStore.create
+            store = stack.enter_context(begin(part.folder, manifest, session))
+            sessions.append(_Session(config, fleet, policies, store, chosen))
+        return await _Sessions(sessions, fleet, policies, console).run()
+
+
+def _check_together(parts: Sequence[Part]) -> None:
+    first = parts[0].config
+    seen: set[str] = set()
+    for part in parts:
+        part.config.check()
+        names = part.config.environments()
+        if twice := seen.intersection(names):
+            raise UsageError(f"two runs that are played together have {min(twice)} in common")
+        if (part.config.policies(), part.config.agent) != (first.policies(), first.agent):
+            raise UsageError("runs that are played together have the same policies")
+        seen.update(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,19 +165,15 @@ class _Session:
         policies: Mapping[str, Policy],
         store: RunStore,
         tasks: Tasks,
-        console: Console,
     ) -> None:
-        self._config = config
+        self.config = config
+        self.store = store
         self._fleet = fleet
-        self._policies = policies
-        self._store = store
-        self._console = console
         self._categories = {
             (name, task.item_id): task.category for name, listed in tasks.items() for task in listed
         }
         self._settings = {name: _Settings.of(config, name) for name in tasks}
-        self._interrupted = False
-        self._keys = work_items(
+        self.keys = work_items(
             [
                 EnvironmentPlan(environment=name, item_ids=[task.item_id for task in listed])
                 for name, listed in tasks.items()
@@ -144,52 +182,16 @@ class _Session:
             policies=list(policies),
         )
 
-    async def run(self) -> RunOutcome:
-        """Play what is left; returns how it ended."""
-        finished = self._store.finished_keys()
-        scheduler = self._scheduler(finished)
-        lanes = Counter((key.environment, key.policy) for key in self._keys)
-        before = Counter((k.environment, k.policy) for k in self._keys if k in finished)
-        async with RunProgress(
-            lanes, self._console, finished=before, live=lambda: scheduler.running
-        ) as progress:
-            dispatcher = Dispatcher(
-                scheduler, self._fleet, self._policies, self._store, self._plan, progress.add
-            )
-            async with self._stop_on_signal(dispatcher):
-                await dispatcher.run()
-        return RunOutcome(
-            self._store.folder,
-            scheduler.finished,
-            len(self._keys),
-            len(scheduler.failed_keys),
-            self._interrupted,
-            self._fleet.described,
-        )
-
-    def _scheduler(self, finished: set[EpisodeKey]) -> Scheduler:
-        per_environment = {
-            name: max(1, int(described.limits.max_episodes * len(self._fleet)))
-            for name, described in self._fleet.described.items()
-        }
-        return Scheduler(
-            self._keys,
-            limits=Limits(total=self._config.concurrency, per_environment=per_environment),
-            retries=RetryBudget(self._config.retry, seed=self._config.seed),
-            finished=finished,
-            failed=self._store.failed_keys(),
-            fresh_allowance=True,
-        )
-
-    def _plan(self, assignment: Assignment) -> EpisodePlan:
-        key, config = assignment.key, self._config
+    def plan(self, assignment: Assignment) -> EpisodePlan:
+        """What is to be played for an assignment of this run."""
+        key, config = assignment.key, self.config
         settings = self._settings[key.environment]
         names: dict[str, Any] = {"environment": key.environment, "item_id": key.item_id}
 
         def turn_seed(turn: int) -> int:
             return seeds.sampling_seed(config.seed, **names, sample=key.sample, turn=turn)
 
-        run_id = self._store.manifest.run_id
+        run_id = self.store.manifest.run_id
         return EpisodePlan(
             run_id=run_id,
             episode_id=seeds.episode_id(
@@ -210,6 +212,75 @@ class _Session:
             opening=settings.opening,
             turn_seed=turn_seed,
         )
+
+    def outcome(self, scheduler: Scheduler, *, interrupted: bool) -> RunOutcome:
+        """How this run ended."""
+        mine = frozenset(self.keys)
+        return RunOutcome(
+            self.store.folder,
+            sum(key in mine for key in self.store.finished_keys()),
+            len(self.keys),
+            sum(key in mine for key in scheduler.failed_keys),
+            interrupted,
+            {name: self._fleet.described[name] for name in self.config.environments()},
+        )
+
+
+class _Sessions:
+    """One or more runs being played, their episodes in one pool."""
+
+    def __init__(
+        self,
+        sessions: Sequence[_Session],
+        fleet: Fleet,
+        policies: Mapping[str, Policy],
+        console: Console,
+    ) -> None:
+        self._sessions = sessions
+        self._fleet = fleet
+        self._policies = policies
+        self._console = console
+        self._keys = [key for session in sessions for key in session.keys]
+        self._of = {name: it for it in sessions for name in it.config.environments()}
+        self._interrupted = False
+
+    async def run(self) -> list[RunOutcome]:
+        """Play what is left; returns how each run ended."""
+        finished = {key for session in self._sessions for key in session.store.finished_keys()}
+        scheduler = self._scheduler(finished)
+        lanes = Counter((key.environment, key.policy) for key in self._keys)
+        before = Counter((k.environment, k.policy) for k in self._keys if k in finished)
+        async with RunProgress(
+            lanes, self._console, finished=before, live=lambda: scheduler.running
+        ) as progress:
+            dispatcher = Dispatcher(
+                scheduler, self._fleet, self._policies, self._store_of, self._plan, progress.add
+            )
+            async with self._stop_on_signal(dispatcher):
+                await dispatcher.run()
+        return [it.outcome(scheduler, interrupted=self._interrupted) for it in self._sessions]
+
+    def _scheduler(self, finished: set[EpisodeKey]) -> Scheduler:
+        config = self._sessions[0].config
+        per_environment = {
+            name: max(1, int(described.limits.max_episodes * len(self._fleet)))
+            for name, described in self._fleet.described.items()
+        }
+        failed = [session.store.failed_keys() for session in self._sessions]
+        return Scheduler(
+            self._keys,
+            limits=Limits(total=config.concurrency, per_environment=per_environment),
+            retries=RetryBudget(config.retry, seed=config.seed),
+            finished=finished,
+            failed={key: it for part in failed for key, it in part.items()},
+            fresh_allowance=True,
+        )
+
+    def _store_of(self, environment: str) -> RunStore:
+        return self._of[environment].store
+
+    def _plan(self, assignment: Assignment) -> EpisodePlan:
+        return self._of[assignment.key.environment].plan(assignment)
 
     @asynccontextmanager
     async def _stop_on_signal(self, dispatcher: Dispatcher) -> AsyncGenerator[None]:
@@ -312,6 +383,7 @@ def _manifest(config: RunConfig, fleet: Fleet, policies: Mapping[str, Policy]) -
         environments=tuple(
             EnvironmentIdentity(name=name, version=described.version, digest=described.digest)
             for name, described in sorted(fleet.described.items())
+            if name in config.environments()
         ),
         policy=config.policy,
         policies={name: it.identity() for name, it in policies.items()},

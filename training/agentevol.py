@@ -149,8 +149,8 @@ def evolve(
     """
     console = console or Console(stderr=True)
     if plan_only:
-        _describe(_divide(recipe), console)
         console.print(describe_memory(recipe.cloning), highlight=False, markup=False)
+        _describe(_divide(recipe), console)
         return Report((), {}, ())
     stages = Stages.begin(
         recipe.out, as_plain(recipe), resume=resume, overwrite=overwrite, free=_FREE

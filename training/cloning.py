@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from training.corpus import DataConfig
 from training.errors import TrainingError
 from training.learner import OptimizerConfig
 from training.memory import measure_model, plan_memory
-from training.models import ModelConfig, create_base, model_settings
+from training.models import ModelConfig, create_base, planned_settings
 from training.packing import BatchConfig
 from training.recipe import as_plain
 from training.sources import SourceConfig, texts_of
@@ -117,9 +117,7 @@ def clone(
 
 def describe_memory(config: Cloning) -> str:
     """What a training needs on each device, computed from the model's shapes alone."""
-    if config.model.init is not None:
-        return "a model from scratch: its memory is computed when it is made"
-    size = measure_model(model_settings(config.model.path))
+    size = measure_model(planned_settings(config.model))
     count = max(1, config.processes)
     plan = plan_memory(
         size,
@@ -132,14 +130,7 @@ def describe_memory(config: Cloning) -> str:
 
 
 def _from(config: ModelConfig, path: str) -> ModelConfig:
-    return ModelConfig(
-        path=path,
-        lora=config.lora,
-        attention=config.attention,
-        precision=config.precision,
-        activation_checkpointing=config.activation_checkpointing,
-        compile=config.compile,
-    )
+    return replace(config, path=path, init=None)
 
 
 def _clone_apart(recipe: bc.BcRecipe, count: int) -> dict[str, Any]:

@@ -1,6 +1,9 @@
 # pyright: basic, reportMissingImports=false
 # torch is an extra: the checker may run without it.
-"""`python -m training.grpo recipe.toml`: group-relative policy optimisation over many turns.
+"""Group-relative policy optimisation over many turns.
+
+    python -m training.grpo RECIPE.toml [--resume | --overwrite] [--plan] [--steps 10 ...]
+    torchrun --nproc-per-node 8 -m training.grpo RECIPE.toml
 
 Reads top to bottom: a step plays a group of episodes for each of a few tasks with the current
 weights, compares each episode with its own group, and moves the probability of every token that was
@@ -11,8 +14,9 @@ Sources: GRPO and its estimate of the divergence https://arxiv.org/abs/2402.0330
 tokens and asymmetric clipping https://arxiv.org/abs/2503.14476; the growing horizon
 (ScalingInter-RL) https://arxiv.org/abs/2509.08755.
 
-One process learns; the policy plays beside it (embedded) or on servers (SGLang). Knows no
-environment: `training.rollouts` plays the tasks.
+All processes of a job learn, each its share of a step's micro-batches; the first one plays: beside
+the learner (embedded) or on servers (SGLang). The others read the recorded episodes from the run's
+folder, so every process sees the same step. Knows no environment: `training.rollouts` plays.
 """
 
 from __future__ import annotations
@@ -20,12 +24,15 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 
 from agent_runtime.engine.checkpoint import digest
@@ -37,21 +44,22 @@ from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
 from training.batches import collate, target_logprobs
 from training.commands import run_recipe
-from training.errors import RecipeError
 from training.learner import Learner, OptimizerConfig, latest_state, prune_states
 from training.memory import measure_model, plan_memory, require_memory
 from training.models import (
     ModelConfig,
     computing,
+    full_weights,
     load_for_training,
     model_settings,
     save_checkpoint,
 )
+from training.packing import Step, share
 from training.playing import Agent, Job, Players, play
 from training.processes import Processes, processes
 from training.recipe import as_plain
 from training.results import Row, as_table, read_figure
-from training.rollouts import Rollouts, Task
+from training.rollouts import Rollouts, Task, recorded
 from training.sequences import TokenSequence
 from training.stages import Stages
 from training.tasks import EnvironmentTasks, divide, list_ids
@@ -262,18 +270,22 @@ def learn(
     place: Processes,
     starting: torch.nn.Module | None,
 ) -> dict[str, float]:
-    """Update the weights by a step's examples; returns figures per token and of the last update."""
-    figures = {"tokens": 0.0, "clipped": 0.0, "divergence": 0.0, "drift": 0.0, "norm": 0.0}
+    """Update the weights by a step's examples; returns figures per token and of the last update.
+
+    Every process comes with all examples and computes its share of them.
+    """
+    counted: tuple[str, ...] = ("tokens", "clipped", "divergence", "drift")
+    figures: dict[str, float] = dict.fromkeys((*counted, "norm"), 0.0)
     for number in range(recipe.passes):
         order = list(examples)
         random.Random(seeds.derive("grpo-order", recipe.seed, learner.step, number)).shuffle(order)
         size = -(-len(order) // recipe.minibatches)
         for at in range(0, len(order), size):
             _update(learner, order[at : at + size], recipe, place, starting, figures)
-    tokens = max(figures["tokens"], 1.0)
-    for name in ("clipped", "divergence", "drift"):
-        figures[name] /= tokens
-    return figures
+    totals = dict(zip(counted, place.total([figures[it] for it in counted]), strict=True))
+    tokens = max(totals["tokens"], 1.0)
+    shares = {name: totals[name] / tokens for name in counted[1:]}
+    return figures | {"tokens": totals["tokens"]} | shares
 
 
 def _update(
@@ -286,7 +298,10 @@ def _update(
 ) -> None:
     learner.begin_step()
     targets = sum(it.sequence.targets for it in chosen)
-    for micro in _micro_batches(chosen, recipe.micro_tokens):
+    lengths = np.array([len(it.sequence) for it in chosen], np.int32)
+    parts = _micro_batches(lengths, recipe.micro_tokens)
+    for numbers in share(parts, place.rank, place.world, lengths):
+        micro = [chosen[number] for number in numbers]
         batch = collate([it.sequence for it in micro], place.device)
         with computing(recipe.model, place):
             current = target_logprobs(learner.model, batch, temperature=recipe.temperature)
@@ -296,6 +311,10 @@ def _update(
                     if starting is None
                     else target_logprobs(starting, batch, temperature=recipe.temperature)
                 )
+        if not micro:
+            # Nothing is left for this process; the others wait for its part in the gradients.
+            learner.backward(0.0 * current.sum())
+            continue
         assert batch.sampled is not None, "trajectories have logprobs"
         device = current.device
         advantages = torch.tensor([it.advantage for it in micro], device=device)[batch.owners]
@@ -314,17 +333,17 @@ def _update(
     figures["norm"], figures["lr"] = learner.update()
 
 
-def _micro_batches(chosen: Sequence[Example], tokens: int) -> list[list[Example]]:
-    """Parts of at most so many tokens (a longer sequence stands alone), in order."""
-    parts: list[list[Example]] = []
+def _micro_batches(lengths: NDArray[np.int32], tokens: int) -> Step:
+    """Numbers of sequences by parts of at most so many tokens; a longer one stands alone."""
+    parts: list[list[int]] = []
     room = 0
-    for it in chosen:
-        if not parts or len(it.sequence) > room:
+    for number, length in enumerate(lengths.tolist()):
+        if not parts or length > room:
             parts.append([])
             room = tokens
-        parts[-1].append(it)
-        room -= len(it.sequence)
-    return parts
+        parts[-1].append(number)
+        room -= length
+    return tuple(map(tuple, parts))
 
 
 # The loop -----------------------------------------------------------------------------------------
@@ -346,29 +365,70 @@ def train(
     console = console or Console(stderr=True)
     final = recipe.out / "final"
     with processes(recipe.device) as place:
-        if place.world > 1:
-            raise RecipeError("GRPO learns in one process: start it without torchrun")
         _require_memory(recipe, place, console)
         if plan_only:
             return final
-        stages = Stages.begin(recipe.out, as_plain(recipe), resume=resume, overwrite=overwrite)
-        chosen = stages.do("tasks", lambda: run_loop(_choose(recipe)))
-        if recipe.evaluate:
-            first = Path(recipe.model.path)
-            stages.do("judge-first", lambda: _judge(recipe, chosen, first, "first", console))
-        stages.do("learn", lambda: run_loop(_Learning(recipe, chosen, place, console).run(final)))
-        if recipe.evaluate:
-            stages.do("judge-final", lambda: _judge(recipe, chosen, final, "final", console))
-    console.print(f"trained: {final}", highlight=False, markup=False)
+        program = _Program(recipe, place, console)
+        program.begin(resume=resume, overwrite=overwrite)
+        program.run(final)
+    if place.first:
+        console.print(f"trained: {final}", highlight=False, markup=False)
     return final
+
+
+class _Program:
+    """The stages of a run: each is done once, by the first process unless all learn."""
+
+    def __init__(self, recipe: GRPORecipe, place: Processes, console: Console) -> None:
+        self._recipe = recipe
+        self._place = place
+        self._console = console
+        self._stages: Stages | None = None
+
+    def begin(self, *, resume: bool, overwrite: bool) -> None:
+        """Take the folder; raises OutputOccupied, RecipeChanged, CheckpointDamaged."""
+        if self._place.first:
+            recipe = self._recipe
+            self._stages = Stages.begin(
+                recipe.out, as_plain(recipe), resume=resume, overwrite=overwrite
+            )
+
+    def run(self, final: Path) -> None:
+        """What is left of the run."""
+        recipe, console = self._recipe, self._console
+        chosen = self._by_first("tasks", lambda: run_loop(_choose(recipe)))
+        if recipe.evaluate:
+            path = Path(recipe.model.path)
+            self._by_first("judge-first", lambda: _judge(recipe, chosen, path, "first", console))
+        self._by_all(
+            "learn", lambda: run_loop(_Learning(recipe, chosen, self._place, console).run(final))
+        )
+        if recipe.evaluate:
+            self._by_first("judge-final", lambda: _judge(recipe, chosen, final, "final", console))
+
+    def _by_first(self, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """A stage's result, on every process; they wait for the first one to have it."""
+        return self._place.agree(self._stages.do(name, work) if self._stages else None)
+
+    def _by_all(self, name: str, work: Callable[[], dict[str, Any]]) -> None:
+        done = self._place.agree(bool(self._stages and name in self._stages.finished))
+        if self._stages is not None:
+            self._stages.do(name, work)
+        elif not done:
+            work()
 
 
 def _require_memory(recipe: GRPORecipe, place: Processes, console: Console) -> None:
     size = measure_model(model_settings(recipe.model.path))
     plan = plan_memory(
-        size, recipe.model, micro_tokens=recipe.micro_tokens, world=1, sharded=place.grouped
+        size,
+        recipe.model,
+        micro_tokens=recipe.micro_tokens,
+        world=place.world,
+        sharded=place.grouped,
     )
-    console.print(plan.describe(), highlight=False, markup=False)
+    if place.first:
+        console.print(plan.describe(), highlight=False, markup=False)
     require_memory(plan, place, micro_tokens=recipe.micro_tokens)
 
 
@@ -388,6 +448,7 @@ class _Learning:
         self._tasks: dict[str, list[str]] = {name: it["explore"] for name, it in chosen.items()}
         self._perfect: dict[str, float] = {name: it["perfect"] for name, it in chosen.items()}
         self._states = recipe.out / "states"
+        self._played = recipe.out / "rollouts"
         self._updates = recipe.passes * recipe.minibatches
         self._step = 0
 
@@ -395,20 +456,27 @@ class _Learning:
         """Play and learn; the last weights go to `final`."""
         recipe = self._recipe
         learner, starting = self._load()
-        async with Rollouts(
-            recipe.players,
-            recipe.environments,
-            recipe.out / "rollouts",
-            temperature=recipe.temperature,
-            seed=recipe.seed,
-        ) as rollouts:
-            await rollouts.start_policy(Path(recipe.model.path), version_name(0))
+        async with AsyncExitStack() as stack:
+            rollouts: Rollouts | None = None
+            if self._place.first:
+                rollouts = await stack.enter_async_context(self._rollouts())
+                await rollouts.start_policy(Path(recipe.model.path), version_name(0))
             if self._step:
                 await self._hand_over(rollouts, learner)
             with self._tracker() as tracker:
                 await self._steps(rollouts, learner, starting, tracker)
         save_checkpoint(learner.model, final, tokenizer=recipe.model.path, processes=self._place)
         return {"steps": recipe.steps, "updates": learner.step}
+
+    def _rollouts(self) -> Rollouts:
+        recipe = self._recipe
+        return Rollouts(
+            recipe.players,
+            recipe.environments,
+            self._played,
+            temperature=recipe.temperature,
+            seed=recipe.seed,
+        )
 
     def _load(self) -> tuple[Learner, torch.nn.Module | None]:
         recipe = self._recipe
@@ -422,8 +490,9 @@ class _Learning:
         total = recipe.steps * self._updates
         learner = Learner(model, recipe.optimizer, self._place, seed=recipe.seed, total=total)
         self._states.mkdir(parents=True, exist_ok=True)
-        if (state := latest_state(self._states)) is not None:
-            self._step = int(learner.load_state(state)["next_step"])
+        state = self._place.agree(str(latest_state(self._states) or ""))
+        if state:
+            self._step = int(learner.load_state(Path(state))["next_step"])
         return learner, starting
 
     def _tracker(self) -> Tracker:
@@ -435,16 +504,18 @@ class _Learning:
             console=self._console,
             total=self._recipe.steps,
             step=self._step,
+            active=self._place.first,
             name=out.name,
         )
 
     async def _steps(
         self,
-        rollouts: Rollouts,
+        rollouts: Rollouts | None,
         learner: Learner,
         starting: torch.nn.Module | None,
         tracker: Tracker,
     ) -> None:
+        """`rollouts` is of the first process, which plays; the others read what was played."""
         recipe = self._recipe
         ahead: asyncio.Task[list[episode_pb2.Episode]] | None = None
         while self._step < recipe.steps:
@@ -452,45 +523,58 @@ class _Learning:
             known: dict[str, int] = {}
             if step == 0 and recipe.replay:
                 episodes, known = _replayed(recipe)
-            else:
+            elif rollouts is not None:
                 episodes = await (ahead or self._play(rollouts, step))
+                await asyncio.to_thread(self._place.wait)
+            else:
+                self._place.wait()
+                episodes = recorded(self._played, step, self._tasks_of(step), samples=recipe.group)
             ahead = None
-            if recipe.staleness and step + 1 < recipe.steps:
+            if rollouts is not None and recipe.staleness and step + 1 < recipe.steps:
                 ahead = asyncio.create_task(self._play(rollouts, step + 1))
             judged = judge(episodes, recipe, step, self._perfect, known)
             figures: dict[str, float] = {}
             if judged.examples:
                 work = (learner, judged.examples, recipe, self._place, starting)
-                figures = await asyncio.to_thread(learn, *work)
+                # In a thread, so that the next step may be played meanwhile.
+                figures = (
+                    learn(*work) if rollouts is None else await asyncio.to_thread(learn, *work)
+                )
             self._step = step + 1
             await self._hand_over(rollouts, learner)
             tracker.record(self._step, self._figures(judged, figures))
             self._save(learner)
 
+    def _tasks_of(self, step: int) -> list[Task]:
+        return tasks_of(self._tasks, step, self._recipe.tasks, self._recipe.seed)
+
     async def _play(self, rollouts: Rollouts, step: int) -> list[episode_pb2.Episode]:
         recipe = self._recipe
-        tasks = tasks_of(self._tasks, step, recipe.tasks, recipe.seed)
         return await rollouts.play(
-            step, tasks, samples=recipe.group, max_rounds=recipe.rounds(step)
+            step, self._tasks_of(step), samples=recipe.group, max_rounds=recipe.rounds(step)
         )
 
-    async def _hand_over(self, rollouts: Rollouts, learner: Learner) -> None:
-        """The policy plays with the new weights from now on."""
+    async def _hand_over(self, rollouts: Rollouts | None, learner: Learner) -> None:
+        """The policy plays with the new weights from now on; all processes give their part."""
         folder: Path | None = None
-        if rollouts.needs_checkpoints:
+        weights: dict[str, torch.Tensor] = {}
+        if self._recipe.players.engine == "sglang":
             folder = self._recipe.out / "weights" / version_name(self._step)
             folder.parent.mkdir(parents=True, exist_ok=True)
             save_checkpoint(
                 learner.model, folder, tokenizer=self._recipe.model.path, processes=self._place
             )
-        weights = {name: it.detach() for name, it in learner.model.state_dict().items()}
-        await rollouts.update_weights(weights, version_name(self._step), folder=folder)
+        else:
+            weights = full_weights(learner.model, self._place)
+        if rollouts is not None:
+            await rollouts.update_weights(weights, version_name(self._step), folder=folder)
 
     def _save(self, learner: Learner) -> None:
         every, step = self._recipe.save_every, self._step
         if step == self._recipe.steps or (every and step % every == 0):
             learner.save_state(self._states, {"next_step": step})
-            prune_states(self._states, self._recipe.keep_states)
+            if self._place.first:
+                prune_states(self._states, self._recipe.keep_states)
 
     def _figures(self, judged: Judged, learned: Mapping[str, float]) -> dict[str, float | None]:
         count = len(judged.rewards)

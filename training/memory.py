@@ -153,7 +153,9 @@ def plan_memory(
 def available_bytes(device: torch.device) -> int:
     """Memory that is free on a device now; on a CPU, within the limits of its container."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        # What this process keeps for later allocations is free, too.
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + kept
     found = [_meminfo()]
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),

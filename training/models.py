@@ -27,14 +27,17 @@ from training.processes import Processes
 from training.tokenizer import TokenizerConfig
 
 __all__ = [
+    "Architecture",
     "InitConfig",
     "LoraSettings",
     "ModelConfig",
     "computing",
     "create_base",
+    "full_weights",
     "in_half",
     "load_for_training",
     "model_settings",
+    "planned_settings",
     "save_checkpoint",
     "shard",
 ]
@@ -79,6 +82,28 @@ class InitConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """The published shape of a Llama, for plans where its files are not at hand."""
+
+    hidden_size: int
+    layers: int
+    heads: int
+    kv_heads: int = 0
+    """Heads of keys and values; 0 = as many as heads."""
+    intermediate_size: int
+    vocab_size: int
+    context: int
+    tie_embeddings: bool = False
+
+    def __post_init__(self) -> None:
+        sizes = (self.hidden_size, self.layers, self.heads, self.intermediate_size)
+        if min(*sizes, self.vocab_size, self.context) < 1 or self.kv_heads < 0:
+            raise ValueError("sizes are at least 1, kv_heads at least 0")
+        if self.hidden_size % self.heads or (self.kv_heads and self.heads % self.kv_heads):
+            raise ValueError("hidden_size is a multiple of heads, and heads one of kv_heads")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoraSettings:
     """Low-rank adapters instead of the full weights."""
 
@@ -97,6 +122,9 @@ class ModelConfig:
     """A folder in the Hugging Face layout, or a name on the hub; empty = `init`."""
     init: InitConfig | None = None
     """A model from scratch."""
+    architecture: Architecture | None = None
+    """What `path` is known to be: plans need none of its files then. A training refuses a model
+    of another shape."""
     lora: LoraSettings | None = None
     attention: Literal["auto", "packed", "flash_attention_2", "flex_attention", "sdpa", "eager"] = (
         "auto"
@@ -115,26 +143,20 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if bool(self.path) == (self.init is not None):
             raise ValueError("set either path or init")
+        if self.architecture is not None and self.init is not None:
+            raise ValueError("architecture is of a model at path: init says its own")
 
 
 def create_base(init: InitConfig, tokenizer: Path, folder: Path, *, seed: int) -> Path:
     """Write a model with random weights and the tokenizer's files; equal seeds, equal weights."""
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaForCausalLM
 
     _quiet()
     settings = json.loads((tokenizer / "tokenizer_config.json").read_text(encoding="utf-8"))
     ids = _token_ids(tokenizer)
-    width = init.intermediate_size or 64 * math.ceil(init.hidden_size * 8 / 3 / 64)
-    config = LlamaConfig(
-        vocab_size=init.vocab_size or max(ids.values()) + 1,
-        hidden_size=init.hidden_size,
-        intermediate_size=width,
-        num_hidden_layers=init.layers,
-        num_attention_heads=init.heads,
-        num_key_value_heads=init.kv_heads or init.heads,
-        max_position_embeddings=init.context,
+    config = _llama_settings(
+        _shape_of(init, max(ids.values()) + 1),
         rope_theta=init.rope_theta,
-        tie_word_embeddings=init.tie_embeddings,
         bos_token_id=_id_of(settings.get("bos_token"), ids),
         eos_token_id=_id_of(settings.get("eos_token"), ids),
         pad_token_id=_id_of(settings.get("pad_token"), ids),
@@ -147,6 +169,70 @@ def create_base(init: InitConfig, tokenizer: Path, folder: Path, *, seed: int) -
     model.save_pretrained(folder)
     copy_tokenizer(tokenizer, folder)
     return folder
+
+
+def _shape_of(init: InitConfig, ids: int) -> Architecture:
+    return Architecture(
+        hidden_size=init.hidden_size,
+        layers=init.layers,
+        heads=init.heads,
+        kv_heads=init.kv_heads,
+        intermediate_size=init.intermediate_size or 64 * math.ceil(init.hidden_size * 8 / 3 / 64),
+        vocab_size=init.vocab_size or ids,
+        context=init.context,
+        tie_embeddings=init.tie_embeddings,
+    )
+
+
+def _llama_settings(shape: Architecture, **more: Any) -> Any:
+    from transformers import LlamaConfig
+
+    return LlamaConfig(
+        vocab_size=shape.vocab_size,
+        hidden_size=shape.hidden_size,
+        intermediate_size=shape.intermediate_size,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads or shape.heads,
+        max_position_embeddings=shape.context,
+        tie_word_embeddings=shape.tie_embeddings,
+        **more,
+    )
+
+
+def planned_settings(config: ModelConfig) -> Any:
+    """The configuration of a recipe's model before anything of it is there.
+
+    Read from `path` only where the recipe does not say the architecture itself; a tokenizer that
+    is yet to be trained is taken to reach its full size. Raises ModelUnusable.
+    """
+    if config.architecture is not None:
+        return _llama_settings(config.architecture)
+    if config.init is None:
+        return model_settings(config.path)
+    trained, given = config.init.tokenizer, config.init.tokenizer_path
+    ids = trained.vocab_size + trained.phrases
+    if given:
+        ids = max(_token_ids(Path(given)).values()) + 1
+    return _llama_settings(_shape_of(config.init, ids))
+
+
+def _require_stated(config: ModelConfig, settings: Any) -> None:
+    """Raise ModelUnusable where a model is not what its recipe says that it is."""
+    if config.architecture is None:
+        return
+    stated = _llama_settings(config.architecture)
+    names = (
+        *("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"),
+        *("intermediate_size", "vocab_size", "max_position_embeddings", "tie_word_embeddings"),
+    )
+    for name in names:
+        wanted, found = getattr(stated, name), getattr(settings, name, None)
+        if wanted != found:
+            raise ModelUnusable(
+                f"{config.path} has {name} {found}, the recipe says {wanted}",
+                field="model.architecture",
+            )
 
 
 def _token_ids(folder: Path) -> dict[str, int]:
@@ -194,7 +280,9 @@ def load_for_training(
     """
     attention.register()
     _quiet()
-    model = _construct(path, config, model_settings(path))
+    settings = model_settings(path)
+    _require_stated(config, settings)
+    model = _construct(path, config, settings)
     if frozen:
         model.requires_grad_(requires_grad=False)
     elif config.lora is not None:
@@ -328,6 +416,17 @@ def save_checkpoint(
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
     processes.wait()
+
+
+def full_weights(model: Any, processes: Processes) -> dict[str, torch.Tensor]:
+    """All weights under the plain model's names, adapters merged: what an engine is to load.
+
+    In host memory of the first process, nothing on the others; every process has to call this.
+    """
+    weights = _gathered(model, processes)
+    if weights and hasattr(model, "peft_config"):
+        return _merged(model, weights)
+    return weights
 
 
 def _gathered(model: Any, processes: Processes) -> dict[str, torch.Tensor]:

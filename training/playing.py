@@ -27,7 +27,7 @@ from orchestrator.command_line import run_loop
 from orchestrator.config import RunConfig
 from orchestrator.fleet import Fleet, FleetConfig
 from orchestrator.manifest import MANIFEST_FILE
-from orchestrator.run import RunOutcome, connection_options, run
+from orchestrator.run import Part, RunOutcome, connection_options, run_together
 from training.errors import RecipeError, TrainingError
 from training.tasks import EnvironmentTasks, list_ids, opening_file
 
@@ -47,6 +47,8 @@ class Players:
     """Longest reply, in tokens."""
     concurrency: int = 128
     """Episodes that are live at once."""
+    together: bool = False
+    """Play all environments at once, so that a large batch stays full; else one after the other."""
     lost_share: float = 0.02
     """Share of episodes that may be lost to errors before the program stops."""
     embedded: EmbeddedOptions = field(default_factory=EmbeddedOptions)
@@ -107,7 +109,7 @@ class Job:
 def play(
     players: Players, agent: Agent, jobs: Sequence[Job], *, console: Console
 ) -> list[PlayedRun]:
-    """Play the jobs one after the other, going on where an earlier process was cut off.
+    """Play the jobs, one after the other or together, going on where a process was cut off.
 
     Raises TrainingError where too many episodes were lost, KeyboardInterrupt after Ctrl-C, and
     what the orchestrator raises.
@@ -124,17 +126,28 @@ async def _play_all(
 ) -> list[PlayedRun]:
     async with AsyncExitStack() as stack:
         policy = await _policy_of(players, agent, stack)
-        played: list[PlayedRun] = []
-        for job in jobs:
-            config = _run_config(players, job, agent, policy)
-            resume = (job.folder / MANIFEST_FILE).is_file()
-            outcome = await run(config, job.folder, resume=resume, console=console)
-            _require_complete(outcome, players.lost_share)
-            described = outcome.described[job.environment.name]
-            by_score = described.metric == pb.METRIC_MEAN_SCORE
-            perfect = described.success_score if described.success_score > 1 else 1.0
-            played.append(PlayedRun(job.folder, job.environment.name, by_score, perfect))
-        return played
+        parts = [
+            Part(
+                _run_config(players, job, agent, policy),
+                job.folder,
+                resume=(job.folder / MANIFEST_FILE).is_file(),
+            )
+            for job in jobs
+        ]
+        outcomes: list[RunOutcome] = []
+        for group in [parts] if players.together else [[part] for part in parts]:
+            ended = await run_together(group, console=console)
+            for outcome in ended:
+                _require_complete(outcome, players.lost_share)
+            outcomes += ended
+        return [_played(job, it) for job, it in zip(jobs, outcomes, strict=True)]
+
+
+def _played(job: Job, outcome: RunOutcome) -> PlayedRun:
+    described = outcome.described[job.environment.name]
+    by_score = described.metric == pb.METRIC_MEAN_SCORE
+    perfect = described.success_score if described.success_score > 1 else 1.0
+    return PlayedRun(job.folder, job.environment.name, by_score, perfect)
 
 
 async def _policy_of(players: Players, agent: Agent, stack: AsyncExitStack) -> str:

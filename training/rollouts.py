@@ -39,12 +39,12 @@ from orchestrator.records import EpisodeKey
 from orchestrator.retry import RetryBudget, RetryPolicy
 from orchestrator.run import connection_options
 from orchestrator.scheduler import Assignment, Limits, Scheduler
-from orchestrator.store import RunStore
+from orchestrator.store import RunReader, RunStore
 from training.errors import RecipeError
 from training.playing import Players
 from training.tasks import EnvironmentTasks, opening_file
 
-__all__ = ["POLICY_NAME", "Rollouts", "Task"]
+__all__ = ["POLICY_NAME", "Rollouts", "Task", "recorded"]
 
 POLICY_NAME = "agent"
 """Name of the learning policy in records: it stays while its weights change."""
@@ -124,11 +124,6 @@ class Rollouts:
         update = WeightUpdate(path=str(place.resolve()), version=version)
         await self._policy.update_weights(update)
 
-    @property
-    def needs_checkpoints(self) -> bool:
-        """Whether weights reach the policy as files."""
-        return not isinstance(self._policy, EmbeddedPolicy)
-
     async def play(
         self, step: int, tasks: Sequence[Task], *, samples: int, max_rounds: int = 0
     ) -> list[episode_pb2.Episode]:
@@ -137,20 +132,15 @@ class Rollouts:
         `max_rounds` bounds the replies below each environment's own number; 0 = no further bound.
         """
         assert self._policy is not None, "start_policy comes first"
-        keys = [
-            EpisodeKey(name, item, sample, POLICY_NAME)
-            for name, item in tasks
-            for sample in range(samples)
-        ]
-        folder = self._folder / f"step-{step:06}"
+        keys = _keys(tasks, samples)
+        folder = _folder_of(self._folder, step)
         manifest = self._manifest(step, samples, max_rounds)
         known = (folder / MANIFEST_FILE).is_file()
         begin = RunStore.resume if known else RunStore.create
         with begin(folder, manifest, begin_session({})) as store:
             run = _StepRun(self, store, step, max_rounds)
             await run.play(keys, self._policy, self._players.concurrency)
-            found = {key: store.get(key) for key in keys}
-        return [it for it in found.values() if it is not None and not it.HasField("error")]
+            return _finished(store, keys)
 
     def _manifest(self, step: int, samples: int, max_rounds: int) -> Manifest:
         return Manifest(
@@ -202,6 +192,31 @@ class Rollouts:
         )
 
 
+def recorded(
+    folder: Path, step: int, tasks: Sequence[Task], *, samples: int
+) -> list[episode_pb2.Episode]:
+    """What `Rollouts.play` gave for a step, read from its folder by another process."""
+    with RunReader.open(_folder_of(folder, step)) as reader:
+        return _finished(reader, _keys(tasks, samples))
+
+
+def _folder_of(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:06}"
+
+
+def _keys(tasks: Sequence[Task], samples: int) -> list[EpisodeKey]:
+    return [
+        EpisodeKey(name, item, sample, POLICY_NAME)
+        for name, item in tasks
+        for sample in range(samples)
+    ]
+
+
+def _finished(run: RunReader, keys: Sequence[EpisodeKey]) -> list[episode_pb2.Episode]:
+    found = (run.get(key) for key in keys)
+    return [it for it in found if it is not None and not it.HasField("error")]
+
+
 class _StepRun:
     """The episodes of one step being played."""
 
@@ -224,7 +239,7 @@ class _StepRun:
             scheduler,
             self._rollouts.fleet,
             {POLICY_NAME: policy},
-            self._store,
+            lambda _environment: self._store,
             self._plan,
             lambda _record: None,
         )

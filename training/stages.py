@@ -92,7 +92,7 @@ class Stages:
             seconds = round(time.perf_counter() - started, 3)
             with self._alone():
                 # Other processes may have finished stages of theirs since.
-                self._finished |= _read(self.folder / STATE_FILE)["finished"]
+                self._finished |= read_state(self.folder / STATE_FILE)["finished"]
                 self._finished[name] = {"result": result, "seconds": seconds}
                 self._write()
         return cast("Json", self._finished[name]["result"])

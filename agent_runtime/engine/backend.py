@@ -65,6 +65,10 @@ class Backend(Protocol):
         """A cache of zeros."""
         ...
 
+    def free(self, cache: Any) -> None:
+        """Give the memory of weights and cache back; nothing can be computed afterwards."""
+        ...
+
     def read(self, folder: Path) -> Mapping[str, Any]:
         """All tensors of a folder, by name, for `load`; may be called from another thread.
 

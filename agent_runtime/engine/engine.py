@@ -150,6 +150,13 @@ class Engine:
         if not keep_cache:
             self._scheduler.invalidate()
 
+    def close(self) -> None:
+        """Give the memory back to the device, for whoever works there next in this process.
+
+        Nothing can be computed afterwards.
+        """
+        self.backend.free(self._cache)
+
     def score(self, ids: Sequence[int]) -> list[float]:
         """Logprobs at temperature 1 of all ids but the first, each given those before it.
 

@@ -57,6 +57,11 @@ class KeyValueCache:
         for stored in (*self.keys, *self.values):
             stored[slot].zero_()
 
+    def free(self) -> None:
+        """Let go of the memory; nothing can be computed afterwards."""
+        self.keys.clear()
+        self.values.clear()
+
 
 @dataclass(frozen=True, slots=True)
 class _Rectangle:
@@ -179,6 +184,12 @@ class Llama:
         with torch.inference_mode():
             for name, place in self._destinations.items():
                 place.copy_(given[name])
+
+    def free(self) -> None:
+        """Let go of the weights; nothing can be computed afterwards."""
+        self._destinations.clear()
+        self._layers.clear()
+        self._embedding = self._head = self._norm = torch.empty(0)
 
     @torch.inference_mode()
     def forward(self, batch: Batch, cache: KeyValueCache) -> torch.Tensor:

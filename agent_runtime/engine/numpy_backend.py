@@ -63,6 +63,11 @@ class NumpyBackend:
 
         return NumpyCache(self.architecture, slots, capacity)
 
+    def free(self, cache: NumpyCache) -> None:
+        # The weights of a small model go with the backend itself.
+        cache.keys.clear()
+        cache.values.clear()
+
     def read(self, folder: Path) -> dict[str, Array]:
         from agent_runtime.engine.tensor_file import read_tensors
 

@@ -56,8 +56,10 @@ def _draw(
         return torch.tensor(picked, device=logprobs.device, dtype=torch.float64)[:, None]
 
     if whole:
-        rows = logprobs if len(whole) == len(cut) else logprobs[whole]
-        chosen[whole] = _invert(rows.exp(), numbers(whole))
+        if len(whole) == len(cut):
+            chosen.copy_(_invert(logprobs.exp(), numbers(whole)))
+        else:
+            chosen[whole] = _invert(logprobs[whole].exp(), numbers(whole))
     if some:
         rows = logprobs if len(some) == len(cut) else logprobs[some]
         probabilities, order = torch.sort(rows.exp(), stable=True, dim=-1, descending=True)

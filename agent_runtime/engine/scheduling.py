@@ -282,10 +282,17 @@ class Scheduler:
 
     def _available(self) -> Slot | None:
         """The slot to give away next: never used, of no episode, then the longest unused."""
-        idle = [slot for slot in self.slots if slot.generation is None]
-        if not idle:
+        slot, least = None, (True, 0, 0)
+        for each in self.slots:
+            if each.generation is not None:
+                continue
+            rank = (bool(each.episode), each.used_at, each.index)
+            if slot is None or rank < least:
+                slot, least = each, rank
+                if rank[:2] == (False, 0):
+                    break  # nothing ranks before it
+        if slot is None:
             return None
-        slot = min(idle, key=lambda each: (bool(each.episode), each.used_at, each.index))
         lingers = slot.episode and slot.used_at + self._linger >= self._clock
         return None if lingers and self._running else slot
 
@@ -295,8 +302,19 @@ class Scheduler:
         The last token of a context is always computed, since the next is sampled from it.
         """
         best, shared, coming = None, _WORTH_SHARING - 1, 0
+        ids, space = generation.ids, generation.request.space
+        limit = len(ids) - 1
         for slot in self.slots:
-            common = slot.shares(generation, len(generation.ids) - 1)
+            if slot.space != space:
+                continue
+            held, size = slot.ids, min(len(slot.ids), limit)
+            # A longer prefix has the id after the best one so far in common: of a thousand slots
+            # with one instruction, most are passed by here.
+            longer = shared < min(size, slot.count) and held[shared] == ids[shared]
+            sooner = slot.generation and coming < size and held[coming] == ids[coming]
+            if not longer and not sooner:
+                continue
+            common = common_prefix(held, ids, limit)
             coming = max(coming, common if slot.generation else 0)
             if min(common, slot.count) > shared:
                 best, shared = slot, min(common, slot.count)

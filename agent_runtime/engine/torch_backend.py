@@ -53,11 +53,19 @@ class TorchBackend:
 
     def free_memory(self) -> float:
         if self.device.type == "cuda":
+            # What this process keeps for later allocations is free, too.
+            torch.cuda.empty_cache()
             return torch.cuda.mem_get_info(self.device)[0] * _SHARE_OF_MEMORY["cuda"]
         return free_memory() * _SHARE_OF_MEMORY["cpu"]
 
     def make_cache(self, slots: int, capacity: int) -> KeyValueCache:
         return KeyValueCache(self.architecture, slots, capacity, self.device, self.dtype)
+
+    def free(self, cache: KeyValueCache) -> None:
+        cache.free()
+        self._model.free()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def read(self, folder: Path) -> dict[str, torch.Tensor]:
         return read_weights(folder)

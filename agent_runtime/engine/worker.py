@@ -225,6 +225,7 @@ class EngineThread:
         try:
             self._loop(engine)
             self._end(PolicyUnavailable(_CLOSED))
+            engine.close()
         except Exception as error:  # noqa: BLE001 (boundary: a dead engine fails all its requests)
             self._end(PolicyUnavailable(f"the embedded engine died: {error!r}"))
 

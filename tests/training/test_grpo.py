@@ -2,6 +2,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,7 @@ from safetensors.torch import load_file
 from tests.training.makers import write_recipe
 from training import bc
 from training.batches import collate, target_logprobs
+from training.cloning import to_toml
 from training.errors import RecipeError
 from training.grpo import (
     Clipping,
@@ -33,7 +38,7 @@ from training.learner import Learner
 from training.models import InitConfig, create_base, load_for_training
 from training.playing import Players
 from training.processes import processes
-from training.recipe import build
+from training.recipe import as_plain, build
 from training.sequences import Provenance, TokenSequence
 from training.tasks import EnvironmentTasks
 from training.tokenizer import TokenizerConfig, train_tokenizer
@@ -341,3 +346,69 @@ def test_recorded_runs_without_logprobs_are_refused(base, tmp_path):
     recipe = whole(base, tmp_path / "run", replay=[str(folder)])
     with pytest.raises(LogprobsMissing, match="sample it with an embedded or sglang policy"):
         train(recipe, resume=False, console=Console(quiet=True))
+
+
+# Several processes -------------------------------------------------------------
+
+
+def launch(recipe: GRPORecipe, file: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Two processes of torchrun."""
+    file.write_text(to_toml(as_plain(recipe)))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", "-m", "training.grpo", str(file), *flags]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+def test_two_processes_play_once_and_learn_what_one_learns(speaker, tmp_path):
+    changes = {
+        # An odd number of small micro-batches: one process has less to do than the other.
+        "micro_tokens": 160,
+        "passes": 2,
+        "minibatches": 2,
+        "clipping": {"kl": 0.01},
+        "optimizer": {"lr": 1e-4, "schedule": "constant", "warmup": 0.0},
+        "evaluate": True,
+    }
+    alone = whole(speaker, tmp_path / "alone", **changes)
+    train(alone, resume=False, console=Console(quiet=True))
+    shared = whole(speaker, tmp_path / "shared", **changes)
+    done = launch(shared, tmp_path / "recipe.toml")
+    assert done.returncode == 0, done.stderr
+    names = ("reward", "episodes", "telling_groups", "tokens", "clipped")
+    close = ("divergence", "drift", "norm", "lr")
+    curves = [metrics(it.out) for it in (alone, shared)]
+    assert len(curves[0]) == len(curves[1]) == 2
+    assert any(it["telling_groups"] for it in curves[0])
+    for one, other in zip(*curves, strict=True):
+        assert {name: one.get(name) for name in names} == {name: other.get(name) for name in names}
+        for name in close:
+            assert one.get(name) == pytest.approx(other.get(name), abs=1e-5)
+    first, second = (load_file(it.out / "final/model.safetensors") for it in (alone, shared))
+    for name, weights in first.items():
+        torch.testing.assert_close(weights, second[name], atol=1e-5, rtol=0)
+    stages = [json.loads((it.out / "state.json").read_text())["finished"] for it in (alone, shared)]
+    assert list(stages[0]) == list(stages[1])
+    assert stages[0]["judge-final"]["result"] == stages[1]["judge-final"]["result"]
+
+
+@pytest.mark.slow
+def test_two_processes_go_on_where_they_were_cut_off(speaker, tmp_path):
+    straight, cut = (whole(speaker, tmp_path / name, steps=3) for name in ("straight", "cut"))
+    for recipe in (straight, cut):
+        done = launch(recipe, tmp_path / "recipe.toml")
+        assert done.returncode == 0, done.stderr
+    # As if they had been killed in their third step.
+    state = json.loads((cut.out / "state.json").read_text())
+    del state["finished"]["learn"]
+    (cut.out / "state.json").write_text(json.dumps(state))
+    shutil.rmtree(cut.out / "states/step-00000003")
+    shutil.rmtree(cut.out / "final")
+    done = launch(cut, tmp_path / "recipe.toml", "--resume")
+    assert done.returncode == 0, done.stderr
+    assert [it["step"] for it in metrics(cut.out)] == [1, 2, 3]
+    first, second = (load_file(it.out / "final/model.safetensors") for it in (straight, cut))
+    for name, weights in first.items():
+        torch.testing.assert_close(weights, second[name], atol=1e-5, rtol=0)

@@ -352,3 +352,27 @@ def test_one_long_context_does_not_widen_all() -> None:
 def test_prompts_of_very_different_lengths_are_not_padded_to_one() -> None:
     groups = group_chunks([chunk(0, 0, 100), chunk(1, 0, 60), chunk(2, 0, 10)], 128)
     assert [(group.width, len(group.rows)) for group in groups] == [(100, 2), (10, 1)]
+
+
+@given(
+    held=st.lists(st.tuples(st.integers(0, 40), st.lists(st.integers(0, 2), max_size=20))),
+    asked=st.tuples(st.integers(0, 40), st.lists(st.integers(0, 2), max_size=20)),
+)
+def test_a_cold_prompt_takes_the_longest_prefix_that_any_slot_holds(
+    held: list[tuple[int, list[int]]], asked: tuple[int, list[int]]
+) -> None:
+    machine = Machine(Scheduler(len(held) + 1, 200))
+    contexts: list[list[int]] = []
+    for number, (count, tail) in enumerate(held):
+        first = generation([*SHARED[:count], *tail, 90 + number % 3], str(number), reply=1)
+        machine.scheduler.submit(first)
+        machine.run()
+        contexts.append(first.ids[:-1])  # what was sampled last was never computed
+    newest = generation([*SHARED[: asked[0]], *asked[1], 99], "new", reply=1)
+    machine.scheduler.submit(newest)
+    machine.run()
+    longest = max(
+        (common_prefix(it, newest.ids, len(newest.request.prompt) - 1) for it in contexts),
+        default=0,
+    )
+    assert newest.cached_tokens == (longest if longest >= 16 else 0)

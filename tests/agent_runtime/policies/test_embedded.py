@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="the extra `torch` is not installed")
+
+import torch
 
 from agent_runtime.conversation import Message, Role
 from agent_runtime.errors import (
@@ -112,6 +115,19 @@ async def test_equal_seeds_give_equal_episodes_in_any_company(model: Path) -> No
         # More episodes than slots: contexts are given away and computed anew.
         crowd = await asyncio.gather(*(texts(f"e{index}") for index in range(30)))
     assert all(each == alone for each in crowd)
+
+
+async def test_a_closed_policy_gives_its_memory_back(model: Path) -> None:
+    def held() -> int:
+        return sum(it.nbytes for it in gc.get_objects() if type(it) is torch.Tensor)
+
+    before = held()
+    async with policy_for(model, cache_gib=0.5) as policy:
+        await play(policy.open(episode_context()), 1)
+        engine = await policy.engine.ready()  # somebody still knows it
+        assert held() > before + 1_000_000
+    assert engine.totals.steps
+    assert held() < before + 100_000
 
 
 async def test_thousands_of_requests_wait_their_turn(model: Path) -> None:

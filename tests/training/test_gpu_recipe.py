@@ -1,0 +1,141 @@
+"""The recipe for one H100 and its measurement, as far as a machine without a GPU can check them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra `train` is not installed")
+pytest.importorskip("transformers", reason="the extra `train` is not installed")
+pytest.importorskip("accelerate", reason="the extra `train` is not installed")
+
+import torch
+
+from agent_runtime.engine.checkpoint import read_architecture
+from agent_runtime.engine.engine import _slots
+from benchmark.training.gpu import GpuOptions, measure, most_live
+from training.agentevol import AgentEvolRecipe
+from training.cloning import describe_memory, to_toml
+from training.memory import measure_model, plan_memory
+from training.models import planned_settings
+from training.recipe import as_plain, load_recipe
+
+pytestmark = pytest.mark.torch
+
+ROOT = Path(__file__).parents[2]
+GIB = 2**30
+
+
+@pytest.fixture(scope="module")
+def recipe() -> AgentEvolRecipe:
+    return load_recipe(AgentEvolRecipe, ROOT / "recipes/agentevol-h100.toml", {})
+
+
+def small(recipe: AgentEvolRecipe, out: Path) -> AgentEvolRecipe:
+    """The recipe for seconds of a CPU: two layers, three environments, few tasks, one iteration."""
+    init = recipe.cloning.model.init
+    assert init is not None
+    chosen = [it for it in recipe.environments if it.name in ("maze", "wordle", "textcraft")]
+    return replace(
+        recipe,
+        out=out,
+        iterations=1,
+        environments=tuple(
+            replace(it, base=4, large=6, explore=8, evaluate=2, threshold=-1.0) for it in chosen
+        ),
+        cloning=replace(
+            recipe.cloning,
+            max_steps=4,
+            model=replace(
+                recipe.cloning.model,
+                precision="float32",
+                init=replace(
+                    init,
+                    hidden_size=32,
+                    layers=2,
+                    heads=2,
+                    kv_heads=1,
+                    intermediate_size=64,
+                    tokenizer=replace(init.tokenizer, vocab_size=512),
+                ),
+            ),
+            batch=replace(recipe.cloning.batch, tokens=4096, micro_tokens=4096),
+        ),
+        players=replace(
+            recipe.players,
+            max_new_tokens=8,
+            concurrency=24,
+            fleet=replace(recipe.players.fleet, spawn=1),
+            embedded=replace(recipe.players.embedded, dtype="float32", threads=1, max_slots=24),
+        ),
+    )
+
+
+def test_a_thousand_episodes_are_live_and_the_engine_admits_them_all(recipe, tmp_path, monkeypatch):
+    options = recipe.players.embedded
+    assert recipe.players.together
+    assert recipe.players.concurrency >= 1000
+    assert sum(it.explore for it in recipe.environments) * recipe.samples >= 5000
+    settings = planned_settings(recipe.cloning.model)
+    settings.save_pretrained(tmp_path)
+    # Of 80 GB, what the driver, the context and a learner that has gone leave.
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (70 * GIB, 79 * GIB))
+    admitted = _slots(
+        options,
+        read_architecture(tmp_path),
+        torch.device("cuda"),
+        torch.bfloat16,
+        options.context_length or 0,
+    )
+    assert admitted == options.max_slots == recipe.players.concurrency
+
+
+def test_its_model_is_of_the_size_that_it_says_and_fits_one_gpu(recipe):
+    size = measure_model(planned_settings(recipe.cloning.model))
+    assert 55e6 < size.parameters < 65e6
+    assert describe_memory(recipe.cloning).startswith("60 M parameters, 1 processes")
+    config, tokens = recipe.cloning.model, recipe.cloning.batch.micro_tokens
+    assert plan_memory(size, config, micro_tokens=tokens, world=1, sharded=True).total < 30 * GIB
+
+
+def test_the_most_live_episodes_are_counted_by_their_times():
+    assert most_live([]) == 0
+    assert most_live([(0, 10), (5, 15), (10, 20)]) == 2
+    assert most_live([(3, 3), (3, 3), (4, 9)]) == 2
+
+
+@pytest.mark.timeout(600)
+def test_one_command_measures_all_parts_and_goes_on_where_it_was_cut_off(recipe, tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_text(to_toml(as_plain(small(recipe, tmp_path / "unused"))))
+    options = GpuOptions(
+        out=tmp_path / "gpu.json",
+        folder=tmp_path / "kept",
+        device="cpu",
+        tests="tests/training/test_cuda.py",
+        mfu_size="tiny",
+        mfu_flags="--rows 1 --accumulate 1 --warmup 1 --steps 2 --variants eager",
+        recipe=path,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        patch.setenv("OMP_NUM_THREADS", "1")
+        first = measure(replace(options, parts=("tests", "mfu")))
+        assert list(first["parts"]) == ["tests", "mfu"]
+        report = measure(options)
+    parts = report["parts"]
+    assert {name: it["done"] for name, it in parts.items()} == dict.fromkeys(options.parts, True)
+    assert parts["mfu"] == first["parts"]["mfu"]  # what is done is not done again
+    assert parts["mfu"]["results"][0]["tokens_per_second"] > 0
+    if not torch.cuda.is_available():
+        assert "no CUDA device" in parts["tests"]["skipped"][0]
+    evolved = parts["agentevol"]
+    assert list(evolved["stages"])[:2] == ["tasks", "expert"]
+    assert evolved["explorations"]["explore-1"]["episodes"] == 24
+    # More than one environment has: they were played together.
+    assert evolved["most_live_episodes"] > 8
+    assert "| AgentEvol |" in evolved["table"]
+    assert json.loads(options.out.read_text()) == report
