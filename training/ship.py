@@ -327,7 +327,7 @@ _README: Final = """# The agent {name}
 What `python -m orchestrator.sample` plays beside expert and random. {model}
 
 Made by `python -m training.agentevol`, then `python -m training.ship`, from nothing but episodes of
-this project: first the scripted experts', then the agent's own that earned reward. No published
+this project: the scripted experts', then the agent's own that earned reward. No published
 weights, conversations or texts went into it.
 
 {recipe}
@@ -368,10 +368,17 @@ def _recipe_lines(run: _Run) -> str:
         f"iteration; judged on {len(run.division[it.name].evaluate)}."
         for it in run.environments
     ]
+    steps = cloning.get("max_steps")
+    length = f"{steps} updates" if steps else f"{cloning.get('epochs')} epochs"
     lines.append(
         f"- {recipe.get('iterations')} iterations of exploring (temperature "
-        f"{recipe.get('temperature')}) and learning, {cloning.get('epochs')} epochs each."
+        f"{recipe.get('temperature')}) and learning, {length} each."
     )
+    if pretraining := recipe.get("pretraining"):
+        lines.append(
+            f"- The base model had read what the {pretraining.get('player')} player said and saw "
+            "on the explored tasks, whatever it earned."
+        )
     return "\n".join(lines)
 
 
