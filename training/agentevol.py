@@ -58,7 +58,7 @@ class Pretraining:
 
     player: str = "random"
     samples: int = 1
-    """Episodes per task that is explored later."""
+    """Episodes per task."""
     epochs: int = 4
 
     def __post_init__(self) -> None:
@@ -256,7 +256,7 @@ class _Shared:
 
         def play_it() -> dict[str, Any]:
             player = Agent(policy=pretraining.player, samples=pretraining.samples)
-            chosen = {name: it.explore for name, it in self.division.items()}
+            chosen = {name: it.read or it.explore for name, it in self.division.items()}
             return {"episodes": [str(it.folder) for it in self.play(player, chosen, folder)]}
 
         episodes = self.stages.do("pretraining-episodes", play_it)["episodes"]

@@ -40,6 +40,8 @@ class EnvironmentTasks:
     """Expert episodes of the large set, the base set's among them."""
     explore: int = 0
     """Tasks to explore, the base set's among them; 0 = all of the split."""
+    read: int = 0
+    """Tasks on which a pretraining's player is read; 0 = those that are explored."""
     evaluate: int = 0
     """Tasks to be judged on; 0 = all of the split."""
     validate: int = 0
@@ -56,7 +58,7 @@ class EnvironmentTasks:
     """Replies per episode; 0 = the environment's number."""
 
     def __post_init__(self) -> None:
-        counts = (self.base, self.large, self.explore, self.evaluate, self.validate)
+        counts = (self.base, self.large, self.explore, self.read, self.evaluate, self.validate)
         if min(*counts, self.max_rounds) < 0:
             raise ValueError("numbers of tasks and rounds are at least 0")
         if len(self.opening) not in (0, 2):
@@ -74,6 +76,7 @@ class Division:
     explore: tuple[str, ...]
     evaluate: tuple[str, ...]
     validate: tuple[str, ...]
+    read: tuple[str, ...] = ()
 
 
 def divide(wanted: EnvironmentTasks, train: Sequence[str], judged: Sequence[str]) -> Division:
@@ -91,7 +94,7 @@ def divide(wanted: EnvironmentTasks, train: Sequence[str], judged: Sequence[str]
     apart = frozenset(held_out)
     free = [item for item in ranked(train) if item not in apart]
     validated, free = free[: wanted.validate], free[wanted.validate :]
-    for use in ("base", "large", "explore"):
+    for use in ("base", "large", "explore", "read"):
         if getattr(wanted, use) > len(free):
             raise _refusal(wanted, use, f"is above the {len(free)} tasks that there are")
     return Division(
@@ -100,6 +103,7 @@ def divide(wanted: EnvironmentTasks, train: Sequence[str], judged: Sequence[str]
         explore=tuple(free[: wanted.explore or len(free)]),
         evaluate=tuple(held_out),
         validate=tuple(validated),
+        read=tuple(free[: wanted.read]),
     )
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,14 @@ def test_what_judges_is_never_learned_from_even_in_a_common_split():
     parts = [set(division.evaluate), set(division.validate), set(division.explore)]
     assert sum(map(len, parts)) == len(set.union(*parts)) == len(TRAIN)
     assert set(division.base) < set(division.explore)
+
+
+def test_a_pretraining_may_read_more_than_is_explored_but_nothing_that_judges():
+    wanted = EnvironmentTasks(name="maze", evaluation="train", base=5, explore=10, evaluate=20)
+    division = divide(replace(wanted, read=80), TRAIN, TRAIN)
+    assert set(division.explore) < set(division.read) == set(TRAIN) - set(division.evaluate)
+    with pytest.raises(RecipeError, match=r"maze\.read"):
+        divide(replace(wanted, read=81), TRAIN, TRAIN)
 
 
 def test_the_division_does_not_depend_on_the_order_of_the_split():
