@@ -16,6 +16,7 @@ import torch
 
 from agent_runtime.engine.checkpoint import read_architecture
 from agent_runtime.engine.engine import _slots
+from agent_runtime.engine.torch_backend import TorchBackend
 from benchmark.training.gpu import GpuOptions, measure, most_live
 from training.agentevol import AgentEvolRecipe
 from training.cloning import describe_memory, to_toml
@@ -83,13 +84,11 @@ def test_a_thousand_episodes_are_live_and_the_engine_admits_them_all(recipe, tmp
     settings.save_pretrained(tmp_path)
     # Of 80 GB, what the driver, the context and a learner that has gone leave.
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (70 * GIB, 79 * GIB))
-    admitted = _slots(
-        options,
-        read_architecture(tmp_path),
-        torch.device("cuda"),
-        torch.bfloat16,
-        options.context_length or 0,
-    )
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    backend = object.__new__(TorchBackend)  # one that is made would need the GPU
+    backend.architecture = read_architecture(tmp_path)
+    backend.device, backend.dtype = torch.device("cuda"), torch.bfloat16
+    admitted = _slots(options, backend, options.context_length or 0)
     assert admitted == options.max_slots == recipe.players.concurrency
 
 
