@@ -6,6 +6,7 @@
     grouping.py       which rows are attended to together
     layout.py         a step's tokens as lists and rectangles
     checkpoint.py     config.json, which files hold the weights, their version
+    parameters.py     which of a checkpoint's tensors become one matrix
     backend.py        what is to be computed, and by what
     engine.py         one step after the other; weight swaps
     worker.py         a thread that steps, and how coroutines reach it

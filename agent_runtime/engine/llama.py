@@ -18,6 +18,7 @@ import torch.nn.functional as F  # noqa: N812 (its common name)
 
 from agent_runtime.engine.checkpoint import Architecture, fit_weights
 from agent_runtime.engine.layout import Layout, Rectangle
+from agent_runtime.engine.parameters import lay_out_parameters
 
 __all__ = ["Batch", "KeyValueCache", "Llama", "make_batch"]
 
@@ -125,24 +126,6 @@ def _rectangle(box: Rectangle, device: torch.device, dtype: torch.dtype) -> _Rec
     )
 
 
-@dataclass(slots=True)
-class _Layer:
-    """One block's weights; query, key and value rows are one matrix, gate and up another."""
-
-    input_norm: torch.Tensor
-    qkv: torch.Tensor
-    output: torch.Tensor
-    post_norm: torch.Tensor
-    gate_up: torch.Tensor
-    down: torch.Tensor
-    qkv_bias: torch.Tensor | None
-    output_bias: torch.Tensor | None
-    gate_up_bias: torch.Tensor | None
-    down_bias: torch.Tensor | None
-    head_norms: torch.Tensor | None
-    """[2, head_dim]: of queries and of keys."""
-
-
 class Llama:
     """Weights and forward pass of one model."""
 
@@ -158,15 +141,9 @@ class Llama:
         self.architecture = architecture
         self.device, self.dtype = device, dtype
         self._destinations: dict[str, torch.Tensor] = {}
-        a = architecture
-        self._embedding = self._parameter((a.vocab_size, a.hidden_size), "model.embed_tokens")
-        self._layers = [self._layer(f"model.layers.{index}") for index in range(a.layers)]
-        self._norm = self._parameter((a.hidden_size,), "model.norm")
-        self._head = (
-            self._embedding
-            if a.tied_embeddings
-            else self._parameter((a.vocab_size, a.hidden_size), "lm_head")
-        )
+        made = lay_out_parameters(architecture, self._parameter)
+        self._embedding, self._layers = made.embedding, made.layers
+        self._norm, self._head = made.norm, made.head
         angles = torch.outer(torch.arange(capacity).float(), _frequencies(architecture))
         cos, sin = angles.cos(), angles.sin()
         self._cos = torch.cat([cos, cos], -1)[:, None].to(device, dtype)
@@ -258,49 +235,18 @@ class Llama:
     def _normalise_heads(self, qk: torch.Tensor, norms: torch.Tensor) -> torch.Tensor:
         a = self.architecture
         scaled = F.rms_norm(qk, (a.head_dim,), None, a.norm_eps)
-        both = norms[0].expand(a.heads, -1), norms[1].expand(a.kv_heads, -1)
-        return scaled * torch.cat(both)
+        queries, keys = norms.split(a.head_dim)
+        return scaled * torch.cat([queries.expand(a.heads, -1), keys.expand(a.kv_heads, -1)])
 
     def _parameter(
         self, shape: tuple[int, ...], *names: str, rows: Sequence[int] = (), kind: str = "weight"
     ) -> torch.Tensor:
-        """A tensor and where its parts come from: `names` share its rows as `rows` says."""
+        """A `parameters.MakeRoom`."""
         tensor = torch.empty(shape, device=self.device, dtype=self.dtype)
         parts = tensor.split(list(rows)) if rows else [tensor]
         for name, part in zip(names, parts, strict=True):
             self._destinations[f"{name}.{kind}"] = part
         return tensor
-
-    def _layer(self, name: str) -> _Layer:
-        a = self.architecture
-        qkv = [a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim]
-        mlp = [a.intermediate_size, a.intermediate_size]
-        attention = [f"{name}.self_attn.{part}_proj" for part in "qkv"]
-        gates = [f"{name}.mlp.{part}_proj" for part in ("gate", "up")]
-        output, down = f"{name}.self_attn.o_proj", f"{name}.mlp.down_proj"
-        put, hidden = self._parameter, a.hidden_size
-
-        def bias(wanted: bool, names: list[str], rows: list[int]) -> torch.Tensor | None:
-            return put((sum(rows),), *names, rows=rows, kind="bias") if wanted else None
-
-        head_norms = None
-        if a.head_norms:
-            head_norms = torch.empty((2, a.head_dim), device=self.device, dtype=self.dtype)
-            for row, part in enumerate("qk"):
-                self._destinations[f"{name}.self_attn.{part}_norm.weight"] = head_norms[row]
-        return _Layer(
-            input_norm=put((hidden,), f"{name}.input_layernorm"),
-            qkv=put((sum(qkv), hidden), *attention, rows=qkv),
-            output=put((hidden, qkv[0]), output),
-            post_norm=put((hidden,), f"{name}.post_attention_layernorm"),
-            gate_up=put((sum(mlp), hidden), *gates, rows=mlp),
-            down=put((hidden, mlp[0]), down),
-            qkv_bias=bias(a.qkv_bias, attention, qkv),
-            output_bias=bias(a.output_bias, [output], [hidden]),
-            gate_up_bias=bias(a.mlp_bias, gates, mlp),
-            down_bias=bias(a.mlp_bias, [down], [hidden]),
-            head_norms=head_norms,
-        )
 
 
 def _frequencies(architecture: Architecture) -> torch.Tensor:

@@ -15,6 +15,7 @@ import numpy as np
 
 from agent_runtime.engine.checkpoint import Architecture, fit_weights
 from agent_runtime.engine.layout import Layout, Rectangle
+from agent_runtime.engine.parameters import lay_out_parameters
 from agent_runtime.engine.tensor_file import Array
 
 __all__ = ["NumpyCache", "NumpyLlama"]
@@ -40,24 +41,6 @@ class NumpyCache:
             stored[slot] = 0
 
 
-@dataclass(slots=True)
-class _Layer:
-    """One block's weights; query, key and value rows are one matrix, gate and up another."""
-
-    input_norm: Array
-    qkv: Array
-    output: Array
-    post_norm: Array
-    gate_up: Array
-    down: Array
-    qkv_bias: Array | None
-    output_bias: Array | None
-    gate_up_bias: Array | None
-    down_bias: Array | None
-    head_norms: Array | None
-    """[2, head_dim]: of queries and of keys."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Box:
     """A rectangle with its mask [rows, 1, 1, width, length], to be added to the scores."""
@@ -73,15 +56,9 @@ class NumpyLlama:
         """Weights are not there before `load`; `capacity` = longest context."""
         self.architecture = architecture
         self._destinations: dict[str, Array] = {}
-        a = architecture
-        self._embedding = self._parameter((a.vocab_size, a.hidden_size), "model.embed_tokens")
-        self._layers = [self._layer(f"model.layers.{index}") for index in range(a.layers)]
-        self._norm = self._parameter((a.hidden_size,), "model.norm")
-        self._head = (
-            self._embedding
-            if a.tied_embeddings
-            else self._parameter((a.vocab_size, a.hidden_size), "lm_head")
-        )
+        made = lay_out_parameters(architecture, self._parameter)
+        self._embedding, self._layers = made.embedding, made.layers
+        self._norm, self._head = made.norm, made.head
         angles = np.outer(np.arange(capacity, dtype=np.float32), _frequencies(architecture))
         cos, sin = np.cos(angles), np.sin(angles)
         self._cos: Array = np.concatenate([cos, cos], -1)[:, None]
@@ -118,7 +95,7 @@ class NumpyLlama:
             qkv = _linear(x, layer.qkv, layer.qkv_bias).reshape(count, -1, a.head_dim)
             qk, v = qkv[:, :both], qkv[:, both:]
             if layer.head_norms is not None:
-                scales = np.repeat(layer.head_norms, [a.heads, a.kv_heads], 0)
+                scales = np.repeat(layer.head_norms.reshape(2, -1), [a.heads, a.kv_heads], 0)
                 qk = _rms_norm(qk, a.norm_eps) * scales
             qk = _rotate(qk, cos, sin)
             cache.keys[index][slots, :, positions] = qk[:, a.heads :]
@@ -161,44 +138,13 @@ class NumpyLlama:
     def _parameter(
         self, shape: tuple[int, ...], *names: str, rows: Sequence[int] = (), kind: str = "weight"
     ) -> Array:
-        """An array and where its parts come from: `names` share its rows as `rows` says."""
+        """A `parameters.MakeRoom`."""
         whole: Array = np.zeros(shape, np.float32)
         begin = 0
         for name, count in zip(names, rows or shape[:1], strict=True):
             self._destinations[f"{name}.{kind}"] = whole[begin : begin + count]
             begin += count
         return whole
-
-    def _layer(self, name: str) -> _Layer:
-        a = self.architecture
-        qkv = [a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim]
-        mlp = [a.intermediate_size, a.intermediate_size]
-        attention = [f"{name}.self_attn.{part}_proj" for part in "qkv"]
-        gates = [f"{name}.mlp.{part}_proj" for part in ("gate", "up")]
-        output, down = f"{name}.self_attn.o_proj", f"{name}.mlp.down_proj"
-        put, hidden = self._parameter, a.hidden_size
-
-        def bias(wanted: bool, names: list[str], rows: list[int]) -> Array | None:
-            return put((sum(rows),), *names, rows=rows, kind="bias") if wanted else None
-
-        head_norms = None
-        if a.head_norms:
-            head_norms = np.zeros((2, a.head_dim), np.float32)
-            for row, part in enumerate("qk"):
-                self._destinations[f"{name}.self_attn.{part}_norm.weight"] = head_norms[row]
-        return _Layer(
-            input_norm=put((hidden,), f"{name}.input_layernorm"),
-            qkv=put((sum(qkv), hidden), *attention, rows=qkv),
-            output=put((hidden, qkv[0]), output),
-            post_norm=put((hidden,), f"{name}.post_attention_layernorm"),
-            gate_up=put((sum(mlp), hidden), *gates, rows=mlp),
-            down=put((hidden, mlp[0]), down),
-            qkv_bias=bias(a.qkv_bias, attention, qkv),
-            output_bias=bias(a.output_bias, [output], [hidden]),
-            gate_up_bias=bias(a.mlp_bias, gates, mlp),
-            down_bias=bias(a.mlp_bias, [down], [hidden]),
-            head_norms=head_norms,
-        )
 
 
 def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
