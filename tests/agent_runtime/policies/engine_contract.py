@@ -181,7 +181,8 @@ class EngineContract:
     async def test_new_weights_reach_replies_that_are_being_sampled(
         self, target: Target, interrupt: Interrupt
     ) -> None:
-        sampling = Sampling(max_new_tokens=700)
+        # Both tiny models, greedy, repeat themselves without an end: replies outlast the update.
+        sampling = Sampling(max_new_tokens=1600, temperature=0)
         version = new_version()
         async with self.policy(target, sampling=sampling) as policy:
             sessions = [policy.open(episode_context(episode_id=uuid.uuid4().hex)) for _ in range(4)]
@@ -204,7 +205,7 @@ class EngineContract:
         if interrupt == "finish":
             assert switched == 0
         else:
-            assert switched >= 2, "the update came after the replies had ended"
+            assert switched == 4, "the update came after the replies had ended"
 
     async def test_weights_that_cannot_be_loaded_leave_the_engine_stale(
         self, target: Target
