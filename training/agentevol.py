@@ -34,7 +34,7 @@ from training.commands import run_recipe
 from training.errors import NothingToTrainOn
 from training.playing import Agent, Job, PlayedRun, Players, list_tasks, play
 from training.recipe import as_plain
-from training.results import Figure, Row, as_markdown, as_table, draw, pool, read_figure
+from training.results import Figure, Row, as_markdown, as_table, draw, figures_of, pool, read_figure
 from training.selection import Repeats, Selection, select, threshold_of, write_selection
 from training.side_by_side import run_apart
 from training.sources import SourceConfig
@@ -204,10 +204,7 @@ class _Shared:
         self.stages = stages
         self.console = console
         self.out = recipe.out
-        self.division = {
-            name: Division(**{use: tuple(it) for use, it in ids.items()})
-            for name, ids in divided.items()
-        }
+        self.division = {name: Division.from_plain(ids) for name, ids in divided.items()}
 
     @property
     def environments(self) -> tuple[EnvironmentTasks, ...]:
@@ -300,7 +297,7 @@ class _Shared:
         agent = Agent(policy=policy)
         name = f"baseline-{policy}"
         plain = self.stages.do(name, lambda: self.judge(agent, self.out / "evaluation" / name))
-        return _figures(plain)
+        return figures_of(plain)
 
     def select(
         self, run: PlayedRun, wanted: EnvironmentTasks, *, explored: bool = False
@@ -435,7 +432,7 @@ class _Evolution:
     def _judge(self, name: str, agent: Path) -> dict[str, Figure]:
         player = Agent(policy=str(agent), seed=self.seed)
         folder = self.folder / "evaluation" / name
-        return _figures(self._stage(f"judge-{name}", lambda: self._shared.judge(player, folder)))
+        return figures_of(self._stage(f"judge-{name}", lambda: self._shared.judge(player, folder)))
 
     def _choose(self) -> int:
         if self._recipe.choose == "last":
@@ -449,7 +446,7 @@ class _Evolution:
                 f"validate-{name}",
                 lambda player=player, folder=folder: self._shared.judge(player, folder, "validate"),
             )
-            means.append(Row(name, _figures(plain)).mean or 0.0)
+            means.append(Row(name, figures_of(plain)).mean or 0.0)
         return means.index(max(means)) + 1
 
     def _stage(self, name: str, work: Any) -> dict[str, Any]:
@@ -463,10 +460,6 @@ class _Evolution:
 
     def _kept_file(self, number: int, environment: str) -> Path:
         return self._exploration(number) / f"{environment}-kept.jsonl"
-
-
-def _figures(plain: Mapping[str, Any]) -> dict[str, Figure]:
-    return {name: Figure.from_plain(it) for name, it in plain.items()}
 
 
 def _pooled(parts: Sequence[Mapping[str, Figure]]) -> dict[str, Figure]:

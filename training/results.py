@@ -23,7 +23,17 @@ from orchestrator.statistics import Interval, mean_interval, success_interval
 from orchestrator.store import RunReader
 from training.playing import PlayedRun
 
-__all__ = ["Figure", "Row", "as_markdown", "as_table", "draw", "measure", "pool", "read_figure"]
+__all__ = [
+    "Figure",
+    "Row",
+    "as_markdown",
+    "as_table",
+    "draw",
+    "figures_of",
+    "measure",
+    "pool",
+    "read_figure",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +95,11 @@ def read_figure(played: PlayedRun) -> Figure:
     """The figure of a finished run."""
     with RunReader.open(played.folder) as reader:
         return measure(played, reader.summaries())
+
+
+def figures_of(plain: Mapping[str, Any]) -> dict[str, Figure]:
+    """Figures by environment, from their JSON values."""
+    return {name: Figure.from_plain(it) for name, it in plain.items()}
 
 
 def measure(played: PlayedRun, summaries: Iterable[EpisodeSummary]) -> Figure:

@@ -29,7 +29,7 @@ from orchestrator.command_line import make_console, run_command
 from training.errors import OutputOccupied, RecipeError, TrainingError
 from training.playing import Agent, Job, Players, play
 from training.recipe import build
-from training.results import Figure, Row, as_markdown, as_table, read_figure
+from training.results import Figure, Row, as_markdown, as_table, figures_of, read_figure
 from training.stages import STATE_FILE, read_state
 from training.tasks import Division, EnvironmentTasks
 
@@ -101,10 +101,7 @@ class _Run:
 
     def _read(self, results: Mapping[str, Any]) -> None:
         divided = self.stage("tasks")
-        self.division = {
-            name: Division(**{use: tuple(ids) for use, ids in uses.items()})
-            for name, uses in divided.items()
-        }
+        self.division = {name: Division.from_plain(uses) for name, uses in divided.items()}
         self.rows = results["rows"]
         # Folders of runs are moved: only the names inside are relied on.
         self.chosen = {
@@ -120,8 +117,7 @@ class _Run:
 
     def figures(self, seed: int, kind: str = "judge") -> dict[str, Figure]:
         """Figures of a seed's chosen checkpoint."""
-        plain = self.stage(f"seed-{seed}/{kind}-{self.chosen[seed]}")
-        return {name: Figure.from_plain(it) for name, it in plain.items()}
+        return figures_of(self.stage(f"seed-{seed}/{kind}-{self.chosen[seed]}"))
 
     def checkpoint(self, seed: int) -> Path:
         """A seed's chosen checkpoint."""
@@ -304,10 +300,7 @@ def _require_small(folder: Path) -> None:
 
 def _readme(run: _Run, seed: int, why: str, card: AgentCard, played: Mapping[str, Figure]) -> str:
     names = [it.name for it in run.environments]
-    rows = [
-        Row(name, {key: Figure.from_plain(it) for key, it in row["figures"].items()}, row["note"])
-        for name, row in run.rows.items()
-    ]
+    rows = [Row(name, figures_of(row["figures"]), row["note"]) for name, row in run.rows.items()]
     rows.append(Row("**this agent**", played, run.learned_from(seed)))
     return _README.format(
         name=card.name,

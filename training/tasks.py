@@ -78,6 +78,11 @@ class Division:
     validate: tuple[str, ...]
     read: tuple[str, ...] = ()
 
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Sequence[str]]) -> Division:
+        """The inverse of `dataclasses.asdict`, from JSON values."""
+        return cls(**{use: tuple(ids) for use, ids in plain.items()})
+
 
 def divide(wanted: EnvironmentTasks, train: Sequence[str], judged: Sequence[str]) -> Division:
     """Divide the ids of the train split and of the one that judges.
