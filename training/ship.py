@@ -370,7 +370,7 @@ def _recipe_lines(run: _Run) -> str:
     if pretraining := recipe.get("pretraining"):
         lines.append(
             f"- The base model had read what the {pretraining.get('player')} player said and saw "
-            "on the explored tasks, whatever it earned."
+            "on tasks that do not judge, whatever it earned."
         )
     return "\n".join(lines)
 
