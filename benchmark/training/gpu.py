@@ -221,14 +221,14 @@ def _agentevol(options: GpuOptions, seconds: float) -> dict[str, Any]:
     command = [sys.executable, "-m", "training.agentevol", str(options.recipe), "--resume"]
     command += ["--out", str(run), "--cloning.device", options.device]
     command += shlex.split(options.recipe_flags)
-    before = _spent(options.folder / "agentevol.json")
+    before = _calls(options.folder / "agentevol.json")
     ended = _run(command, options.folder / "agentevol.log", seconds)
     results = run / "results.json"
     return {
         "done": ended.code == 0 and results.is_file(),
-        "seconds": round(before + ended.seconds, 1),
+        "seconds": round(sum(before) + ended.seconds, 1),
         "told": ["stages_seconds", "most_live_episodes"],
-        "calls": [*_calls(options.folder / "agentevol.json"), ended.seconds],
+        "calls": [*before, ended.seconds],
         **_read_evolution(run),
         "results": json.loads(results.read_text()) if results.is_file() else None,
         "table": (run / "table.md").read_text() if (run / "table.md").is_file() else None,
@@ -239,10 +239,6 @@ def _agentevol(options: GpuOptions, seconds: float) -> dict[str, Any]:
 def _calls(stored: Path) -> list[float]:
     """Seconds of the calls before, of a part that is gone on with."""
     return json.loads(stored.read_text()).get("calls", []) if stored.is_file() else []
-
-
-def _spent(stored: Path) -> float:
-    return sum(_calls(stored))
 
 
 def _read_evolution(run: Path) -> dict[str, Any]:
