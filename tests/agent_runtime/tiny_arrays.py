@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,42 +51,57 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 
 
-def arrays(config: dict[str, Any], seed: int = 0) -> dict[str, Array]:
-    """Random weights; wide enough that the likeliest token stands out."""
-    draw = np.random.default_rng(seed)
+def shapes(config: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Names and shapes of a model's tensors."""
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     size = config.get("head_dim") or hidden // config["num_attention_heads"]
     queries, keys = (size * config[f"num_{name}_heads"] for name in ("attention", "key_value"))
-    family, state = config["model_type"], dict[str, Array]()
-
-    def linear(name: str, rows: int, columns: int, *, bias: bool = False) -> None:
-        state[f"{name}.weight"] = (draw.standard_normal((rows, columns)) * 0.2).astype("f4")
-        if bias:
-            state[f"{name}.bias"] = (draw.standard_normal(rows) * 0.2).astype("f4")
-
-    def norm(name: str, width: int) -> None:
-        state[f"{name}.weight"] = (1 + 0.2 * draw.standard_normal(width)).astype("f4")
-
-    linear("model.embed_tokens", config["vocab_size"], hidden)
+    family = config["model_type"]
     attention, mlp = config.get("attention_bias", False), config.get("mlp_bias", False)
+
+    def linear(
+        name: str, rows: int, columns: int, *, bias: bool = False
+    ) -> Iterator[tuple[str, tuple[int, ...]]]:
+        yield f"{name}.weight", (rows, columns)
+        if bias:
+            yield f"{name}.bias", (rows,)
+
+    yield from linear("model.embed_tokens", config["vocab_size"], hidden)
     for index in range(config["num_hidden_layers"]):
         layer = f"model.layers.{index}"
         for part, rows in (("q", queries), ("k", keys), ("v", keys)):
             bias = attention or family == "qwen2"
-            linear(f"{layer}.self_attn.{part}_proj", rows, hidden, bias=bias)
-        linear(f"{layer}.self_attn.o_proj", hidden, queries, bias=attention)
-        linear(f"{layer}.mlp.gate_proj", inner, hidden, bias=mlp)
-        linear(f"{layer}.mlp.up_proj", inner, hidden, bias=mlp)
-        linear(f"{layer}.mlp.down_proj", hidden, inner, bias=mlp)
-        norm(f"{layer}.input_layernorm", hidden)
-        norm(f"{layer}.post_attention_layernorm", hidden)
+            yield from linear(f"{layer}.self_attn.{part}_proj", rows, hidden, bias=bias)
+        yield from linear(f"{layer}.self_attn.o_proj", hidden, queries, bias=attention)
+        yield from linear(f"{layer}.mlp.gate_proj", inner, hidden, bias=mlp)
+        yield from linear(f"{layer}.mlp.up_proj", inner, hidden, bias=mlp)
+        yield from linear(f"{layer}.mlp.down_proj", hidden, inner, bias=mlp)
+        yield f"{layer}.input_layernorm.weight", (hidden,)
+        yield f"{layer}.post_attention_layernorm.weight", (hidden,)
         if family == "qwen3":
-            norm(f"{layer}.self_attn.q_norm", size)
-            norm(f"{layer}.self_attn.k_norm", size)
-    norm("model.norm", hidden)
+            yield f"{layer}.self_attn.q_norm.weight", (size,)
+            yield f"{layer}.self_attn.k_norm.weight", (size,)
+    yield "model.norm.weight", (hidden,)
     if not config["tie_word_embeddings"]:
-        linear("lm_head", config["vocab_size"], hidden)
-    return state
+        yield from linear("lm_head", config["vocab_size"], hidden)
+
+
+def random_tensors(
+    config: dict[str, Any], draw: Callable[[tuple[int, ...]], Any]
+) -> dict[str, Any]:
+    """Tensors of what `draw` gives by shape, standard normal numbers; wide enough that the
+    likeliest token stands out.
+    """
+    return {
+        name: 0.2 * draw(shape) + (1 if name.endswith("norm.weight") else 0)
+        for name, shape in shapes(config)
+    }
+
+
+def arrays(config: dict[str, Any], seed: int = 0) -> dict[str, Array]:
+    """Random weights."""
+    made = random_tensors(config, np.random.default_rng(seed).standard_normal)
+    return {name: it.astype("f4") for name, it in made.items()}
 
 
 def save_arrays(

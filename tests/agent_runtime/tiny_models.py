@@ -11,49 +11,15 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
 safetensors = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
 
-from tests.agent_runtime.tiny_arrays import LLAMA, LLAMA3_ROPE  # noqa: E402
+from tests.agent_runtime.tiny_arrays import LLAMA, LLAMA3_ROPE, random_tensors  # noqa: E402
 
 __all__ = ["LLAMA", "LLAMA3_ROPE", "save_model", "weights"]
 
 
 def weights(config: dict[str, Any], seed: int = 0) -> dict[str, Any]:
-    """A random state_dict; wide enough that the likeliest token stands out."""
+    """A random state_dict."""
     draw = torch.Generator().manual_seed(seed)
-    hidden, inner = config["hidden_size"], config["intermediate_size"]
-    size = config.get("head_dim") or hidden // config["num_attention_heads"]
-    queries, keys = (size * config[f"num_{name}_heads"] for name in ("attention", "key_value"))
-    family = config["model_type"]
-    state: dict[str, Any] = {}
-
-    def linear(name: str, rows: int, columns: int, *, bias: bool = False) -> None:
-        state[f"{name}.weight"] = torch.randn(rows, columns, generator=draw) * 0.2
-        if bias:
-            state[f"{name}.bias"] = torch.randn(rows, generator=draw) * 0.2
-
-    def norm(name: str, width: int) -> None:
-        state[f"{name}.weight"] = 1 + 0.2 * torch.randn(width, generator=draw)
-
-    linear("model.embed_tokens", config["vocab_size"], hidden)
-    for index in range(config["num_hidden_layers"]):
-        layer = f"model.layers.{index}"
-        attention = config.get("attention_bias", False)
-        for part, rows in (("q", queries), ("k", keys), ("v", keys)):
-            bias = attention or family == "qwen2"
-            linear(f"{layer}.self_attn.{part}_proj", rows, hidden, bias=bias)
-        linear(f"{layer}.self_attn.o_proj", hidden, queries, bias=attention)
-        mlp = config.get("mlp_bias", False)
-        linear(f"{layer}.mlp.gate_proj", inner, hidden, bias=mlp)
-        linear(f"{layer}.mlp.up_proj", inner, hidden, bias=mlp)
-        linear(f"{layer}.mlp.down_proj", hidden, inner, bias=mlp)
-        norm(f"{layer}.input_layernorm", hidden)
-        norm(f"{layer}.post_attention_layernorm", hidden)
-        if family == "qwen3":
-            norm(f"{layer}.self_attn.q_norm", size)
-            norm(f"{layer}.self_attn.k_norm", size)
-    norm("model.norm", hidden)
-    if not config["tie_word_embeddings"]:
-        linear("lm_head", config["vocab_size"], hidden)
-    return state
+    return random_tensors(config, lambda shape: torch.randn(shape, generator=draw))
 
 
 def save_model(folder: Path, *, seed: int = 0, **changes: Any) -> Path:

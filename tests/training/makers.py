@@ -116,3 +116,33 @@ def write_recipe(folder: Path, data: Path, **changes: object) -> dict:
         "tracking": {"tensorboard": False, "print_every": 0},
         **changes,
     }
+
+
+def write_echo_recipe(folder: Path, base: Path, **changes: object) -> dict:
+    """Values of a GRPO recipe for echo, whose last action must not be empty, on one CPU."""
+    return {
+        "out": str(folder),
+        "model": {"path": str(base), "precision": "float32"},
+        "device": "cpu",
+        "environments": [
+            {
+                "name": "echo",
+                "explore": 8,
+                "evaluate": 8,
+                "opening": ["say", "yes"],
+                "options": {"observation_bytes": 90, "length": 2},
+            }
+        ],
+        "players": {
+            "max_new_tokens": 16,
+            "fleet": {"spawn": 1},
+            "embedded": {"context_length": 512, "max_slots": 16, "threads": 1},
+        },
+        "optimizer": {"lr": 1e-3, "schedule": "constant", "warmup": 0.0},
+        "steps": 2,
+        "tasks": 2,
+        "group": 4,
+        "evaluate": False,
+        "tracking": {"tensorboard": False, "print_every": 0},
+        **changes,
+    }

@@ -18,7 +18,7 @@ from rich.console import Console  # noqa: E402
 from agent_runtime.engine import GenerationRequest  # noqa: E402
 from agent_runtime.engine.engine import load_engine  # noqa: E402
 from agent_runtime.policies import EmbeddedOptions, Sampling  # noqa: E402
-from tests.training.makers import write_conversations, write_recipe  # noqa: E402
+from tests.training.makers import write_conversations, write_echo_recipe, write_recipe  # noqa: E402
 from training import bc, grpo  # noqa: E402
 from training.batches import collate, target_logprobs  # noqa: E402
 from training.models import (  # noqa: E402
@@ -121,35 +121,11 @@ def test_a_sharded_model_on_one_gpu_learns_and_goes_on(tmp_path, compiled):
 
 
 def test_an_agent_learns_beside_the_engine_that_plays_it(base, tmp_path):
-    recipe = build(
-        grpo.GRPORecipe,
-        {
-            "model": {"path": str(base)},
-            "out": str(tmp_path / "run"),
-            "device": "cuda",
-            "environments": [
-                {
-                    "name": "echo",
-                    "explore": 8,
-                    "evaluate": 8,
-                    "opening": ["say", "yes"],
-                    "options": {"observation_bytes": 90, "length": 2},
-                }
-            ],
-            "players": {
-                "max_new_tokens": 16,
-                "fleet": {"spawn": 1},
-                "embedded": {"context_length": 512, "max_slots": 64, "cache_gib": 1},
-            },
-            "optimizer": {"lr": 1e-3, "schedule": "constant", "warmup": 0.0},
-            "normalise": True,
-            "steps": 2,
-            "tasks": 2,
-            "group": 8,
-            "evaluate": False,
-            "tracking": {"tensorboard": False, "print_every": 0},
-        },
+    values = write_echo_recipe(
+        tmp_path / "run", base, device="cuda", model={"path": str(base)}, normalise=True, group=8
     )
+    values["players"]["embedded"] = {"context_length": 512, "max_slots": 64, "cache_gib": 1}
+    recipe = build(grpo.GRPORecipe, values)
     final = grpo.train(recipe, console=Console(quiet=True))
     assert (final / "model.safetensors").is_file()
     rows = read_log(recipe.out / "log.jsonl")

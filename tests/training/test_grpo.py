@@ -19,7 +19,7 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
-from tests.training.makers import write_recipe
+from tests.training.makers import write_echo_recipe, write_recipe
 from training import bc
 from training.batches import collate, target_logprobs
 from training.cloning import to_toml
@@ -246,31 +246,7 @@ def speaker(tmp_path_factory) -> Path:
 
 
 def whole(base: Path, out: Path, **changes) -> GRPORecipe:
-    """Echo: the last action must not be empty."""
-    values = {
-        "environments": [
-            {
-                "name": "echo",
-                "explore": 8,
-                "evaluate": 8,
-                "opening": ["say", "yes"],
-                "options": {"observation_bytes": 90, "length": 2},
-            }
-        ],
-        "players": {
-            "max_new_tokens": 16,
-            "fleet": {"spawn": 1},
-            "embedded": {"context_length": 512, "max_slots": 16, "threads": 1},
-        },
-        "steps": 2,
-        "tasks": 2,
-        "group": 4,
-        "save_every": 1,
-        "evaluate": False,
-        "tracking": {"tensorboard": False, "print_every": 0},
-        **changes,
-    }
-    return recipe_of(base, out, **values)
+    return build(GRPORecipe, write_echo_recipe(out, base, **{"save_every": 1, **changes}))
 
 
 def metrics(out: Path) -> list[dict]:
