@@ -58,7 +58,7 @@ class Pretraining:
 
     player: str = "random"
     samples: int = 1
-    """Episodes per task."""
+    """Episodes per task, where its environment names no `readings`."""
     epochs: int = 4
 
     def __post_init__(self) -> None:
@@ -252,9 +252,15 @@ class _Shared:
         folder = self.out / "pretraining"
 
         def play_it() -> dict[str, Any]:
-            player = Agent(policy=pretraining.player, samples=pretraining.samples)
             chosen = {name: it.read or it.explore for name, it in self.division.items()}
-            return {"episodes": [str(it.folder) for it in self.play(player, chosen, folder)]}
+            played: list[str] = []
+            for it in self.environments:
+                samples = it.readings or pretraining.samples
+                player = Agent(policy=pretraining.player, samples=samples)
+                job = Job(it, chosen[it.name], folder / it.name)
+                [run] = play(self.recipe.players, player, [job], console=self.console)
+                played.append(str(run.folder))
+            return {"episodes": played}
 
         episodes = self.stages.do("pretraining-episodes", play_it)["episodes"]
         read = [SourceConfig(path=it, kind="run", targets="all") for it in episodes]

@@ -42,6 +42,8 @@ class EnvironmentTasks:
     """Tasks to explore, the base set's among them; 0 = all of the split."""
     read: int = 0
     """Tasks on which a pretraining's player is read; 0 = those that are explored."""
+    readings: int = 0
+    """Episodes that are read of each of them; 0 = the pretraining's `samples`."""
     evaluate: int = 0
     """Tasks to be judged on; 0 = all of the split."""
     validate: int = 0
@@ -59,8 +61,8 @@ class EnvironmentTasks:
 
     def __post_init__(self) -> None:
         counts = (self.base, self.large, self.explore, self.read, self.evaluate, self.validate)
-        if min(*counts, self.max_rounds) < 0:
-            raise ValueError("numbers of tasks and rounds are at least 0")
+        if min(*counts, self.readings, self.max_rounds) < 0:
+            raise ValueError("numbers of tasks, readings and rounds are at least 0")
         if len(self.opening) not in (0, 2):
             raise ValueError("opening is a list of two texts: instruction and acknowledgement")
         if self.large and self.large < self.base:

@@ -136,7 +136,7 @@ class TextCraft(Environment):
 
     def advise_random(self, rng: random.Random) -> Advice:
         episode = self._live()
-        return random_advice(episode.commands, episode.shown, rng)
+        return random_advice(episode.commands, episode.shown, episode.bench.goal, rng)
 
     def advise_noop(self) -> Advice:
         return Advice("inventory", "I only look at what I carry.")

@@ -16,23 +16,24 @@ from env_servers.textcraft.world import Recipe, World, spoken
 
 __all__ = ["advise", "random_advice"]
 
+_AIM: Final = "The goal is {goal}. {what}"
 _GET: Final = (
-    "Crafting {purpose} takes {item}, which no command makes. I get {count} of it.",
-    "I need {count} {item} on the way to {purpose}, so I take it now.",
-    "For {purpose} I am short of {count} {item}. It is a basic material, so I can get it.",
-    "Next on my list is {item}: {count} will do, first of all for {purpose}.",
+    "For {purpose} I get {count} {item}, which no command makes.",
+    "For {purpose} I get {count} {item}: it is a basic material.",
+    "For {purpose} I get {count} {item}, of which I carry too little.",
+    "For {purpose} I get {count} {item}. It is what its command asks for.",
 )
 _CRAFT: Final = (
-    "I carry {inputs}, which is what {item} needs. I craft it, because {purpose} requires it.",
-    "To make {purpose} I need {item}. With {inputs} I can craft {count} of it.",
-    "The ingredients for {item} are complete: {inputs}. It is a step towards {purpose}.",
-    "Before I can craft {purpose} there must be {item}, so I use {inputs} now.",
+    "I craft {count} {item} from {inputs}, because {purpose} requires it.",
+    "I craft {count} {item}, as I carry {inputs}. It goes into {purpose}.",
+    "I craft {count} {item}: {inputs} are complete, and it is a step towards {purpose}.",
+    "I craft {count} {item}. Before {purpose} there must be that, so I use {inputs} now.",
 )
 _FINISH: Final = (
-    "Everything for {item} is in my inventory: {inputs}. This completes the task.",
-    "I now have {inputs}, so I can craft the goal, {item}.",
-    "The last step: {inputs} make {item}, which is what I was asked for.",
-    "All that {item} takes is {inputs}, and I carry that. I craft it.",
+    "I craft {count} {item}: everything for it is in my inventory, {inputs}.",
+    "I craft {count} {item}, as I now have {inputs}. This completes the task.",
+    "I craft {count} {item} in the last step, from {inputs}.",
+    "I craft {count} {item}. All that it takes is {inputs}, and I carry that.",
 )
 _STUCK: Final = "None of the commands leads to {goal}; I look at what I carry."
 
@@ -48,10 +49,12 @@ def advise(
     steps = plan(world, shown, goal, carried)
     if not steps:
         return Advice("inventory", _STUCK.format(goal=spoken(goal)))
-    return Advice(steps[0].action, _thought(steps[0], goal, wording))
+    return Advice(
+        steps[0].action, _AIM.format(goal=spoken(goal), what=_reason(steps[0], goal, wording))
+    )
 
 
-def _thought(step: Get | Craft, goal: str, wording: int) -> str:
+def _reason(step: Get | Craft, goal: str, wording: int) -> str:
     purpose = spoken(step.purpose)
     if isinstance(step, Get):
         template = _GET[wording % len(_GET)]
@@ -63,9 +66,23 @@ def _thought(step: Get | Craft, goal: str, wording: int) -> str:
     )
 
 
-def random_advice(commands: Sequence[str], shown: Sequence[Recipe], rng: random.Random) -> Advice:
-    """One of: the inventory, a shown command as it stands, an ingredient of a shown command."""
-    gets = dict.fromkeys(
-        f"get {part.count} {spoken(part.name)}" for recipe in shown for part in recipe.ingredients
-    )
-    return Advice(rng.choice(["inventory", *commands, *gets]), "I try something at random.")
+def random_advice(
+    commands: Sequence[str], shown: Sequence[Recipe], goal: str, rng: random.Random
+) -> Advice:
+    """One of: the inventory, a shown command as it stands, an ingredient of a shown command.
+
+    The thought names the goal, which is not aimed at, and what is tried.
+    """
+    tried = {"inventory": "I look at what I carry."}
+    for command in commands:
+        what = command.removeprefix("craft ").split(" using ")[0]
+        tried[command] = f"I craft {what}, at random."
+    gets: list[str] = []
+    for recipe in shown:
+        for part in recipe.ingredients:
+            get = f"{part.count} {spoken(part.name)}"
+            if f"get {get}" not in tried:
+                gets.append(f"get {get}")
+                tried[gets[-1]] = f"For {spoken(recipe.item)} I get {get}, at random."
+    action = rng.choice(["inventory", *commands, *gets])
+    return Advice(action, _AIM.format(goal=spoken(goal), what=tried[action]))

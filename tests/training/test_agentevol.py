@@ -259,9 +259,12 @@ def test_seeds_side_by_side_give_the_same_table_as_one_after_the_other(finished,
     assert (wanted.out / "table.md").read_text() == (alone.out / "table.md").read_text()
 
 
-def test_pretraining_reads_every_token_of_a_player_and_gives_all_seeds_one_base(tmp_path):
+@pytest.mark.parametrize("readings", [0, 3])
+def test_pretraining_reads_every_token_of_a_player_and_gives_all_seeds_one_base(tmp_path, readings):
+    [environment] = values(tmp_path)["environments"]
     wanted = recipe(
         tmp_path / "run",
+        environments=[environment | {"readings": readings}],
         seeds=[0, 1],
         iterations=1,
         large=False,
@@ -270,7 +273,7 @@ def test_pretraining_reads_every_token_of_a_player_and_gives_all_seeds_one_base(
     )
     evolve(wanted, console=quiet())
     read = Corpus(wanted.out / "pretraining" / "base" / "data" / "train")
-    assert read.summary.records == 2 * 8
+    assert read.summary.records == (readings or 2) * 8
     assert read.summary.targets == read.summary.tokens - read.summary.sequences
     for seed in (0, 1):
         recorded = json.loads((wanted.out / f"seed-{seed}/bc-base/recipe.json").read_text())
