@@ -361,10 +361,8 @@ def shard(model: Any, config: ModelConfig, processes: Processes) -> Any:
     Every process comes with all weights in host memory, as they are stored; each block becomes
     float32 on the device only to be cut at once, so the device never holds more than one whole.
     """
-    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    mesh = init_device_mesh(processes.device.type, (processes.world,))
     policy = (
         MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
         if in_half(config, processes.device)
@@ -374,7 +372,7 @@ def shard(model: Any, config: ModelConfig, processes: Processes) -> Any:
     free = processes.world > 1
     for part in (*_blocks(model), model):
         part.float()
-        fully_shard(part, mesh=mesh, mp_policy=policy, reshard_after_forward=free)
+        fully_shard(part, mesh=processes.mesh, mp_policy=policy, reshard_after_forward=free)
     return model.to(processes.device)
 
 

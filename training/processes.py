@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from training.errors import RecipeError
 
@@ -34,6 +35,8 @@ class Processes:
     rank: int
     world: int
     device: torch.device
+    mesh: DeviceMesh | None = None
+    """All processes in one dimension; None without a process group."""
 
     @property
     def first(self) -> bool:
@@ -43,7 +46,7 @@ class Processes:
     @property
     def grouped(self) -> bool:
         """Whether there is a process group, hence a sharded model."""
-        return dist.is_initialized()
+        return self.mesh is not None
 
     def wait(self) -> None:
         """Return when all processes have come here."""
@@ -83,18 +86,15 @@ def processes(device: str = "auto") -> Generator[Processes]:
         torch.cuda.set_device(place)
     else:
         place = torch.device("cpu")
-    mine = not dist.is_initialized() and (world > 1 or device == "cuda")
-    if mine:
-        _join(device, rank, world, place)
-    try:
+    if world == 1 and device == "cpu":
         yield Processes(rank=rank, world=world, device=place)
+        return
+    _join(device, rank, world, place)
+    mesh = init_device_mesh(device, (world,))
+    try:
+        yield Processes(rank=rank, world=world, device=place, mesh=mesh)
     finally:
-        if mine:
-            dist.destroy_process_group()
-        if device == "cuda":
-            # What comes next in this process, such as an engine, finds the memory free.
-            gc.collect()
-            torch.cuda.empty_cache()
+        _leave(device, mesh)
 
 
 def _join(device: str, rank: int, world: int, place: torch.device) -> None:
@@ -106,3 +106,17 @@ def _join(device: str, rank: int, world: int, place: torch.device) -> None:
     if world == 1:
         options |= {"store": dist.HashStore(), "rank": rank, "world_size": world}
     dist.init_process_group(**options)
+
+
+def _leave(device: str, mesh: DeviceMesh) -> None:
+    """End the group, its threads and its memory.
+
+    The tensor library's caches hold the mesh for ever and the mesh holds the group, whose threads
+    would then outlive the interpreter: one that still has a tensor to release aborts the process.
+    """
+    dist.destroy_process_group()
+    mesh._pg_registry.clear()  # pyright: ignore[reportPrivateUsage]
+    gc.collect()
+    if device == "cuda":
+        # What comes next in this process, such as an engine, finds the memory free.
+        torch.cuda.empty_cache()

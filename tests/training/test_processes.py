@@ -104,6 +104,27 @@ def test_two_sharded_processes_go_on_from_a_saved_state(tmp_path: Path) -> None:
     assert (tmp_path / "out/final/model.safetensors").read_bytes() == weights
 
 
+LEFT = """
+import sys
+from pathlib import Path
+from training import bc
+
+assert bc.main(sys.argv[1:]) == 0
+threads = [it.read_text().strip() for it in Path("/proc/self/task").glob("*/comm")]
+assert not [it for it in threads if "gloo" in it], threads
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+def test_no_thread_of_the_group_outlives_a_training(tmp_path: Path) -> None:
+    """One that does can abort the process at its exit, after all the work."""
+    data = write_conversations(tmp_path / "maze.jsonl")
+    script = tmp_path / "left.py"
+    script.write_text(LEFT)
+    arguments = command(tmp_path, write_recipe(tmp_path / "out", data, epochs=1))
+    run([*LAUNCH, str(script), *arguments[2:]])
+
+
 @pytest.mark.parametrize("lora", [False, True])
 def test_two_sharded_processes_learn_what_one_learns(tmp_path: Path, lora: bool) -> None:
     data = write_conversations(tmp_path / "maze.jsonl")
