@@ -81,7 +81,7 @@ class AgentEvolRecipe:
     iterations: int = 4
     """M: rounds of exploring and learning."""
     samples: int = 1
-    """K: explored episodes per task."""
+    """K: explored episodes per task, where its environment names no other number."""
     temperature: float = 1.0
     """Of exploration; judging is greedy."""
     use: Literal["filter", "weight"] = "filter"
@@ -253,14 +253,10 @@ class _Shared:
 
         def play_it() -> dict[str, Any]:
             chosen = {name: it.read or it.explore for name, it in self.division.items()}
-            played: list[str] = []
-            for it in self.environments:
-                samples = it.readings or pretraining.samples
-                player = Agent(policy=pretraining.player, samples=samples)
-                job = Job(it, chosen[it.name], folder / it.name)
-                [run] = play(self.recipe.players, player, [job], console=self.console)
-                played.append(str(run.folder))
-            return {"episodes": played}
+            samples = {it.name: it.readings for it in self.environments}
+            player = Agent(policy=pretraining.player, samples=pretraining.samples)
+            played = self.play(player, chosen, folder, samples)
+            return {"episodes": [str(it.folder) for it in played]}
 
         episodes = self.stages.do("pretraining-episodes", play_it)["episodes"]
         read = [SourceConfig(path=it, kind="run", targets="all") for it in episodes]
@@ -286,10 +282,20 @@ class _Shared:
         return sum(count for name, count in counts.items() if name.endswith(f" {size}"))
 
     def play(
-        self, agent: Agent, chosen: Mapping[str, Sequence[str]], folder: Path
+        self,
+        agent: Agent,
+        chosen: Mapping[str, Sequence[str]],
+        folder: Path,
+        samples: Mapping[str, int] | None = None,
     ) -> list[PlayedRun]:
-        """Play tasks of every environment, one run each."""
-        jobs = [Job(it, chosen[it.name], folder / it.name) for it in self.environments]
+        """Play tasks of every environment, one run each; some with a number of `samples` of their
+        own.
+        """
+        own = samples or {}
+        jobs = [
+            Job(it, chosen[it.name], folder / it.name, own.get(it.name, 0))
+            for it in self.environments
+        ]
         return play(self.recipe.players, agent, jobs, console=self.console)
 
     def judge(self, agent: Agent, folder: Path, use: str = "evaluate") -> dict[str, Any]:
@@ -402,7 +408,8 @@ class _Evolution:
                 seed=1000 * self.seed + number,
             )
             chosen = {name: it.explore for name, it in self._shared.division.items()}
-            played = self._shared.play(player, chosen, self._exploration(number))
+            samples = {it.name: it.samples for it in self._shared.environments}
+            played = self._shared.play(player, chosen, self._exploration(number), samples)
             return {"played": [{**asdict(it), "folder": str(it.folder)} for it in played]}
 
         return self._stage(f"explore-{number}", work)["played"]

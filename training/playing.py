@@ -104,6 +104,8 @@ class Job:
     environment: EnvironmentTasks
     items: Sequence[str]
     folder: Path
+    samples: int = 0
+    """Episodes per task; 0 = the agent's number."""
 
 
 def play(
@@ -203,7 +205,7 @@ def _run_config(players: Players, job: Job, agent: Agent, policy: str) -> RunCon
     return RunConfig(
         env=environment.name,
         items=",".join(job.items),
-        samples=agent.samples,
+        samples=job.samples or agent.samples,
         policy=policy,
         max_rounds=environment.max_rounds,
         profile=environment.profile,

@@ -40,6 +40,8 @@ class EnvironmentTasks:
     """Expert episodes of the large set, the base set's among them."""
     explore: int = 0
     """Tasks to explore, the base set's among them; 0 = all of the split."""
+    samples: int = 0
+    """K: explored episodes per task; 0 = the recipe's `samples`."""
     read: int = 0
     """Tasks on which a pretraining's player is read; 0 = those that are explored."""
     readings: int = 0
@@ -61,8 +63,8 @@ class EnvironmentTasks:
 
     def __post_init__(self) -> None:
         counts = (self.base, self.large, self.explore, self.read, self.evaluate, self.validate)
-        if min(*counts, self.readings, self.max_rounds) < 0:
-            raise ValueError("numbers of tasks, readings and rounds are at least 0")
+        if min(*counts, self.samples, self.readings, self.max_rounds) < 0:
+            raise ValueError("numbers of tasks, samples, readings and rounds are at least 0")
         if len(self.opening) not in (0, 2):
             raise ValueError("opening is a list of two texts: instruction and acknowledgement")
         if self.large and self.large < self.base:

@@ -280,6 +280,22 @@ def test_pretraining_reads_every_token_of_a_player_and_gives_all_seeds_one_base(
         assert recorded["recipe"]["model"]["path"].endswith("pretraining/base/final")
 
 
+@pytest.mark.parametrize("samples", [0, 3])
+def test_an_environment_may_be_explored_with_samples_of_its_own(tmp_path, samples):
+    [environment] = values(tmp_path)["environments"]
+    wanted = recipe(
+        tmp_path / "run",
+        environments=[environment | {"samples": samples}],
+        samples=2,
+        iterations=1,
+        large=False,
+        baselines=[],
+    )
+    evolve(wanted, console=quiet())
+    finished = json.loads((wanted.out / "state.json").read_text())["finished"]
+    assert finished["seed-0/select-1"]["result"]["wordle"]["episodes"] == (samples or 2) * 8
+
+
 # Recipes -----------------------------------------------------------------------
 
 
