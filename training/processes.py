@@ -115,7 +115,8 @@ def _leave(device: str, mesh: DeviceMesh) -> None:
     would then outlive the interpreter: one that still has a tensor to release aborts the process.
     """
     dist.destroy_process_group()
-    mesh._pg_registry.clear()  # pyright: ignore[reportPrivateUsage]
+    # Older releases of torch hold no groups in a mesh, only their names.
+    getattr(mesh, "_pg_registry", {}).clear()
     gc.collect()
     if device == "cuda":
         # What comes next in this process, such as an engine, finds the memory free.
