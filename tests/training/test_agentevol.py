@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,10 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def values(out: Path, **changes: Any) -> dict[str, Any]:
-    """A run of seconds: everything that was explored is kept, whatever it scored."""
+def values(out: Path, *, wordle: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """A run of seconds: everything that was explored is kept, whatever it scored. Changes are to
+    the recipe, those in `wordle` to its one environment.
+    """
     return {
         "out": str(out),
         "iterations": 2,
@@ -85,6 +88,7 @@ def values(out: Path, **changes: Any) -> dict[str, Any]:
                 "opening": ["wordle", "OK"],
                 "options": {"instructions": "guess"},
                 "threshold": -1.0,
+                **(wordle or {}),
             }
         ],
         **changes,
@@ -227,7 +231,6 @@ def test_a_plan_writes_nothing(tmp_path):
 
 
 def test_two_seeds_that_weight_learn_from_every_rewarded_episode_by_its_reward(tmp_path):
-    environment = values(tmp_path)["environments"][0] | {"threshold": None}
     wanted = recipe(
         tmp_path / "run",
         use="weight",
@@ -237,7 +240,7 @@ def test_two_seeds_that_weight_learn_from_every_rewarded_episode_by_its_reward(t
         baselines=[],
         seeds=[0, 1],
         choose="validation",
-        environments=[environment | {"validate": 3}],
+        wordle={"threshold": None, "validate": 3},
     )
     report = evolve(wanted, console=quiet())
     assert len(report.checkpoints) == 2
@@ -261,10 +264,9 @@ def test_seeds_side_by_side_give_the_same_table_as_one_after_the_other(finished,
 
 @pytest.mark.parametrize("readings", [0, 3])
 def test_pretraining_reads_every_token_of_a_player_and_gives_all_seeds_one_base(tmp_path, readings):
-    [environment] = values(tmp_path)["environments"]
     wanted = recipe(
         tmp_path / "run",
-        environments=[environment | {"readings": readings}],
+        wordle={"readings": readings},
         seeds=[0, 1],
         iterations=1,
         large=False,
@@ -282,10 +284,9 @@ def test_pretraining_reads_every_token_of_a_player_and_gives_all_seeds_one_base(
 
 @pytest.mark.parametrize("samples", [0, 3])
 def test_an_environment_may_be_explored_with_samples_of_its_own(tmp_path, samples):
-    [environment] = values(tmp_path)["environments"]
     wanted = recipe(
         tmp_path / "run",
-        environments=[environment | {"samples": samples}],
+        wordle={"samples": samples},
         samples=2,
         iterations=1,
         large=False,
