@@ -39,7 +39,7 @@ from training.selection import Repeats, Selection, select, threshold_of, write_s
 from training.side_by_side import run_apart
 from training.sources import SourceConfig
 from training.stages import Stages
-from training.tasks import Division, EnvironmentTasks, divide
+from training.tasks import Division, ImitatedTasks, divide
 
 __all__ = ["AgentEvolRecipe", "Report", "evolve", "main"]
 
@@ -71,7 +71,7 @@ class AgentEvolRecipe:
     """One run of AgentEvol."""
 
     out: Path
-    environments: tuple[EnvironmentTasks, ...]
+    environments: tuple[ImitatedTasks, ...]
     """What is imitated, explored and judged, environment by environment."""
     cloning: Cloning
     """How agents learn: the base model and the hyper-parameters of behavioural cloning."""
@@ -207,7 +207,7 @@ class _Shared:
         self.division = {name: Division.from_plain(ids) for name, ids in divided.items()}
 
     @property
-    def environments(self) -> tuple[EnvironmentTasks, ...]:
+    def environments(self) -> tuple[ImitatedTasks, ...]:
         """Those of the recipe."""
         return self.recipe.environments
 
@@ -311,9 +311,7 @@ class _Shared:
         plain = self.stages.do(name, lambda: self.judge(agent, self.out / "evaluation" / name))
         return figures_of(plain)
 
-    def select(
-        self, run: PlayedRun, wanted: EnvironmentTasks, *, explored: bool = False
-    ) -> Selection:
+    def select(self, run: PlayedRun, wanted: ImitatedTasks, *, explored: bool = False) -> Selection:
         """What is kept of a run. The expert's episodes are always filtered, never weighted."""
         with RunReader.open(run.folder) as reader:
             return select(

@@ -31,7 +31,7 @@ from training.playing import Agent, Job, Players, play
 from training.recipe import build
 from training.results import Figure, Row, as_markdown, as_table, figures_of, read_figure
 from training.stages import STATE_FILE, read_state
-from training.tasks import Division, EnvironmentTasks
+from training.tasks import Division, ImitatedTasks
 
 __all__ = ["Ship", "Shipment", "main", "ship"]
 
@@ -91,7 +91,7 @@ class _Run:
         self.folder = folder
         self.recipe: Mapping[str, Any] = content["recipe"]
         self._finished: Mapping[str, Any] = content["finished"]
-        self.environments = [build(EnvironmentTasks, it) for it in self.recipe["environments"]]
+        self.environments = [build(ImitatedTasks, it) for it in self.recipe["environments"]]
         self.players = build(Players, self.recipe["players"])
         self.rows: Mapping[str, Any] = {}
         try:

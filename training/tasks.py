@@ -20,7 +20,15 @@ from orchestrator.errors import UsageError
 from orchestrator.fleet import Fleet
 from training.errors import RecipeError
 
-__all__ = ["Division", "EnvironmentTasks", "divide", "list_ids", "opening_file", "ranked"]
+__all__ = [
+    "Division",
+    "EnvironmentTasks",
+    "ImitatedTasks",
+    "divide",
+    "list_ids",
+    "opening_file",
+    "ranked",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,29 +37,15 @@ class EnvironmentTasks:
 
     name: str
     train: str = "train"
-    """Split that is imitated and explored."""
+    """Split that is learned from."""
     evaluation: str = "eval"
     """Split that judges; may be the train split, whose tasks are then divided."""
     categories: tuple[str, ...] = ()
     """Only tasks of these categories; empty = all."""
-    base: int = 0
-    """Expert episodes of the base set."""
-    large: int = 0
-    """Expert episodes of the large set, the base set's among them."""
     explore: int = 0
-    """Tasks to explore, the base set's among them; 0 = all of the split."""
-    samples: int = 0
-    """K: explored episodes per task; 0 = the recipe's `samples`."""
-    read: int = 0
-    """Tasks on which a pretraining's player is read; 0 = those that are explored."""
-    readings: int = 0
-    """Episodes that are read of each of them; 0 = the pretraining's `samples`."""
+    """Tasks to explore; 0 = all of the split."""
     evaluate: int = 0
     """Tasks to be judged on; 0 = all of the split."""
-    validate: int = 0
-    """Tasks of the train split that are set apart to choose an iteration by."""
-    threshold: float | None = None
-    """An explored episode is kept with a score above it; default: the original's rule."""
     profile: str = ""
     """Profile of the environment; empty = its default."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -62,11 +56,36 @@ class EnvironmentTasks:
     """Replies per episode; 0 = the environment's number."""
 
     def __post_init__(self) -> None:
-        counts = (self.base, self.large, self.explore, self.read, self.evaluate, self.validate)
-        if min(*counts, self.samples, self.readings, self.max_rounds) < 0:
-            raise ValueError("numbers of tasks, samples, readings and rounds are at least 0")
+        if min(self.explore, self.evaluate, self.max_rounds) < 0:
+            raise ValueError("numbers of tasks and rounds are at least 0")
         if len(self.opening) not in (0, 2):
             raise ValueError("opening is a list of two texts: instruction and acknowledgement")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImitatedTasks(EnvironmentTasks):
+    """One environment whose experts are imitated before it is explored."""
+
+    base: int = 0
+    """Expert episodes of the base set; their tasks are explored too."""
+    large: int = 0
+    """Expert episodes of the large set, the base set's among them."""
+    samples: int = 0
+    """K: explored episodes per task; 0 = the recipe's `samples`."""
+    read: int = 0
+    """Tasks on which a pretraining's player is read; 0 = those that are explored."""
+    readings: int = 0
+    """Episodes that are read of each of them; 0 = the pretraining's `samples`."""
+    validate: int = 0
+    """Tasks of the train split that are set apart to choose an iteration by."""
+    threshold: float | None = None
+    """An explored episode is kept with a score above it; default: the original's rule."""
+
+    def __post_init__(self) -> None:
+        EnvironmentTasks.__post_init__(self)  # `super()` has no class to start from under slots
+        counts = (self.base, self.large, self.read, self.validate)
+        if min(*counts, self.samples, self.readings) < 0:
+            raise ValueError("numbers of tasks, samples and readings are at least 0")
         if self.large and self.large < self.base:
             raise ValueError("large is at least base: it contains the base set")
 
@@ -92,8 +111,10 @@ def divide(wanted: EnvironmentTasks, train: Sequence[str], judged: Sequence[str]
     """Divide the ids of the train split and of the one that judges.
 
     Each use takes the first of its split in an order drawn by hashing. Raises RecipeError where a
-    split has fewer tasks than are asked for.
+    split has fewer tasks than are asked for. Uses that the recipe has no keys for are empty.
     """
+    sizes = {use: getattr(wanted, use, 0) for use in ("base", "large", "explore", "read")}
+    validate: int = getattr(wanted, "validate", 0)
     order = ranked(judged)
     held_out = order[: wanted.evaluate or len(order)]
     if wanted.train == wanted.evaluation and not wanted.evaluate:
@@ -102,17 +123,17 @@ def divide(wanted: EnvironmentTasks, train: Sequence[str], judged: Sequence[str]
         raise _refusal(wanted, "evaluate", f"is above the {len(order)} tasks that there are")
     apart = frozenset(held_out)
     free = [item for item in ranked(train) if item not in apart]
-    validated, free = free[: wanted.validate], free[wanted.validate :]
-    for use in ("base", "large", "explore", "read"):
-        if getattr(wanted, use) > len(free):
+    validated, free = free[:validate], free[validate:]
+    for use, size in sizes.items():
+        if size > len(free):
             raise _refusal(wanted, use, f"is above the {len(free)} tasks that there are")
     return Division(
-        base=tuple(free[: wanted.base]),
-        large=tuple(free[: wanted.large]),
-        explore=tuple(free[: wanted.explore or len(free)]),
+        base=tuple(free[: sizes["base"]]),
+        large=tuple(free[: sizes["large"]]),
+        explore=tuple(free[: sizes["explore"] or len(free)]),
         evaluate=tuple(held_out),
         validate=tuple(validated),
-        read=tuple(free[: wanted.read]),
+        read=tuple(free[: sizes["read"]]),
     )
 
 

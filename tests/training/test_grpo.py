@@ -213,6 +213,12 @@ def test_a_group_of_one_is_refused(base, tmp_path):
         recipe_of(base, tmp_path, group=1)
 
 
+def test_what_only_an_imitation_reads_is_refused(base, tmp_path):
+    with pytest.raises(RecipeError, match="unknown key") as refused:
+        recipe_of(base, tmp_path, environments=[{"name": "maze", "samples": 4}])
+    assert refused.value.field == "environments.0.samples"
+
+
 def test_tasks_take_turns_and_each_is_played_once_a_round():
     tasks = {"maze": ["m1", "m2", "m3"], "echo": ["e1", "e2", "e3"]}
     played = [task for step in range(3) for task in tasks_of(tasks, step, 2, seed=0)]
