@@ -25,14 +25,9 @@ PACKED: Final = "packed"
 def register() -> None:
     """Make `packed` known to `transformers`; calling it again changes nothing."""
     from transformers import AttentionInterface
-    from transformers.masking_utils import AttentionMaskInterface
 
+    # No mask is registered: the bounds of sequences say all that one would.
     AttentionInterface.register(PACKED, packed_attention)
-    AttentionMaskInterface.register(PACKED, _no_mask)
-
-
-def _no_mask(*_: Any, **__: Any) -> None:
-    """The bounds of sequences say all that a mask would."""
 
 
 def packed_attention(

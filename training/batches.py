@@ -117,7 +117,8 @@ def target_logprobs(
     parts = zip(logits.split(_ROWS), batch.targets.split(_ROWS), strict=True)
     if torch.is_grad_enabled() and logits.requires_grad:
         # Float32 copies of the logits are made again in the backward pass instead of being kept.
-        return torch.cat([checkpoint(_pick, *it, use_reentrant=False) for it in parts])
+        again = {"use_reentrant": False, "preserve_rng_state": False}
+        return torch.cat([checkpoint(_pick, *it, **again) for it in parts])
     return torch.cat([_pick(*it) for it in parts])
 
 

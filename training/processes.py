@@ -84,6 +84,9 @@ def processes(device: str = "auto") -> Generator[Processes]:
     place = torch.device(device, int(os.environ.get("LOCAL_RANK", "0")) if device == "cuda" else 0)
     if device == "cuda":
         torch.cuda.set_device(place)
+        # cuDNN's attention makes a plan for each new shape, and its gradient under a mask was NaN
+        # in torch 2.11 (https://github.com/pytorch/pytorch/issues/196678).
+        torch.backends.cuda.enable_cudnn_sdp(False)
     else:
         place = torch.device("cpu")
     if world == 1 and device == "cpu":

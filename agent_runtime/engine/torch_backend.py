@@ -41,6 +41,9 @@ class TorchBackend:
         self.dtype = _dtype(options, architecture, self.device)
         if self.device.type == "cpu":
             torch.set_num_threads(threads)
+        if self.device.type == "cuda":
+            # cuDNN's attention makes a plan for each new shape, and a step's is nearly always new.
+            torch.backends.cuda.enable_cudnn_sdp(False)
         self._model = Llama(architecture, capacity=capacity, device=self.device, dtype=self.dtype)
 
     @property

@@ -3,7 +3,7 @@
 """Everything of training that needs a GPU, in one command that can be cut off and started again.
 
     python -m benchmark.training.gpu                        all parts, results in --out
-    python -m benchmark.training.gpu --seconds 560          as much as fits; again to go on
+    python -m benchmark.training.gpu --seconds 510          as much as fits; again to go on
     python -m benchmark.training.gpu --parts mfu            one part
     python -m benchmark.training.gpu --device cpu ...       a check that it runs
 
@@ -19,6 +19,7 @@ done again; AgentEvol goes on where it was. Knows nothing of what the parts do.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shlex
@@ -40,6 +41,7 @@ __all__ = ["GpuOptions", "main", "measure", "most_live"]
 
 _ENDING_SECONDS: Final = 20
 """Time for a part that is told to stop to put its records in order."""
+_PR_SET_PDEATHSIG: Final = 1
 _LEAST_SECONDS: Final = 20
 """A part is not begun with less time than this."""
 
@@ -156,7 +158,11 @@ def _run(command: Sequence[str], log: Path, seconds: float) -> _Ended:
     began = time.monotonic()
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            command, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_end_with_parent,
         )
         code: int | None = None
         try:
@@ -165,6 +171,11 @@ def _run(command: Sequence[str], log: Path, seconds: float) -> _Ended:
             _end(process)
     output = log.read_text(encoding="utf-8", errors="replace")
     return _Ended(code, round(time.monotonic() - began, 1), output)
+
+
+def _end_with_parent() -> None:
+    """A part whose command is killed would go on beside the command that goes on with it."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

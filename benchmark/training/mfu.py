@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,19 +66,21 @@ class MfuOptions:
     """What to measure, one after the other."""
     rows: int = 4
     """Packed rows of the full context that are computed at once."""
-    accumulate: int = 2
-    """Micro-batches per step."""
+    accumulate: int = 8
+    """Micro-batches per step: 131,072 tokens, as in `recipes/bc-1b-h100.toml`."""
     target_share: float = 1.0
     """Share of tokens that are trained on; agent conversations have about 0.25."""
-    warmup: int = 6
+    warmup: int = 3
     """Steps that are not timed."""
-    steps: int = 20
+    steps: int = 12
     """Steps that are timed."""
     activation_checkpointing: bool = False
     peak_tflops: float = 0.0
     """Peak of the device; 0 = known by its name."""
     variant_seconds: int = 220
     """A variant that takes longer is given up."""
+    base: Path | None = None
+    """The model, as this command made it before; the variants share one."""
     single: bool = False
     """Measure the first variant in this very process and print one line of JSON."""
 
@@ -89,11 +91,14 @@ def main() -> int:
     if options.single:
         print(json.dumps(measure(options, compiled=options.variants[0] == "compiled")))
         return 0
-    results = [_in_a_process(options, variant) for variant in options.variants]
+    with tempfile.TemporaryDirectory() as folder:
+        base = options.base or _make_model(SIZES[options.size], Path(folder))
+        shared = replace(options, base=base)
+        results = [_in_a_process(shared, variant) for variant in options.variants]
     settings = {
         name: value
         for name, value in asdict(options).items()
-        if name not in {"out", "single", "variants"}
+        if name not in {"out", "base", "single", "variants"}
     }
     report = {"settings": settings, "results": results}
     for result in results:
@@ -120,7 +125,7 @@ def _in_a_process(options: MfuOptions, variant: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmark.training.mfu", "--single", "--variants", variant]
     for name in ("size", "device", "rows", "accumulate", "target_share", "warmup", "steps"):
         command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
-    command += ["--peak-tflops", str(options.peak_tflops)]
+    command += ["--peak-tflops", str(options.peak_tflops), "--base", str(options.base)]
     if options.activation_checkpointing:
         command.append("--activation-checkpointing")
     try:
@@ -157,7 +162,7 @@ def measure(options: MfuOptions, *, compiled: bool) -> dict[str, Any]:
         compile=compiled,
     )
     with tempfile.TemporaryDirectory() as folder, processes(options.device) as job:
-        base = _make_model(shape, Path(folder))
+        base = options.base or _make_model(shape, Path(folder))
         size = measure_model(model_settings(base))
         model = load_for_training(base, config, job)
         total = options.warmup + options.steps

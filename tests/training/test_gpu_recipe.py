@@ -53,6 +53,7 @@ def small(recipe: AgentEvolRecipe, out: Path) -> AgentEvolRecipe:
             model=replace(
                 recipe.cloning.model,
                 precision="float32",
+                compile=False,
                 init=replace(
                     init,
                     hidden_size=32,
