@@ -116,17 +116,20 @@ def as_plain(recipe: object) -> Plain:
     return json.loads(json.dumps(dataclasses.asdict(cast("Any", recipe)), default=str))
 
 
+_OFF = frozenset({"null", "false", "0", "0.0", '""', "[]", "{}"})
+
+
 def differences(recorded: Mapping[str, Any], requested: Mapping[str, Any]) -> list[Difference]:
     """The dotted fields in which two recipes differ, as `as_plain` gives them.
 
-    A key that is off (null or false) says what its absence said when the recipe was recorded.
+    A key that is off (null, false, 0 or empty) says what its absence said when the recipe was
+    recorded.
     """
     old, new = _flatten(recorded), _flatten(requested)
     return [
         Difference(name, old.get(name, "-"), new.get(name, "-"))
         for name in sorted(old.keys() | new.keys())
-        if old.get(name, "-") != new.get(name, "-")
-        and not (name not in old and new[name] in ("null", "false"))
+        if old.get(name, "-") != new.get(name, "-") and not (name not in old and new[name] in _OFF)
     ]
 
 

@@ -93,3 +93,10 @@ def test_resume_and_overwrite_exclude_each_other() -> None:
 def test_two_recipes_differ_in_named_fields() -> None:
     found = differences({"a": {"b": 1}, "c": [{"d": 1}]}, {"a": {"b": 2}, "c": [{"d": 1}]})
     assert [str(it) for it in found] == ["a.b: 1 -> 2"]
+
+
+@pytest.mark.parametrize("off", [None, False, 0, 0.0, "", []])
+def test_a_key_that_a_recorded_recipe_did_not_have_may_be_off(off: object) -> None:
+    assert differences({"a": {}}, {"a": {"new": off}}) == []
+    assert [it.field for it in differences({"a": {"new": 1}}, {"a": {"new": off}})] == ["a.new"]
+    assert [it.field for it in differences({"a": {}}, {"a": {"new": 1}})] == ["a.new"]
