@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -88,13 +88,12 @@ class MfuOptions:
 def main() -> int:
     """Run the command; returns its exit code."""
     options = tyro.cli(MfuOptions, description=__doc__)
-    if options.single:
-        print(json.dumps(measure(options, compiled=options.variants[0] == "compiled")))
-        return 0
     with tempfile.TemporaryDirectory() as folder:
         base = options.base or _make_model(SIZES[options.size], Path(folder))
-        shared = replace(options, base=base)
-        results = [_in_a_process(shared, variant) for variant in options.variants]
+        if options.single:
+            print(json.dumps(measure(options, base, compiled=options.variants[0] == "compiled")))
+            return 0
+        results = [_in_a_process(options, base, variant) for variant in options.variants]
     settings = {
         name: value
         for name, value in asdict(options).items()
@@ -121,11 +120,11 @@ def _line(result: dict[str, Any]) -> str:
     )
 
 
-def _in_a_process(options: MfuOptions, variant: str) -> dict[str, Any]:
+def _in_a_process(options: MfuOptions, base: Path, variant: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmark.training.mfu", "--single", "--variants", variant]
     for name in ("size", "device", "rows", "accumulate", "target_share", "warmup", "steps"):
         command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
-    command += ["--peak-tflops", str(options.peak_tflops), "--base", str(options.base)]
+    command += ["--peak-tflops", str(options.peak_tflops), "--base", str(base)]
     if options.activation_checkpointing:
         command.append("--activation-checkpointing")
     try:
@@ -144,8 +143,10 @@ def _in_a_process(options: MfuOptions, variant: str) -> dict[str, Any]:
     return {"variant": variant, **json.loads(done.stdout.strip().splitlines()[-1])}
 
 
-def measure(options: MfuOptions, *, compiled: bool) -> dict[str, Any]:
-    """Time steps of one variant; returns their figures and what they were measured with."""
+def measure(options: MfuOptions, base: Path, *, compiled: bool) -> dict[str, Any]:
+    """Time steps of one variant of the model in the folder `base`; returns their figures and what
+    they were measured with.
+    """
     import torch
 
     from training.learner import Learner, OptimizerConfig
@@ -161,8 +162,7 @@ def measure(options: MfuOptions, *, compiled: bool) -> dict[str, Any]:
         activation_checkpointing=options.activation_checkpointing,
         compile=compiled,
     )
-    with tempfile.TemporaryDirectory() as folder, processes(options.device) as job:
-        base = options.base or _make_model(shape, Path(folder))
+    with processes(options.device) as job:
         size = measure_model(model_settings(base))
         model = load_for_training(base, config, job)
         total = options.warmup + options.steps
