@@ -25,7 +25,7 @@ __all__ = ["IdleMemory", "measure_idle_memory"]
 
 _PLAIN = """
 import json, psutil
-from env_servers.echo import EchoEnvironment
+from env_servers.environments.echo import EchoEnvironment
 from env_servers.sdk import EnvironmentConfig, ResetOptions
 tasks = EchoEnvironment.load_tasks(EnvironmentConfig())
 task = tasks.get("echo_1000000")

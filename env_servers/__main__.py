@@ -11,8 +11,8 @@ from typing import Annotated
 
 import tyro
 
-from env_servers.play import PlayConfig, play
-from env_servers.scaffold import NewConfig, create
+from env_servers.cli.new import NewConfig, create
+from env_servers.cli.play import PlayConfig, play
 from env_servers.sdk import EnvironmentConfig, Execution, SdkError, environment_names
 from env_servers.sdk.data import data_dir_of_machine
 from env_servers.server import EnvironmentServer, Security, ServerConfig, ServerLimits, serve
@@ -134,7 +134,7 @@ class List:
 
     def run(self) -> int:
         """Print the table; returns the exit status."""
-        from env_servers.catalogue import print_catalogue
+        from env_servers.cli.list import print_catalogue
 
         names = self.environments or tuple(environment_names())
         return print_catalogue(names, self.data or data_dir_of_machine())

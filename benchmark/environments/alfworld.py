@@ -26,10 +26,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmark.manifest import PACKAGES, read_manifest
-from env_servers.alfworld import Alfworld
-from env_servers.alfworld.play import NativePlay, Play
-from env_servers.alfworld.reference import ReferencePlay, check_installed
-from env_servers.alfworld.tasks import AlfworldTasks
+from env_servers.environments.alfworld import Alfworld
+from env_servers.environments.alfworld.play import NativePlay, Play
+from env_servers.environments.alfworld.reference import ReferencePlay, check_installed
+from env_servers.environments.alfworld.tasks import AlfworldTasks
 from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable, ResetOptions
 
 __all__ = ["Benchmark", "main"]

@@ -29,7 +29,7 @@ from agent_runtime.episode import RemoteEpisode
 from agentgym.env.v1 import environment_pb2 as pb
 from benchmark.environments.serving import Served, served
 from benchmark.manifest import PACKAGES, read_manifest
-from env_servers.bird import Bird
+from env_servers.environments.bird import Bird
 from env_servers.sdk import EnvironmentConfig
 
 __all__ = ["Benchmark", "main"]

@@ -32,10 +32,10 @@ from agent_runtime.episode import RemoteEpisode
 from agentgym.env.v1 import environment_pb2 as pb
 from benchmark.environments.serving import Served, served
 from benchmark.manifest import PACKAGES, read_manifest
-from env_servers.sciworld.java import find_java
-from env_servers.sciworld.jvm import Jvm
-from env_servers.sciworld.simulator import Assignment
-from env_servers.sciworld.tasks import official_order
+from env_servers.environments.sciworld.java import find_java
+from env_servers.environments.sciworld.jvm import Jvm
+from env_servers.environments.sciworld.simulator import Assignment
+from env_servers.environments.sciworld.tasks import official_order
 
 __all__ = ["Benchmark", "main"]
 

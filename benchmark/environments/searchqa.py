@@ -30,11 +30,11 @@ from agent_runtime.episode import RemoteEpisode
 from agentgym.env.v1 import environment_pb2 as pb
 from benchmark.environments.serving import Served, served
 from benchmark.manifest import PACKAGES, read_manifest
+from env_servers.environments.searchqa import SearchQA
+from env_servers.environments.searchqa.embedded import EmbeddedSource, load_embedded
+from env_servers.environments.searchqa.protocol import SEARCH, act
+from env_servers.environments.searchqa.ranking import RankedCorpus
 from env_servers.sdk import EnvironmentConfig, ResetOptions
-from env_servers.searchqa import SearchQA
-from env_servers.searchqa.embedded import EmbeddedSource, load_embedded
-from env_servers.searchqa.protocol import SEARCH, act
-from env_servers.searchqa.ranking import RankedCorpus
 
 __all__ = ["Benchmark", "main"]
 

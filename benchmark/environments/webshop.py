@@ -27,11 +27,11 @@ from agent_runtime.episode import RemoteEpisode
 from agentgym.env.v1 import environment_pb2 as pb
 from benchmark.environments.serving import Served, served
 from benchmark.manifest import PACKAGES, read_manifest
-from env_servers.retrieval.bm25 import Index, IndexWriter
+from env_servers.environments.webshop import WebShop
+from env_servers.environments.webshop.catalogue import searched_text
+from env_servers.environments.webshop.embedded import load_embedded_shop
 from env_servers.sdk import EnvironmentConfig, ResetOptions
-from env_servers.webshop import WebShop
-from env_servers.webshop.catalogue import searched_text
-from env_servers.webshop.embedded import load_embedded_shop
+from env_servers.toolkit.retrieval.bm25 import Index, IndexWriter
 
 __all__ = ["Benchmark", "main"]
 

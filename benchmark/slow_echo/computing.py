@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from env_servers.echo import EchoEnvironment
+from env_servers.environments.echo import EchoEnvironment
 from env_servers.sdk import EnvironmentSpec, Execution
 
 __all__ = ["environment"]

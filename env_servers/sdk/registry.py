@@ -34,7 +34,7 @@ BUILT_IN: Final = (
     "webshop",
     "wordle",
 )
-"""Environments of this distribution, each the package `env_servers.<name>`."""
+"""Environments of this distribution, each the package `env_servers.environments.<name>`."""
 ENTRY_POINT_GROUP: Final = "agentgym.environments"
 _EXTRAS: Final = {"babyai": "babyai", "sciworld": "sciworld", "weather": "weather"}
 """Environments whose engine is an optional dependency, with the extra that brings it."""
@@ -66,7 +66,7 @@ def load_environment(name: str) -> type[Environment]:
 
 def _module_of(name: str) -> str:
     if name in BUILT_IN:
-        return f"env_servers.{name}"
+        return f"env_servers.environments.{name}"
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
         return point.module
     if name != "__main__" and _is_module(name):

@@ -34,7 +34,7 @@ def test_a_package_in_the_working_folder_is_found(tmp_path, monkeypatch):
     package = tmp_path / "found_here"
     package.mkdir()
     (package / "__init__.py").write_text(
-        "from env_servers.echo import EchoEnvironment as environment\n"
+        "from env_servers.environments.echo import EchoEnvironment as environment\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert load_environment("found_here") is load_environment("echo")

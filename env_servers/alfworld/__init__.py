@@ -1,7 +1,0 @@
-"""ALFWorld: household tasks in text, by an interpreter of ALFWorld's own game files."""
-
-from env_servers.alfworld.environment import Alfworld
-
-environment = Alfworld
-
-__all__ = ["Alfworld", "environment"]

@@ -1,7 +1,0 @@
-"""BabyAI: grid-world instructions, as text, on the `minigrid` package."""
-
-from env_servers.babyai.environment import BabyaiEnvironment
-
-__all__ = ["environment"]
-
-environment = BabyaiEnvironment

@@ -1,0 +1,1 @@
+"""The commands of `python -m env_servers`: play, new, list, check and serve."""

@@ -1,0 +1,1 @@
+"""The environments of this distribution, one package each; none imports another."""

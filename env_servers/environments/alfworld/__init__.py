@@ -1,0 +1,7 @@
+"""ALFWorld: household tasks in text, by an interpreter of ALFWorld's own game files."""
+
+from env_servers.environments.alfworld.environment import Alfworld
+
+environment = Alfworld
+
+__all__ = ["Alfworld", "environment"]

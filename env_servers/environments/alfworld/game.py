@@ -1,0 +1,302 @@
+"""A game: what can be done in a state, what it changes, and what is said about it.
+
+Owns the meaning of a game file: PDDL decides what is possible and when the game is won, the text
+grammar what is typed and told. Everything here is shared by all episodes of a game and nothing of
+it changes but caches of what follows from it. It knows no rewards, formats or item ids.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from env_servers.environments.alfworld.arrange import arrange
+from env_servers.environments.alfworld.naming import names_of
+from env_servers.environments.alfworld.pddl import (
+    And,
+    Atom,
+    Domain,
+    Effect,
+    Fact,
+    Formula,
+    GameError,
+    Not,
+    Parameter,
+    Problem,
+    Schema,
+    predicates_of,
+    read_domain,
+    read_problem,
+)
+from env_servers.environments.alfworld.textgen import Placeholder, TextGrammar, read_grammar
+from env_servers.environments.alfworld.world import NEGATED, Scenery, State, scenery_of
+
+__all__ = ["NOTHING_HAPPENS", "Deed", "Game", "build_game", "read_game"]
+
+NOTHING_HAPPENS: Final = "Nothing happens."
+_FIELDS: Final = ("pddl_domain", "pddl_problem", "grammar")
+
+
+class Deed(NamedTuple):
+    """An action with all its variables bound."""
+
+    action: str
+    arguments: Fact
+    """Objects in the order of the action's parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """An action as this game needs it."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    precondition: Formula
+    effects: tuple[Effect, ...]
+    prefix: str
+    """The literal text with which its commands begin."""
+    steady: bool
+    """Its commands depend on nothing that changes."""
+    idleness: _Idleness | None
+    """When its deeds change nothing, where that can be."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Idleness:
+    """What an action's precondition demands, and what its effects are."""
+
+    required: tuple[Atom, ...]
+    denied: tuple[Atom, ...]
+    added: tuple[Atom, ...]
+    deleted: tuple[Atom, ...]
+
+
+@dataclass(slots=True)
+class Game:
+    """One game, at the ready for any number of episodes."""
+
+    grammar: TextGrammar
+    names: Mapping[str, str]
+    scenery: Scenery
+    first: State
+    """The state in which episodes begin."""
+    goal: Formula
+    """As the problem states it."""
+    _won: Formula
+    _kinds: tuple[_Kind, ...]
+    _commands: dict[Deed, str] = field(default_factory=dict[Deed, str])
+
+    def intro(self) -> str:
+        """The text with which the game begins."""
+        return self.grammar.render("#intro#", _View(self, self.first), {})
+
+    def won(self, state: State) -> bool:
+        """Whether the goal is reached."""
+        return state.holds(self._won, {})
+
+    def admissible(self, state: State) -> list[str]:
+        """All commands that do something, in ascending order, each once."""
+        return sorted(
+            {self.command(state, deed) for kind in self._kinds for deed in _deeds(kind, state)}
+        )
+
+    def deeds(self, state: State, action: str) -> list[Deed]:
+        """What can be done by one action, named in lower case."""
+        return [deed for kind in self._kinds if kind.name == action for deed in _deeds(kind, state)]
+
+    def find(self, state: State, command: str) -> Deed | None:
+        """What a command means in a state; None where it means nothing."""
+        for kind in self._kinds:
+            if command.startswith(kind.prefix):
+                for deed in _possible(kind, state):
+                    if self._command(state, kind, deed) == command and not _idles(kind, deed):
+                        return deed
+        return None
+
+    def do(self, state: State, deed: Deed) -> tuple[State, str]:
+        """The state after a deed that is possible, and what is told about it."""
+        kind = next(kind for kind in self._kinds if kind.name == deed.action)
+        binding = {p.name: v for p, v in zip(kind.parameters, deed.arguments, strict=True)}
+        after = state.apply(kind.effects, binding)
+        bindings = _bindings(kind, deed)
+        return after, self.grammar.feedback(kind.name, _View(self, after), bindings)
+
+    def act(self, state: State, command: str) -> tuple[State, str]:
+        """The state after a command, any text, and what is told about it."""
+        deed = self.find(state, command.strip())
+        return (state, NOTHING_HAPPENS) if deed is None else self.do(state, deed)
+
+    def command(self, state: State, deed: Deed) -> str:
+        """What an agent types for a deed."""
+        return self._command(state, self._kind(deed.action), deed)
+
+    def argument(self, deed: Deed, parameter: str) -> str:
+        """The object of a deed's parameter, named without question mark."""
+        for known, value in zip(self._kind(deed.action).parameters, deed.arguments, strict=True):
+            if known.name == f"?{parameter}":
+                return value
+        raise KeyError(parameter)
+
+    def _kind(self, action: str) -> _Kind:
+        return next(kind for kind in self._kinds if kind.name == action)
+
+    def _command(self, state: State, kind: _Kind, deed: Deed) -> str:
+        found = self._commands.get(deed)
+        if found is None:
+            bindings = _bindings(kind, deed)
+            found = self.grammar.command(kind.name, _View(self, state), bindings)
+            if kind.steady:
+                self._commands[deed] = found
+        return found
+
+
+class _View:
+    """A state as texts see it."""
+
+    __slots__ = ("_game", "_state", "is_a", "sorted_facts")
+
+    def __init__(self, game: Game, state: State) -> None:
+        self._game = game
+        self._state = state
+        self.sorted_facts = state.sorted_facts
+        self.is_a = state.scenery.is_a
+
+    def attribute(self, name: str, attribute: str) -> str:
+        match attribute:
+            case "name":
+                return self._game.names.get(name, name)
+            case "indefinite":
+                return "a"
+            case "definite":
+                return "the"
+            case "type":
+                return self._state.scenery.types.get(name, "")
+            case _:
+                return name
+
+
+def read_game(text: str | bytes) -> Game:
+    """The game of a `game.tw-pddl` file; raises GameError."""
+    try:
+        data: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise GameError(f"the game file is no JSON: {error}") from error
+    if not isinstance(data, dict) or not all(isinstance(data.get(k), str) for k in _FIELDS):
+        raise GameError(f"the game file lacks one of {', '.join(_FIELDS)}")
+    domain, problem = read_domain(data["pddl_domain"]), read_problem(data["pddl_problem"])
+    return build_game(domain, problem, read_grammar(data["grammar"]))
+
+
+def build_game(domain: Domain, problem: Problem, grammar: TextGrammar) -> Game:
+    """The game of rules, a problem and a text grammar; raises GameError."""
+    missing = [s.name for s in domain.schemas if s.name not in grammar.actions]
+    if missing:
+        raise GameError(f"the text grammar has no action {missing[0]}")
+    asked = grammar.queried()
+    read = _read_predicates(domain, problem, asked)
+    remembered = frozenset(a.removeprefix(NEGATED) for a in asked if a.startswith(NEGATED))
+    changing = domain.changing & read
+    scenery = scenery_of(domain, problem, changing, remembered)
+    sizes: dict[str, int] = {}
+    for predicate, *_ in problem.facts:
+        sizes[predicate] = sizes.get(predicate, 0) + 1
+    kinds = tuple(
+        _Kind(
+            schema.name,
+            schema.parameters,
+            arrange(schema.precondition, schema.parameters, sizes),
+            tuple(e for e in schema.effects if e.atom.predicate in read),
+            grammar.prefix(schema.name),
+            not any(_changes(name, changing) for name in grammar.template_queries(schema.name)),
+            _idleness(schema),
+        )
+        for schema in domain.schemas
+    )
+    return Game(
+        grammar,
+        names_of({name for fact in problem.facts for name in fact[1:]}),
+        scenery,
+        State.first(scenery, problem),
+        problem.goal,
+        arrange(problem.goal, (), sizes),
+        kinds,
+    )
+
+
+def _changes(predicate: str, changing: frozenset[str]) -> bool:
+    return predicate.removeprefix(NEGATED) in changing
+
+
+def _read_predicates(domain: Domain, problem: Problem, asked: Iterable[str]) -> frozenset[str]:
+    """Predicates on which anything depends; the others need not be kept."""
+    formulas = [problem.goal]
+    for schema in domain.schemas:
+        formulas.append(schema.precondition)
+        formulas.extend(effect.condition for effect in schema.effects)
+    found = frozenset[str]().union(*(predicates_of(formula) for formula in formulas))
+    return found.union(asked, (name.removeprefix(NEGATED) for name in asked))
+
+
+def _deeds(kind: _Kind, state: State) -> list[Deed]:
+    return [deed for deed in _possible(kind, state) if not _idles(kind, deed)]
+
+
+def _possible(kind: _Kind, state: State) -> list[Deed]:
+    answers = state.assignments(kind.parameters, kind.precondition, {})
+    return [Deed(kind.name, answer) for answer in answers]
+
+
+def _conjuncts(formula: Formula) -> Iterator[Formula]:
+    if isinstance(formula, And):
+        for part in formula.parts:
+            yield from _conjuncts(part)
+    else:
+        yield formula
+
+
+def _idleness(schema: Schema) -> _Idleness | None:
+    """When deeds of an action change nothing; None where each changes something."""
+    parts = list(_conjuncts(schema.precondition))
+    denied = [part.part for part in parts if isinstance(part, Not)]
+    found = _Idleness(
+        tuple(part for part in parts if isinstance(part, Atom)),
+        tuple(part for part in denied if isinstance(part, Atom)),
+        tuple(e.atom for e in schema.effects if e.added),
+        tuple(e.atom for e in schema.effects if not e.added),
+    )
+    demanded = {atom.predicate for atom in found.required}
+    kept = {atom.predicate for atom in (*found.denied, *found.added)}
+    possible = (
+        all(atom.predicate in demanded for atom in found.added)
+        and all(atom.predicate in kept for atom in found.deleted)
+        and not any(predicates_of(e.condition) for e in schema.effects)
+    )
+    return found if possible else None
+
+
+def _idles(kind: _Kind, deed: Deed) -> bool:
+    """Whether a deed changes nothing. Planners drop such deeds, so they are not offered.
+
+    Going to where one is, for example: it is not a command of the reference.
+    """
+    idleness = kind.idleness
+    if idleness is None:
+        return False
+    binding = {p.name: v for p, v in zip(kind.parameters, deed.arguments, strict=True)}
+
+    def ground(atoms: Iterable[Atom]) -> set[Fact]:
+        return {(a.predicate, *(binding.get(name, name) for name in a.arguments)) for a in atoms}
+
+    added = ground(idleness.added)
+    return added <= ground(idleness.required) and ground(idleness.deleted) <= (
+        added | ground(idleness.denied)
+    )
+
+
+def _bindings(kind: _Kind, deed: Deed) -> dict[Placeholder, str]:
+    return {
+        Placeholder(p.name[1:], p.type): value
+        for p, value in zip(kind.parameters, deed.arguments, strict=True)
+    }

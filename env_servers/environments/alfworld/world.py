@@ -1,0 +1,303 @@
+"""The facts of a game and what follows from them: queries, formulas, effects.
+
+Owns `Scenery`, which never changes and is shared by all episodes of a game, and `State`, an
+immutable snapshot of the rest; an action gives a new one that shares all it did not change. It
+knows predicates and objects by name only, and nothing of what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from env_servers.environments.alfworld.pddl import (
+    And,
+    Atom,
+    Domain,
+    Effect,
+    Equal,
+    Exists,
+    Fact,
+    Forall,
+    Formula,
+    GameError,
+    Member,
+    Not,
+    Or,
+    Parameter,
+    Problem,
+)
+
+__all__ = ["NEGATED", "Binding", "Scenery", "State", "scenery_of"]
+
+Binding: TypeAlias = Mapping[str, str]
+"""Object by variable."""
+Extension: TypeAlias = frozenset[Fact]
+"""Argument tuples of one predicate."""
+
+NEGATED: Final = "not_"
+"""Prefix of the facts that an action made false; texts may ask for them."""
+_EMPTY: Final[Extension] = frozenset()
+_MAX_OBJECTS: Final = 20_000
+_MAX_FACTS: Final = 200_000
+
+
+@dataclass(slots=True)
+class Scenery:
+    """Objects, types and the facts that no action changes."""
+
+    types: Mapping[str, str]
+    """Type by object."""
+    parents: Mapping[str, str]
+    """Supertype by type."""
+    fixed: Mapping[str, tuple[Fact, ...]]
+    """Argument tuples by predicate, in ascending order."""
+    changing: frozenset[str]
+    remembered: frozenset[str]
+    """Predicates of which also the facts made false are kept, as `not_x`."""
+    _lines: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """A type with all its supertypes."""
+    _members: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    _index: dict[tuple[str, tuple[int, ...]], dict[Fact, tuple[Fact, ...]]] = field(
+        default_factory=dict[tuple[str, tuple[int, ...]], dict[Fact, tuple[Fact, ...]]]
+    )
+    """Fixed facts by the values at some positions; filled as asked, the same for every order of
+    asking."""
+
+    def line(self, type_name: str) -> frozenset[str]:
+        """The type and its supertypes."""
+        found = self._lines.get(type_name)
+        if found is None:
+            above = {"object", type_name}
+            current = type_name
+            while (current := self.parents.get(current, "object")) not in above:
+                above.add(current)
+            found = self._lines[type_name] = frozenset(above)
+        return found
+
+    def is_a(self, name: str, type_name: str) -> bool:
+        """Whether the object has the type or a subtype of it."""
+        own = self.types.get(name)
+        return own is not None and (own == type_name or type_name in self.line(own))
+
+    def members(self, type_name: str) -> tuple[str, ...]:
+        """All objects of a type, in ascending order; none of a type that nobody declared."""
+        found = self._members.get(type_name)
+        if found is None:
+            matching = (name for name in self.types if self.is_a(name, type_name))
+            found = self._members[type_name] = tuple(sorted(matching))
+        return found
+
+    def matching(self, predicate: str, pattern: Sequence[str | None]) -> tuple[Fact, ...]:
+        """Fixed facts that fit the pattern, in ascending order."""
+        positions = tuple(i for i, value in enumerate(pattern) if value is not None)
+        facts = self.fixed.get(predicate, ())
+        if not positions:
+            return facts
+        index = self._index.get((predicate, positions))
+        if index is None:
+            collected: dict[Fact, list[Fact]] = {}
+            for fact in facts:
+                if positions[-1] < len(fact):
+                    collected.setdefault(tuple(fact[i] for i in positions), []).append(fact)
+            index = {key: tuple(found) for key, found in collected.items()}
+            self._index[predicate, positions] = index
+        return index.get(tuple(value for value in pattern if value is not None), ())
+
+
+def scenery_of(
+    domain: Domain, problem: Problem, changing: frozenset[str], remembered: frozenset[str]
+) -> Scenery:
+    """What never changes in a game; raises GameError for one that is unreasonably large."""
+    types = {**domain.constants, **problem.objects}
+    if len(types) > _MAX_OBJECTS or len(problem.facts) > _MAX_FACTS:
+        raise GameError(f"the game has {len(types)} objects and {len(problem.facts)} facts")
+    fixed: dict[str, list[Fact]] = {}
+    for predicate, *arguments in problem.facts:
+        if predicate not in domain.changing:
+            fixed.setdefault(predicate, []).append(tuple(arguments))
+    ordered = {name: tuple(sorted(found)) for name, found in fixed.items()}
+    return Scenery(types, domain.parents, ordered, changing, remembered)
+
+
+class State:
+    """What holds at one moment. Never changed: `apply` gives another state."""
+
+    __slots__ = ("facts", "scenery")
+
+    def __init__(self, scenery: Scenery, facts: Mapping[str, Extension]) -> None:
+        self.scenery = scenery
+        self.facts = facts
+
+    @classmethod
+    def first(cls, scenery: Scenery, problem: Problem) -> State:
+        """The state in which a game begins."""
+        found: dict[str, set[Fact]] = {}
+        for predicate, *arguments in problem.facts:
+            if predicate in scenery.changing:
+                found.setdefault(predicate, set()).add(tuple(arguments))
+        return cls(scenery, {name: frozenset(facts) for name, facts in found.items()})
+
+    def matching(self, predicate: str, pattern: Sequence[str | None]) -> Iterable[Fact]:
+        """Argument tuples that fit the pattern, in no particular order."""
+        if predicate in self.scenery.fixed:
+            return self.scenery.matching(predicate, pattern)
+        facts = self.facts.get(predicate, _EMPTY)
+        if None not in pattern:
+            wanted = tuple(value for value in pattern if value is not None)
+            return (wanted,) if wanted in facts else ()
+        known = [(i, value) for i, value in enumerate(pattern) if value is not None]
+        if not known:
+            return facts
+        if len(known) == 1:
+            position, value = known[0]
+            return [fact for fact in facts if fact[position] == value]
+        return [fact for fact in facts if all(fact[i] == value for i, value in known)]
+
+    def sorted_facts(self, predicate: str, pattern: Sequence[str | None]) -> Sequence[Fact]:
+        """Argument tuples that fit the pattern, in ascending order."""
+        return sorted(self.matching(predicate, pattern))
+
+    def is_fact(self, predicate: str, arguments: Fact) -> bool:
+        """Whether the fact holds."""
+        if predicate in self.scenery.fixed:
+            return bool(self.scenery.matching(predicate, arguments))
+        return arguments in self.facts.get(predicate, _EMPTY)
+
+    def holds(self, formula: Formula, binding: Binding) -> bool:
+        """Whether an arranged formula holds; variables that are not bound may be anything."""
+        match formula:
+            case Atom(predicate, arguments) if all(a in binding or a[0] != "?" for a in arguments):
+                return self.is_fact(predicate, tuple(binding.get(a, a) for a in arguments))
+            case Not(part):
+                return not self.holds(part, binding)
+            case Equal(left, right):
+                return binding.get(left, left) == binding.get(right, right)
+            case Forall(parameters, part):
+                return not self.holds(Exists(parameters, Not(part)), binding)
+            case _:
+                return next(self.solve(formula, binding), None) is not None
+
+    def solve(self, formula: Formula, binding: Binding) -> Iterator[Binding]:
+        """Extensions of the binding that make the formula hold; may repeat one."""
+        match formula:
+            case Atom(predicate, arguments):
+                yield from self._solve_atom(predicate, arguments, binding)
+            case And(parts):
+                yield from self._solve_all(parts, binding)
+            case Or(parts):
+                for part in parts:
+                    yield from self.solve(part, binding)
+            case Exists(parameters, part):
+                yield from self._solve_exists(parameters, part, binding)
+            case Member(parameter):
+                yield from self._complete((parameter,), binding)
+            case _:
+                if self.holds(formula, binding):
+                    yield binding
+
+    def assignments(
+        self, parameters: Sequence[Parameter], formula: Formula, binding: Binding
+    ) -> list[Fact]:
+        """All objects for the parameters that make the formula hold, in ascending order."""
+        found: set[Fact] = set()
+        for answer in self.solve(formula, binding):
+            for full in self._complete(parameters, answer):
+                found.add(tuple(full[p.name] for p in parameters))
+        return sorted(found)
+
+    def apply(self, effects: Sequence[Effect], binding: Binding) -> State:
+        """The state after an action's effects; conditions are those of the state before."""
+        removed: list[tuple[str, Fact]] = []
+        added: list[tuple[str, Fact]] = []
+        for effect in effects:
+            if not self.holds(effect.condition, binding):
+                continue
+            atom = effect.atom
+            arguments = tuple(binding.get(a, a) for a in atom.arguments)
+            (added if effect.added else removed).append((atom.predicate, arguments))
+        changed = dict(self.facts)
+        for predicate, arguments in removed:
+            # Adding wins over deleting the same fact.
+            if (predicate, arguments) not in added:
+                _remove(changed, predicate, arguments)
+                if predicate in self.scenery.remembered:
+                    _add(changed, NEGATED + predicate, arguments)
+        for predicate, arguments in added:
+            _add(changed, predicate, arguments)
+            _remove(changed, NEGATED + predicate, arguments)
+        return State(self.scenery, changed)
+
+    def difference(
+        self, other: State
+    ) -> tuple[tuple[str, tuple[Fact, ...], tuple[Fact, ...]], ...]:
+        """What holds here and not there, and there and not here, by predicate, in order."""
+        found: list[tuple[str, tuple[Fact, ...], tuple[Fact, ...]]] = []
+        for name in sorted(self.facts.keys() | other.facts.keys()):
+            ours, theirs = self.facts.get(name, _EMPTY), other.facts.get(name, _EMPTY)
+            if ours is not theirs and ours != theirs:
+                found.append((name, tuple(sorted(ours - theirs)), tuple(sorted(theirs - ours))))
+        return tuple(found)
+
+    def _solve_atom(
+        self, predicate: str, arguments: tuple[str, ...], binding: Binding
+    ) -> Iterator[Binding]:
+        pattern = [binding.get(a) if a[0] == "?" else a for a in arguments]
+        if None not in pattern:
+            if next(iter(self.matching(predicate, pattern)), None) is not None:
+                yield binding
+            return
+        for fact in self.matching(predicate, pattern):
+            extended = dict(binding)
+            if len(fact) == len(arguments) and all(
+                argument[0] != "?" or extended.setdefault(argument, value) == value
+                for argument, value in zip(arguments, fact, strict=True)
+            ):
+                yield extended
+
+    def _solve_all(self, parts: Sequence[Formula], binding: Binding) -> Iterator[Binding]:
+        if not parts:
+            yield binding
+        elif len(parts) == 1:
+            yield from self.solve(parts[0], binding)
+        else:
+            for answer in self.solve(parts[0], binding):
+                yield from self._solve_all(parts[1:], answer)
+
+    def _solve_exists(
+        self, parameters: Sequence[Parameter], part: Formula, binding: Binding
+    ) -> Iterator[Binding]:
+        # An inner variable hides an outer one of the same name.
+        hidden = {p.name for p in parameters}
+        inner = {name: value for name, value in binding.items() if name not in hidden}
+        if not all(self.scenery.members(p.type) for p in parameters):
+            return
+        for answer in self.solve(part, inner):
+            if next(self._complete(parameters, answer), None) is None:
+                continue
+            outer = {name: value for name, value in answer.items() if name not in hidden}
+            yield {**outer, **binding}
+
+    def _complete(self, parameters: Sequence[Parameter], binding: Binding) -> Iterator[Binding]:
+        """Bindings in which every parameter has an object of its type."""
+        for number, parameter in enumerate(parameters):
+            value = binding.get(parameter.name)
+            if value is None:
+                for member in self.scenery.members(parameter.type):
+                    extended = {**binding, parameter.name: member}
+                    yield from self._complete(parameters[number + 1 :], extended)
+                return
+            if not self.scenery.is_a(value, parameter.type):
+                return
+        yield binding
+
+
+def _add(facts: dict[str, Extension], predicate: str, arguments: Fact) -> None:
+    facts[predicate] = facts.get(predicate, _EMPTY) | {arguments}
+
+
+def _remove(facts: dict[str, Extension], predicate: str, arguments: Fact) -> None:
+    known = facts.get(predicate)
+    if known is not None and arguments in known:
+        facts[predicate] = known - {arguments}

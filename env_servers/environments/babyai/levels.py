@@ -1,0 +1,169 @@
+"""The forty BabyAI levels as MiniGrid objects: which classes, how they are seeded and watched.
+
+Owns everything that touches the `minigrid` package. Invariant: `build(level, seed)` gives the room
+that AgentGym's server showed for that level and seed, in every process and thread. Knows nothing of
+texts, actions or scores.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from minigrid.envs.babyai import goto, other, pickup, putnext, synth, unlock
+from minigrid.envs.babyai import open as open_
+from minigrid.envs.babyai.core import roomgrid_level, verifier
+from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
+
+from env_servers.environments.babyai.view import Sight, look
+
+__all__ = ["LEVELS", "Level", "build"]
+
+_Recipe = tuple[type[RoomGridLevel], dict[str, Any]]
+
+_RECIPES: Final[dict[str, _Recipe]] = {
+    "GoToRedBallGrey": (goto.GoToRedBallGrey, {}),
+    "GoToRedBall": (goto.GoToRedBall, {}),
+    "GoToRedBallNoDists": (goto.GoToRedBallNoDists, {}),
+    # Registered with room size 4 by mistake in MiniGrid 2.3; the recordings have that room.
+    "GoToObjS6": (goto.GoToObj, {"room_size": 4}),
+    "GoToLocalS8N7": (goto.GoToLocal, {"room_size": 8, "num_dists": 7}),
+    "GoToObjMazeS7": (goto.GoTo, {"num_dists": 1, "room_size": 7}),
+    "GoToImpUnlock": (goto.GoToImpUnlock, {}),
+    "GoToSeqS5R2": (
+        goto.GoToSeq,
+        {"room_size": 5, "num_rows": 2, "num_cols": 2, "num_dists": 4},
+    ),
+    "GoToRedBlueBall": (goto.GoToRedBlueBall, {}),
+    "GoToDoor": (goto.GoToDoor, {}),
+    "GoToObjDoor": (goto.GoToObjDoor, {}),
+    "Open": (open_.Open, {}),
+    "OpenRedDoor": (open_.OpenRedDoor, {}),
+    "OpenDoorLoc": (open_.OpenDoor, {"select_by": "loc"}),
+    "OpenRedBlueDoorsDebug": (
+        open_.OpenTwoDoors,
+        {"first_color": "red", "second_color": "blue", "strict": True},
+    ),
+    "OpenDoorsOrderN4Debug": (open_.OpenDoorsOrder, {"debug": True, "num_doors": 4}),
+    "Pickup": (pickup.Pickup, {}),
+    "UnblockPickup": (pickup.UnblockPickup, {}),
+    "PickupLoc": (pickup.PickupLoc, {}),
+    "PickupDistDebug": (pickup.PickupDist, {"debug": True}),
+    "PickupAbove": (pickup.PickupAbove, {}),
+    "PutNextLocalS6N4": (putnext.PutNextLocal, {"room_size": 6, "num_objs": 4}),
+    "PutNextS7N4Carrying": (
+        putnext.PutNext,
+        {"room_size": 7, "objs_per_room": 4, "start_carrying": True},
+    ),
+    "Unlock": (unlock.Unlock, {}),
+    "UnlockLocalDist": (unlock.UnlockLocal, {"distractors": True}),
+    "KeyInBox": (unlock.KeyInBox, {}),
+    "UnlockPickupDist": (unlock.UnlockPickup, {"distractors": True}),
+    "BlockedUnlockPickup": (unlock.BlockedUnlockPickup, {}),
+    "UnlockToUnlock": (unlock.UnlockToUnlock, {}),
+    "ActionObjDoor": (other.ActionObjDoor, {}),
+    "FindObjS7": (other.FindObjS5, {"room_size": 7}),
+    "KeyCorridorS6R3": (other.KeyCorridor, {"room_size": 6, "num_rows": 3}),
+    "OneRoomS20": (other.OneRoomS8, {"room_size": 20}),
+    "MoveTwoAcrossS8N9": (other.MoveTwoAcross, {"room_size": 8, "objs_per_room": 9}),
+    "SynthS5R2": (synth.Synth, {"room_size": 5, "num_rows": 2}),
+    "SynthLoc": (synth.SynthLoc, {}),
+    "SynthSeq": (synth.SynthSeq, {}),
+    "MiniBossLevel": (synth.MiniBossLevel, {}),
+    "BossLevel": (synth.BossLevel, {}),
+    "BossLevelNoUnlock": (synth.BossLevelNoUnlock, {}),
+}
+
+LEVELS: Final = tuple(_RECIPES)
+"""Level names in AgentGym's order: level `n` (from 1) is `LEVELS[n - 1]`."""
+
+_MAX_PLACEMENTS: Final = 2_000
+"""Positions tried for the agent in a room; a small room has at most a few dozen."""
+
+
+class Level(RoomGridLevel):
+    """A level whose `gen_obs` is the flat `Sight` instead of MiniGrid's image array."""
+
+    instrs: Any
+    _kept_room: Any = None
+    _placements: int = 0
+
+    @property
+    def locked_room(self) -> Any:
+        """The last locked room of this object, even of an attempt that was rejected.
+
+        MiniGrid < 3.2 kept it by mistake, so a mission may mention what only exists there; the
+        recordings come from such a version.
+        """
+        return self._kept_room
+
+    @locked_room.setter
+    def locked_room(self, room: Any) -> None:
+        if room is not None:
+            self._kept_room = room
+
+    def place_agent(self, *args: Any, **kwargs: Any) -> Any:
+        """Put the agent into a room, facing nothing; raises RecursionError where that cannot be.
+
+        MiniGrid tries for ever then, on a few seeds; its generator begins anew on this error.
+        """
+        self._placements = 0
+        return super().place_agent(*args, **kwargs)
+
+    def place_obj(self, obj: Any, *args: Any, **kwargs: Any) -> Any:
+        """Put an object, or the agent where `obj` is None, into a free cell."""
+        if obj is None:
+            self._placements += 1
+            if self._placements > _MAX_PLACEMENTS:
+                raise RecursionError("the agent has no place in this room")
+        return super().place_obj(obj, *args, **kwargs)
+
+    def gen_obs(self) -> dict[str, Any]:
+        """The observation that MiniGrid's `reset` and `step` hand out."""
+        return {"image": self.sight(), "direction": self.agent_dir, "mission": self.mission}
+
+    def sight(self) -> Sight:
+        """What the agent sees now."""
+        x, y = self.agent_pos
+        return look(self.grid, int(x), int(y), int(self.agent_dir), self.carrying)
+
+
+def _discard(*_: object) -> None:
+    """Takes the place of `print` in MiniGrid's level generator, which reports retries with it."""
+
+
+setattr(roomgrid_level, "print", _discard)  # noqa: B010 - shadows the builtin in that module only
+# MiniGrid reads an environment variable here that changes when missions count as done.
+verifier.use_done_actions = False
+
+_CLASSES: Final = {
+    name: type(name, (Level, kind), {"__doc__": f"BabyAI-{name}."})
+    for name, (kind, _) in _RECIPES.items()
+}
+
+
+def _forgive(mission: Any) -> None:
+    """Let the later part of a sequence not fail on the action that ended the earlier part."""
+    if isinstance(mission, verifier.BeforeInstr | verifier.AfterInstr):
+        first = isinstance(mission, verifier.BeforeInstr)
+        later = mission.instr_b if first else mission.instr_a
+        if isinstance(later, verifier.OpenInstr):
+            later.strict = False
+
+
+def build(level: int, seed: int, *, original: bool = True) -> tuple[Level, Sight]:
+    """A fresh level 1..40 with what its reset shows.
+
+    MiniGrid judges the second part of a strict sequence on the very action that finished the first,
+    so opening the right door first counts as opening a wrong one. Unless `original`, the second
+    part is not strict.
+
+    The original resets every level twice with the same seed. That matters where something of the
+    first reset stays (see `Level.locked_room`), so it is done here as well.
+    """
+    name = LEVELS[level - 1]
+    made: Level = _CLASSES[name](**_RECIPES[name][1])
+    made.reset(seed=seed)
+    observation, _ = made.reset(seed=seed)
+    if not original:
+        _forgive(made.instrs)
+    return made, observation["image"]

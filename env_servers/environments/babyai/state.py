@@ -1,0 +1,52 @@
+"""The hidden state of a level as a value: equal values mean equal futures.
+
+Owns the list of what can differ between two moments of one level. Objects are told apart by their
+number in the list made at the start, never by their address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from env_servers.environments.babyai.levels import Level
+
+__all__ = ["hidden_state", "objects_of"]
+
+_DESCRIPTIONS: Final = ("desc", "desc_move", "desc_fixed")
+_PARTS: Final = ("instr_a", "instr_b")
+
+
+def objects_of(level: Level) -> list[Any]:
+    """Doors, keys, balls and boxes of a fresh level, with what boxes contain."""
+    found = [cell for cell in level.grid.grid if cell is not None and cell.type != "wall"]
+    if level.carrying is not None:
+        found.append(level.carrying)
+    return found + [thing.contains for thing in found if thing.contains is not None]
+
+
+def hidden_state(level: Level, objects: Sequence[Any]) -> tuple[object, ...]:
+    """Everything that the level's future depends on; `objects` as of its start."""
+    number = {id(thing): index for index, thing in enumerate(objects)}
+    standing = [
+        (place, number[id(cell)], cell.encode())
+        for place, cell in enumerate(level.grid.grid)
+        if cell is not None and cell.type != "wall"
+    ]
+    x, y = level.agent_pos
+    held = number.get(id(level.carrying))
+    agent = (int(x), int(y), int(level.agent_dir), held, level.step_count, level.max_steps)
+    return (level.mission, agent, standing, _progress(level.instrs, number))
+
+
+def _progress(mission: Any, number: dict[int, int]) -> tuple[object, ...]:
+    """What a mission remembers."""
+    before = number.get(id(getattr(mission, "preCarrying", None)))
+    places = [
+        [(int(x), int(y)) for x, y in getattr(mission, name).obj_poss]
+        for name in _DESCRIPTIONS
+        if hasattr(mission, name)
+    ]
+    parts = [_progress(getattr(mission, name), number) for name in _PARTS if hasattr(mission, name)]
+    done = [str(getattr(mission, name, None)) for name in ("a_done", "b_done")]
+    return type(mission).__name__, before, places, parts, done

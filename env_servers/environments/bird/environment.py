@@ -1,0 +1,215 @@
+"""One BIRD episode: a question about a database, answered by a SQL statement.
+
+Owns the episode's life: what is shown, and what a statement earns. The reward is 1 for a statement
+whose set of rows is the gold statement's, else 0. In one round, the first statement is the answer;
+in several (`multi_turn`), what is submitted. Databases are shared by all episodes of a process.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, Self
+
+from env_servers.environments.bird.database import Outcome
+from env_servers.environments.bird.expert import answer, explore, random_advice
+from env_servers.environments.bird.prompt import (
+    CONVERSATION_STARTS,
+    DESCRIBE,
+    GRAMMAR,
+    ROUNDS_RULES,
+    SUBMIT,
+)
+from env_servers.environments.bird.puzzle import Puzzle
+from env_servers.environments.bird.result import as_table, described, shortened
+from env_servers.environments.bird.tasks import BirdTasks, load_tasks
+from env_servers.sdk import (
+    Advice,
+    Environment,
+    EnvironmentConfig,
+    EnvironmentSpec,
+    EnvironmentUnavailable,
+    Execution,
+    InvalidOption,
+    Observation,
+    ResetOptions,
+    StopReason,
+    Task,
+    TaskSet,
+)
+
+__all__ = ["Bird"]
+
+_OPTIONS: Final = ("rounds",)
+_ROUNDS: Final = 10
+_MOST_ROUNDS: Final = 100
+_LONGEST_ACTION: Final = 1 << 20
+"""Characters of an action that are looked at for a command."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Episode:
+    """The state of one episode."""
+
+    puzzle: Puzzle
+    profile: str
+    rounds: int
+    """Statements and look-ups that are allowed; 1 = the first one is the answer."""
+    used: int = 0
+    described: tuple[str, ...] = ()
+    """Tables that were looked at."""
+    tried: str = ""
+    """The last statement that gave a result."""
+
+
+class Bird(Environment):
+    """Answer a question about a database with SQL."""
+
+    spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(
+        name="bird",
+        version="1.0.0",
+        description="Answer questions about SQLite databases with SQL statements.",
+        grammar=GRAMMAR,
+        conversation_starts=CONVERSATION_STARTS,
+        max_rounds=_ROUNDS,
+        profiles=("agentgym", "fixed", "multi_turn"),
+        execution=Execution.THREAD,
+        episode_bytes=48 * 1024,
+        item_prefixes=("sqlgym", "minidev", "spider", "spidertrain"),
+    )
+    tasks: BirdTasks
+
+    def __init__(self, tasks: TaskSet) -> None:
+        super().__init__(tasks)
+        self._episode: _Episode | None = None
+
+    @classmethod
+    def load_tasks(cls, config: EnvironmentConfig) -> BirdTasks:
+        return load_tasks(config)
+
+    def reset(self, task: Task, options: ResetOptions) -> Observation:
+        options.require(self.spec.profiles, _OPTIONS)
+        puzzle: Puzzle = task.payload
+        rounds = 1
+        if options.profile == "multi_turn":
+            rounds = _given_rounds(options.options.get("rounds", _ROUNDS))
+        elif "rounds" in options.options:
+            raise InvalidOption("option rounds needs the profile multi_turn")
+        # Embedded databases are made now and not in the first step.
+        puzzle.base.database.path()
+        self._episode = _Episode(puzzle, options.profile, rounds)
+        return Observation(_introduction(self._episode))
+
+    def step(self, action: str) -> Observation:
+        episode = self._live()
+        if episode.profile == "multi_turn":
+            return self._take_round(episode, action)
+        outcome = episode.puzzle.base.database.ask(action)
+        return self._score(shortened(outcome), outcome)
+
+    def fork(self) -> Self:
+        copy = type(self)(self.tasks)
+        copy._episode = self._episode
+        return copy
+
+    def fingerprint(self) -> bytes | None:
+        if self._episode is None:
+            return None
+        return repr(self._episode).encode("utf-8", "backslashreplace")
+
+    def advise_expert(self, seed: int) -> Advice:
+        episode = self._live()
+        if episode.profile != "multi_turn":
+            return answer(episode.puzzle, seed)
+        left = episode.rounds - episode.used
+        return explore(episode.puzzle, episode.described, episode.tried, left, seed)
+
+    def advise_random(self, rng: random.Random) -> Advice:
+        episode = self._live()
+        return random_advice(episode.puzzle, rng, rounds=episode.profile == "multi_turn")
+
+    def advise_noop(self) -> Advice:
+        return Advice("-", "I give no answer.")
+
+    def _take_round(self, episode: _Episode, action: str) -> Observation:
+        """A look-up, a statement, or the answer."""
+        text = action[:_LONGEST_ACTION].rpartition("Action:")[2].strip()
+        verb, _, rest = text.partition(" ") if " " in text[:20] else (text, "", "")
+        database = episode.puzzle.base.database
+        if verb.lower() == SUBMIT:
+            outcome = database.ask(rest.strip() or episode.tried)
+            return self._score(as_table(outcome), outcome)
+        used = episode.used + 1
+        if verb.lower() == DESCRIBE:
+            table = rest.strip().strip('"`;')
+            shown = described(episode.puzzle.base, table)
+            seen = (*episode.described, table)
+            if shown is not None and table not in episode.described:
+                episode = replace(episode, described=seen)
+            shown = shown or _no_table(episode.puzzle, table)
+        else:
+            outcome = database.ask(text)
+            shown = as_table(outcome)
+            if outcome.error is None and outcome.columns:
+                episode = replace(episode, tried=text)
+        self._episode = replace(episode, used=used)
+        left = episode.rounds - used
+        note = f"Rounds left: {left}" if left > 0 else "No round is left: nothing was handed in."
+        return Observation(
+            f"{shown}\n\n{note}",
+            reward=0.0,
+            truncated=left <= 0,
+            stop_reason=StopReason.NONE if left > 0 else StopReason.STEP_LIMIT,
+        )
+
+    def _score(self, text: str, outcome: Outcome) -> Observation:
+        """The end: whether the rows are the gold statement's."""
+        episode = self._live()
+        gold = episode.puzzle.base.database.ask(episode.puzzle.sql)
+        if gold.by_chance:
+            # This machine's failure, and not an answer's: it must not become a reward.
+            raise EnvironmentUnavailable(f"the gold statement could not be run: {gold.error}")
+        right = outcome.matches(gold)
+        if episode.profile != "agentgym" and not outcome.columns:
+            # What is no query has no rows, which the original takes for an empty result.
+            right = False
+        return Observation(
+            text,
+            reward=float(right),
+            terminated=True,
+            stop_reason=StopReason.GOAL_REACHED if right else StopReason.ANSWERED,
+        )
+
+    def _live(self) -> _Episode:
+        if self._episode is None:
+            raise RuntimeError("reset has to come before everything else")
+        return self._episode
+
+
+def _introduction(episode: _Episode) -> str:
+    """The first observation."""
+    puzzle = episode.puzzle
+    hint = f"\nHint: {puzzle.evidence}" if puzzle.evidence else ""
+    if episode.profile == "agentgym":
+        if puzzle.prompt is not None:
+            return puzzle.prompt
+        return f"{puzzle.base.sentences}\n\n{puzzle.question}{hint if puzzle.hinted else ''}"
+    name = puzzle.base.database.name
+    if episode.profile == "fixed":
+        return f"Database {name}:\n{puzzle.base.lines}\n\n{puzzle.question}{hint}"
+    tables = ", ".join(puzzle.base.declared.tables)
+    rules = ROUNDS_RULES.format(rounds=episode.rounds)
+    return f"Database {name} with the tables {tables}\n\n{puzzle.question}{hint}\n\n{rules}"
+
+
+def _no_table(puzzle: Puzzle, table: str) -> str:
+    tables = ", ".join(puzzle.base.declared.tables)
+    return f"no such table: {table[:100]}. The tables are {tables}"
+
+
+def _given_rounds(value: Any) -> int:
+    """The option `rounds`."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 1 <= value <= _MOST_ROUNDS or value != int(value):
+        raise InvalidOption("option rounds", valid=f"a whole number from 1 to {_MOST_ROUNDS}")
+    return int(value)

@@ -1,0 +1,190 @@
+"""The game of MAZE: one walk through one maze.
+
+Owns position, step count and what an action does under each profile; knows neither how mazes are
+made nor how a reply becomes an action. Invariant: the position is a free cell of the maze.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Self
+
+from env_servers.environments.maze import expert
+from env_servers.environments.maze.generator import Shape
+from env_servers.environments.maze.grid import Cell, Maze, distances_to_goal
+from env_servers.environments.maze.prompt import (
+    ACTIONS,
+    CONVERSATION_STARTS,
+    GRAMMAR,
+    INSTRUCTIONS,
+    describe,
+)
+from env_servers.environments.maze.tasks import OFFICIAL_PREFIX, MazeTasks
+from env_servers.sdk import (
+    Advice,
+    Environment,
+    EnvironmentConfig,
+    EnvironmentSpec,
+    InvalidOption,
+    Observation,
+    ResetOptions,
+    StopReason,
+    Task,
+)
+
+__all__ = ["STEP_LIMIT", "MazeEnvironment"]
+
+STEP_LIMIT: Final = 50
+SUCCESS: Final = "Success\n"
+FAILURE: Final = "Failure\n"
+
+_OPTIONS: Final = ("rows", "columns", "braid", "start", "instructions")
+_DIRECTION_WORD: Final = re.compile(r"\b(up|down|left|right)\b", re.IGNORECASE)
+_LONGEST_READ: Final = 200
+"""Characters of an action that the tolerant reader looks at."""
+_NOT_A_MOVE: Final = 'That is no move. The moves are "move up", "move down", "move left" and \
+"move right".\n'
+
+
+class MazeEnvironment(Environment):
+    """LMRL-Gym's MAZE as AgentGym serves it, with generated mazes beside the official one."""
+
+    spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(
+        name="maze",
+        version="1",
+        description="Walk to the goal of a maze of which only the walls beside you are told.",
+        grammar=GRAMMAR,
+        conversation_starts=CONVERSATION_STARTS,
+        max_rounds=15,
+        profiles=("agentgym", "fixed"),
+        episode_bytes=16 * 1024,
+        item_prefixes=(OFFICIAL_PREFIX,),
+    )
+
+    _maze: Maze
+    _position: Cell
+    _steps: int
+    _fixed: bool
+
+    @classmethod
+    def load_tasks(cls, config: EnvironmentConfig) -> MazeTasks:
+        return MazeTasks()
+
+    def reset(self, task: Task, options: ResetOptions) -> Observation:
+        """Options: rows, columns, braid (generated mazes), start, instructions; see README."""
+        if options.profile not in self.spec.profiles:
+            raise InvalidOption(f"unknown profile {options.profile!r}", valid=self.spec.profiles)
+        unknown = sorted(set(options.options) - set(_OPTIONS))
+        if unknown:
+            raise InvalidOption(f"unknown option {unknown[0]!r}", valid=_OPTIONS)
+        instructions = options.options.get("instructions", INSTRUCTIONS)
+        if not isinstance(instructions, str):
+            raise InvalidOption("option instructions is a text")
+        self._maze = self._chosen_maze(task, options.options)
+        self._position = self._maze.start
+        self._steps = 0
+        self._fixed = options.profile == "fixed"
+        return Observation(instructions + self._view(), reward=0.0)
+
+    def step(self, action: str) -> Observation:
+        return self._step_fixed(action) if self._fixed else self._step_as_original(action)
+
+    def fork(self) -> Self:
+        """All of the state is immutable values: a shallow copy is independent."""
+        return copy.copy(self)
+
+    def fingerprint(self) -> bytes:
+        maze = self._maze
+        state = (maze.rows, maze.goal, self._position, self._steps, self._fixed)
+        return repr(state).encode()
+
+    def advise_expert(self, seed: int) -> Advice:
+        return expert.advise(self._maze, self._position, seed)
+
+    def advise_random(self, rng: random.Random) -> Advice:
+        return expert.advise_random(rng)
+
+    def advise_noop(self) -> Advice:
+        return expert.advise_noop(self._maze, self._position)
+
+    def _step_as_original(self, action: str) -> Observation:
+        """Only the exact four texts move; the step after the last allowed one is a failure."""
+        if self._steps >= STEP_LIMIT:
+            return Observation(
+                FAILURE, reward=-1.0, terminated=True, stop_reason=StopReason.GOAL_FAILED
+            )
+        self._steps += 1
+        direction = ACTIONS.get(action)
+        if direction is not None:
+            self._position = self._maze.neighbour(self._position, direction)
+        return self._outcome("")
+
+    def _step_fixed(self, action: str) -> Observation:
+        """One direction word is enough; what did not work is said; the limit truncates."""
+        self._steps += 1
+        named = {word.lower() for word in _DIRECTION_WORD.findall(action[:_LONGEST_READ])}
+        remark = _NOT_A_MOVE
+        if len(named) == 1:
+            direction = named.pop()
+            before, self._position = (
+                self._position,
+                self._maze.neighbour(self._position, direction),
+            )
+            remark = f"A wall blocks the way {direction}.\n" if self._position == before else ""
+        observation = self._outcome(remark)
+        if self._steps < STEP_LIMIT or observation.terminated:
+            return observation
+        return observation._replace(truncated=True, stop_reason=StopReason.STEP_LIMIT)
+
+    def _outcome(self, remark: str) -> Observation:
+        if self._position == self._maze.goal:
+            return Observation(
+                SUCCESS, reward=1.0, terminated=True, stop_reason=StopReason.GOAL_REACHED
+            )
+        return Observation(remark + self._view(), reward=0.0)
+
+    def _view(self) -> str:
+        return describe(self._maze, self._position)
+
+    def _chosen_maze(self, task: Task, options: Mapping[str, Any]) -> Maze:
+        """The task's maze, or what the options make of it; raises InvalidOption."""
+        maze: Maze = task.payload
+        if any(name in options for name in ("rows", "columns", "braid")):
+            maze = self._resized(task, options)
+        if "start" not in options:
+            return maze
+        start = options["start"]
+        if not (isinstance(start, list | tuple) and len(start) == 2):
+            raise InvalidOption("option start is a list [row, column]")
+        cell = (_whole("start", start[0]), _whole("start", start[1]))
+        if cell not in distances_to_goal(maze):
+            raise InvalidOption(f"option start: {cell} is not a free cell of this maze")
+        return Maze(maze.rows, cell, maze.goal)
+
+    def _resized(self, task: Task, options: Mapping[str, Any]) -> Maze:
+        tasks = self.tasks
+        if not isinstance(tasks, MazeTasks) or task.item_id.startswith(OFFICIAL_PREFIX):
+            raise InvalidOption("rows, columns and braid are options of generated mazes")
+        own = tasks.shape(task)
+        braid = options.get("braid", own.braid)
+        if isinstance(braid, bool) or not isinstance(braid, int | float):
+            raise InvalidOption("option braid is a number from 0 to 1")
+        rows = _whole("rows", options.get("rows", own.rows))
+        columns = _whole("columns", options.get("columns", own.columns))
+        try:
+            shape = Shape(rows, columns, braid)
+        except ValueError as error:
+            raise InvalidOption(str(error)) from error
+        return tasks.resized(task, shape)
+
+
+def _whole(name: str, value: object) -> int:
+    """An integer that JSON may have carried as a float; raises InvalidOption."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidOption(f"option {name} needs whole numbers")
+    return value

@@ -1,0 +1,215 @@
+"""The Java process that all episodes of this process share, and how episodes outlive it.
+
+Owns the lazy start, the bound on what is held in memory, and replacement: a process that died, or
+that has to be recycled, is started anew by the next episode that needs it, and each episode is
+rebuilt from its own journal when it is used again. Invariant: a `Play` answers the same whether or
+not that happened. It knows nothing of rewards and item ids.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from env_servers.environments.sciworld.jvm import JvmDied
+from env_servers.environments.sciworld.simulator import Assignment, Instance, Outcome, Simulator
+
+__all__ = ["Engine", "EngineCrashed", "Play", "default_heap"]
+
+T = TypeVar("T")
+
+_MIB: Final = 1024 * 1024
+_BASE_MIB: Final = 300
+"""Heap that the simulator needs for itself, most of it while it loads."""
+_INSTANCE_MIB: Final = 2
+"""Heap that an instance is reckoned with; most need half of it."""
+_FEWEST: Final = 8
+"""Instances that are held at least."""
+_CHECK_EVERY: Final = 128
+"""Loads between two looks at the heap."""
+_FULL: Final = 0.85
+_STILL_FULL: Final = 0.7
+"""Shares of the heap that make the engine collect, and then replace, its process."""
+_GOLD_PATHS: Final = 4096
+"""Gold paths that are remembered."""
+_ATTEMPTS: Final = 2
+
+
+class EngineCrashed(Exception):
+    """When one call ended two Java processes."""
+
+
+class Play:
+    """An episode's state as its journal; an instance of the simulator makes it fast."""
+
+    __slots__ = ("__weakref__", "_engine", "assignment", "instance", "journal")
+
+    def __init__(self, engine: Engine, assignment: Assignment, journal: list[str]) -> None:
+        self._engine = engine
+        self.assignment = assignment
+        self.journal = journal
+        """Every action so far, as it was given to the simulator."""
+        self.instance: Instance | None = None
+        """The engine's: None, or in step with the journal on the process that it names."""
+
+    def step(self, action: str) -> Outcome:
+        """Apply any text; raises EngineCrashed."""
+        outcome = self._engine.use(self, lambda instance: instance.step(action))
+        self.journal.append(action)
+        return outcome
+
+    def description(self) -> str:
+        """The task in words."""
+        return self._engine.use(self, Instance.description)
+
+    def look(self) -> str:
+        """The room; asking changes nothing."""
+        return self._engine.use(self, Instance.look)
+
+    def valid_actions(self) -> list[str]:
+        """Every action that can be done now, sorted; asking changes nothing."""
+        return self._engine.use(self, Instance.valid_actions)
+
+    def copy(self) -> Play:
+        """An independent play in the same state."""
+        return Play(self._engine, self.assignment, list(self.journal))
+
+    def close(self) -> None:
+        """Give the instance back."""
+        self._engine.release(self)
+
+
+class Engine:
+    """At most one Java process, and the plays that have an instance on it."""
+
+    def __init__(self, java: Path, heap_mib: int) -> None:
+        """Starts nothing. `heap_mib` bounds the Java heap."""
+        self._java = java
+        self.heap_mib = heap_mib
+        self.capacity = max(_FEWEST, (heap_mib - _BASE_MIB) // _INSTANCE_MIB)
+        """Instances that are held; the least recently used one goes first."""
+        self.starts = 0
+        """Java processes started so far."""
+        self._lock = threading.RLock()
+        self._simulator: Simulator | None = None
+        self._recent: OrderedDict[int, weakref.ref[Play]] = OrderedDict()
+        self._gold_paths: OrderedDict[Assignment, tuple[str, ...]] = OrderedDict()
+        self._loads = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The Java process, if one was started; it may have died since."""
+        return None if self._simulator is None else self._simulator.jvm.pid
+
+    @property
+    def held(self) -> int:
+        """Plays that have an instance now."""
+        return len(self._recent)
+
+    def open(self, assignment: Assignment) -> Play:
+        """A new play; its instance is made at the first use."""
+        return Play(self, assignment, [])
+
+    def use(self, play: Play, work: Callable[[Instance], T]) -> T:
+        """Do something with a play's instance, rebuilding it where it is gone."""
+        return self._attempt(lambda simulator: work(self._instance(simulator, play)))
+
+    def gold_path(self, assignment: Assignment) -> tuple[str, ...]:
+        """The simulator's own solution from the start; remembered."""
+        with self._lock:
+            found = self._gold_paths.get(assignment)
+            if found is None:
+                found = self._attempt(lambda simulator: simulator.gold_path(assignment))
+                self._gold_paths[assignment] = found
+                if len(self._gold_paths) > _GOLD_PATHS:
+                    self._gold_paths.popitem(last=False)
+            return found
+
+    def release(self, play: Play) -> None:
+        """Forget a play's instance."""
+        with self._lock:
+            play.instance = None
+            self._recent.pop(id(play), None)
+
+    def recycle(self) -> None:
+        """End the Java process; plays go on, on the next one."""
+        with self._lock:
+            for reference in self._recent.values():
+                if (play := reference()) is not None:
+                    play.instance = None
+            self._recent.clear()
+            if self._simulator is not None:
+                self._simulator.close()
+                self._simulator = None
+
+    close = recycle
+
+    def _attempt(self, work: Callable[[Simulator], T]) -> T:
+        with self._lock:
+            for attempt in range(_ATTEMPTS):
+                try:
+                    return work(self._running())
+                except JvmDied as death:
+                    self.recycle()
+                    if death.out_of_memory:
+                        self.capacity = max(_FEWEST, self.capacity // 2)
+                    if attempt + 1 == _ATTEMPTS:
+                        raise EngineCrashed(f"twice: {death}") from death
+        raise AssertionError("unreachable")
+
+    def _running(self) -> Simulator:
+        if self._simulator is None:
+            self._simulator = Simulator(self._java, self.heap_mib)
+            self.starts += 1
+        return self._simulator
+
+    def _instance(self, simulator: Simulator, play: Play) -> Instance:
+        if play.instance is not None:
+            self._recent.move_to_end(id(play))
+            return play.instance
+        self._make_room()
+        instance = self._running().load(play.assignment)
+        for action in play.journal:
+            instance.step(action)
+        play.instance = instance
+        key = id(play)
+        self._recent[key] = weakref.ref(play, partial(self._gone, key))
+        return instance
+
+    def _gone(self, key: int, reference: weakref.ref[Play]) -> None:
+        """A play was dropped without being closed."""
+        if self._recent.get(key) is reference:
+            del self._recent[key]
+
+    def _make_room(self) -> None:
+        self._loads += 1
+        if self._loads % _CHECK_EVERY == 0:
+            self._relieve()
+        while len(self._recent) >= self.capacity:
+            _, reference = self._recent.popitem(last=False)
+            if (play := reference()) is not None:
+                play.instance = None
+
+    def _relieve(self) -> None:
+        """Replace a process whose heap stays full: it leaks, or instances are larger than said."""
+        jvm = self._running().jvm
+        used, most = jvm.heap()
+        if used < _FULL * most:
+            return
+        used, most = jvm.heap(collect=True)
+        if used > _STILL_FULL * most:
+            self.capacity = max(_FEWEST, min(self.capacity, len(self._recent) * 3 // 4))
+            self.recycle()
+
+
+def default_heap(workers: int | None = None) -> int:
+    """MiB of Java heap for one of `workers` processes (None: one a core): half of the memory."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MIB
+    share = memory // 2 // (workers or os.cpu_count() or 1)
+    return max(384, min(4096, share))

@@ -1,0 +1,198 @@
+"""One SciWorld episode: reward is the score so far, 0 to 100, or -100 and the end after a failure.
+
+Owns what AgentGym's server and client add to the simulator: the opening `look around`, the limit
+of 100 moves, and the scores. The simulator's instances are the engine's.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, Self
+
+from env_servers.environments.sciworld.engine import Play
+from env_servers.environments.sciworld.expert import advise, random_advice
+from env_servers.environments.sciworld.facts import BY_NAME, SIMPLIFICATIONS
+from env_servers.environments.sciworld.prompt import CONVERSATION_STARTS, GRAMMAR
+from env_servers.environments.sciworld.simulator import Assignment, Outcome
+from env_servers.environments.sciworld.tasks import SciWorldTasks, load_tasks
+from env_servers.environments.sciworld.vocabulary import (
+    recorded_action,
+    recorded_description,
+    recorded_text,
+)
+from env_servers.sdk import (
+    Advice,
+    Environment,
+    EnvironmentConfig,
+    EnvironmentSpec,
+    Execution,
+    InvalidOption,
+    Metric,
+    Observation,
+    ResetOptions,
+    StopReason,
+    Task,
+    TaskSet,
+)
+
+__all__ = ["SciWorld"]
+
+OPENING: Final = "look around"
+"""The first move of every episode is the server's."""
+_OPTIONS: Final = ("simplifications", "as_recorded", "step_limit")
+_STEP_LIMIT: Final = 100
+_MOST_STEPS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What a reset chose."""
+
+    step_limit: int = _STEP_LIMIT
+    as_recorded: bool = False
+    """Speak the words in which AgentTraj-L was recorded."""
+
+
+@dataclass(slots=True)
+class _Episode:
+    """The state of one episode beside the simulator's."""
+
+    play: Play
+    rules: _Rules
+    opening: str
+    """The room of the first observation."""
+    last: str
+    """The latest observation, as the simulator told it."""
+
+
+class SciWorld(Environment):
+    """Experiments in a simulated house."""
+
+    spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(
+        name="sciworld",
+        version="1.0.0",
+        description="Science experiments in a simulated house: measure, mix, grow, find, connect.",
+        grammar=GRAMMAR,
+        conversation_starts=CONVERSATION_STARTS,
+        max_rounds=30,
+        metric=Metric.MEAN_SCORE,
+        success_score=100.0,
+        profiles=("agentgym",),
+        execution=Execution.PROCESS,
+        episode_bytes=1024 * 1024,
+    )
+    tasks: SciWorldTasks
+
+    def __init__(self, tasks: TaskSet) -> None:
+        super().__init__(tasks)
+        self._episode: _Episode | None = None
+
+    @classmethod
+    def load_tasks(cls, config: EnvironmentConfig) -> SciWorldTasks:
+        return load_tasks(config)
+
+    def reset(self, task: Task, options: ResetOptions) -> Observation:
+        options.require(self.spec.profiles, _OPTIONS)
+        assignment, rules = _chosen(task.payload, dict(options.options))
+        play = self.tasks.engine.open(assignment)
+        description, first = play.description(), play.step(OPENING).text
+        self._episode = _Episode(play, rules, first, first)
+        if rules.as_recorded:
+            description, first = recorded_description(description), recorded_text(first)
+        return Observation(f"{description}\n{first}")
+
+    def step(self, action: str) -> Observation:
+        episode = self._live()
+        if episode.rules.as_recorded:
+            action = recorded_action(action)
+        outcome = episode.play.step(action)
+        episode.last = outcome.text
+        return _observation(outcome, episode.rules)
+
+    def fork(self) -> Self:
+        copy = type(self)(self.tasks)
+        if self._episode is not None:
+            copy._episode = replace(self._episode, play=self._episode.play.copy())
+        return copy
+
+    def close(self) -> None:
+        if self._episode is not None:
+            self._episode.play.close()
+
+    def advise_expert(self, seed: int) -> Advice:
+        episode = self._live()
+        path = self.tasks.engine.gold_path(episode.play.assignment)
+        advice = advise(
+            path,
+            episode.play.journal[1:],
+            opening=episode.opening,
+            last=episode.last,
+            look=episode.play.look,
+            wording=seed,
+        )
+        return self._spoken(advice)
+
+    def advise_random(self, rng: random.Random) -> Advice:
+        return self._spoken(random_advice(self._live().play.valid_actions(), rng))
+
+    def advise_noop(self) -> Advice:
+        return Advice("inventory", "I only look at what I carry.")
+
+    def _spoken(self, advice: Advice) -> Advice:
+        """Advice in the words of the episode."""
+        if self._live().rules.as_recorded:
+            return Advice(recorded_text(advice.action), recorded_text(advice.thought))
+        return advice
+
+    def _live(self) -> _Episode:
+        if self._episode is None:
+            raise RuntimeError("reset has to come before everything else")
+        return self._episode
+
+
+def _observation(outcome: Outcome, rules: _Rules) -> Observation:
+    score = round(100 * outcome.score)
+    failed = score < 0
+    ended = failed or outcome.completed
+    limited = not ended and outcome.moves > rules.step_limit
+    reason = StopReason.NONE
+    if ended:
+        reason = StopReason.GOAL_REACHED if score >= 100 else StopReason.GOAL_FAILED
+    elif limited:
+        reason = StopReason.STEP_LIMIT
+    return Observation(
+        recorded_text(outcome.text) if rules.as_recorded else outcome.text,
+        reward=float(score),
+        terminated=ended,
+        truncated=limited,
+        stop_reason=reason,
+    )
+
+
+def _chosen(assignment: Assignment, given: dict[str, Any]) -> tuple[Assignment, _Rules]:
+    """What is loaded and how it is played; raises InvalidOption."""
+    as_recorded = given.get("as_recorded", False)
+    if not isinstance(as_recorded, bool):
+        raise InvalidOption("option as_recorded must be a bool")
+    simplifications = given.get("simplifications", "easy" if as_recorded else "")
+    _check_simplifications(assignment, simplifications)
+    limit = given.get("step_limit", _STEP_LIMIT)
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or limit != limit // 1:
+        raise InvalidOption("option step_limit must be a whole number")
+    if not 1 <= limit <= _MOST_STEPS:
+        raise InvalidOption("option step_limit is out of range", valid=f"1..{_MOST_STEPS}")
+    chosen = assignment._replace(simplifications=simplifications)
+    return chosen, _Rules(int(limit), as_recorded)
+
+
+def _check_simplifications(assignment: Assignment, given: object) -> None:
+    if not isinstance(given, str):
+        raise InvalidOption("option simplifications must be a string", valid=SIMPLIFICATIONS)
+    for name in given.split(",") if given else ():
+        if name not in SIMPLIFICATIONS:
+            raise InvalidOption(f"unknown simplification {name[:100]!r}", valid=SIMPLIFICATIONS)
+        if name == "easy" and given != "easy":
+            raise InvalidOption("simplification easy stands alone")
+        if name == "noElectricalAction" and BY_NAME[assignment.task].electrical:
+            raise InvalidOption(f"task {assignment.task} cannot be solved without electrics")

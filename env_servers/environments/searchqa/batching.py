@@ -1,0 +1,176 @@
+"""Concurrent searches of many episodes as few questions to one retriever.
+
+Owns the queue in front of a retriever. A search that finds nobody at work goes at once; those that
+arrive meanwhile wait and are asked together, as one batch, when the work before them is done: there
+is no timer, so a lone search is never delayed. Equal queries that wait share one answer, and the
+latest answers are kept. Invariant: an episode cannot tell any of this: equal queries get equal
+answers, and a failure reaches exactly those who waited for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from env_servers.environments.searchqa.passages import Passage, Retriever
+from env_servers.sdk import EnvironmentUnavailable
+
+__all__ = ["SearchQueue", "Traffic"]
+
+_KEPT_CHARS: Final = 2_000
+"""Answers of longer queries are not kept."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What went through a queue so far."""
+
+    searches: int = 0
+    kept: int = 0
+    """Answered from the latest answers."""
+    shared: int = 0
+    """Joined an equal query that was waiting or being asked."""
+    batches: int = 0
+    largest: int = 0
+    """Queries in the largest batch."""
+
+
+class _Wish:
+    """One query that somebody waits for."""
+
+    __slots__ = ("answer", "error", "query", "settled")
+
+    def __init__(self, query: str) -> None:
+        self.query = query
+        self.answer: tuple[Passage, ...] | None = None
+        self.error: BaseException | None = None
+        self.settled = threading.Event()
+        """Set when there is an answer or error, or when the waiter is to take over the work."""
+
+    @property
+    def done(self) -> bool:
+        return self.answer is not None or self.error is not None
+
+
+class SearchQueue:
+    """The one way to a retriever; called from any number of threads."""
+
+    def __init__(
+        self, retriever: Retriever, *, batch: int = 32, parallel: int = 1, kept: int = 4096
+    ) -> None:
+        """At most `batch` queries at once in at most `parallel` calls; `kept` latest answers."""
+        self.retriever = retriever
+        self.traffic = Traffic()
+        self._batch, self._parallel, self._kept_at_most = batch, parallel, kept
+        self._lock = threading.Lock()
+        self._waiting: deque[_Wish] = deque()
+        self._open: dict[str, _Wish] = {}
+        """Wishes waiting or being asked, by query."""
+        self._working = 0
+        self._latest: OrderedDict[str, tuple[Passage, ...]] = OrderedDict()
+
+    def search(self, query: str) -> tuple[Passage, ...]:
+        """The best passages, best first; raises EnvironmentUnavailable."""
+        with self._lock:
+            self.traffic.searches += 1
+            kept = self._latest.get(query)
+            if kept is not None:
+                self._latest.move_to_end(query)
+                self.traffic.kept += 1
+                return kept
+            wish = self._open.get(query)
+            if wish is None:
+                wish = self._open[query] = _Wish(query)
+                self._waiting.append(wish)
+            else:
+                self.traffic.shared += 1
+        while not wish.done:
+            if self._take_up():
+                self._work(wish)
+            else:
+                self._wait(wish)
+        if wish.error is not None:
+            raise _again(wish.error)
+        return wish.answer or ()
+
+    def close(self) -> None:
+        """Release the retriever."""
+        self.retriever.close()
+
+    def _take_up(self) -> bool:
+        """Become one of those who ask, if there is something to ask and room."""
+        with self._lock:
+            free = self._working < self._parallel and bool(self._waiting)
+            self._working += free
+            return free
+
+    def _wait(self, wish: _Wish) -> None:
+        wish.settled.wait()
+        with self._lock:
+            if not wish.done:  # woken to take over; whoever is first does
+                wish.settled.clear()
+
+    def _work(self, own: _Wish) -> None:
+        """Ask batches until the own wish is settled, then hand the rest to a waiter."""
+        try:
+            while not own.done:
+                with self._lock:
+                    size = min(self._batch, len(self._waiting))
+                    wishes = [self._waiting.popleft() for _ in range(size)]
+                if not wishes:
+                    break
+                self._ask(wishes)
+        finally:
+            with self._lock:
+                self._working -= 1
+                if self._waiting:
+                    self._waiting[0].settled.set()
+
+    def _ask(self, wishes: Sequence[_Wish]) -> None:
+        error: BaseException | None = None
+        answers: list[tuple[Passage, ...]] = []
+        try:
+            answers = self.retriever.search([wish.query for wish in wishes])
+            if len(answers) != len(wishes):
+                raise EnvironmentUnavailable("the retriever answered another number of queries")
+        except Exception as raised:  # noqa: BLE001 - boundary: handed to everybody who waits
+            error = raised
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._settle(wishes, answers, error)
+
+    def _settle(
+        self,
+        wishes: Sequence[_Wish],
+        answers: Sequence[tuple[Passage, ...]],
+        error: BaseException | None,
+    ) -> None:
+        with self._lock:
+            self.traffic.batches += 1
+            self.traffic.largest = max(self.traffic.largest, len(wishes))
+            for place, wish in enumerate(wishes):
+                if error is None:
+                    wish.answer = answers[place]
+                    self._keep(wish.query, wish.answer)
+                else:
+                    wish.error = error
+                del self._open[wish.query]
+                wish.settled.set()
+
+    def _keep(self, query: str, answer: tuple[Passage, ...]) -> None:
+        if len(query) <= _KEPT_CHARS and self._kept_at_most:
+            self._latest[query] = answer
+            if len(self._latest) > self._kept_at_most:
+                self._latest.popitem(last=False)
+
+
+def _again(error: BaseException) -> Exception:
+    """The error for one more of those who waited: each raises one of its own."""
+    if isinstance(error, EnvironmentUnavailable):
+        return EnvironmentUnavailable(str(error))
+    return EnvironmentUnavailable(f"the retriever failed: {type(error).__name__}: {error}")

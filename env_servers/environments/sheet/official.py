@@ -1,0 +1,231 @@
+"""The official sheet tasks: AgentBoard's task file and its reference workbook.
+
+Owns their formats, and how the expert solves each: by the file's reference actions where they lead
+to the answer within the rounds, else by writing the answer. Sheets called `Answer...` are never
+shown to agents. A malformed file is reported with file, line and field. It knows no episode.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from env_servers.environments.sheet.assignments import Assignment, as_tool_task
+from env_servers.environments.sheet.cells import Address
+from env_servers.environments.sheet.desk import Desk
+from env_servers.environments.sheet.memory import MemorySpreadsheet
+from env_servers.environments.sheet.prompt import TOOLS
+from env_servers.environments.sheet.reader import read_workbook
+from env_servers.environments.sheet.scoring import strict_share
+from env_servers.environments.sheet.workbook import Sheet, Workbook
+from env_servers.sdk import EnvironmentUnavailable
+from env_servers.toolkit.tool_calls import MalformedFile, Planned, Tool, ToolTask
+from env_servers.toolkit.tool_calls.official import read_objects
+
+__all__ = ["MAX_ROUNDS", "WORKBOOK", "read_official"]
+
+TASKS: Final = Path("tools", "sheet.jsonl")
+WORKBOOK: Final = Path("tools", "sheet_reference_workbook.xlsx")
+MAX_ROUNDS: Final = 15
+_ACTION: Final = re.compile(r"Action [0-9]+: ([A-Za-z0-9_]+) with Action Input: (.*)")
+_WHY: Final[Mapping[str, str]] = {
+    "filter_cells": "I look for the cells that this is about.",
+    "delete_batch_data": "These do not belong there, so I delete them in one call.",
+    "sort_sheet_by_col": "Now I sort by column {col_num}.",
+    "update_range": "I write the values of {start_position} to {end_position}.",
+    "update_cell": "The cell {position} has to be changed.",
+    "update_cell_by_formula": "A formula in {result_position} gives this value.",
+    "get_value_by_formula": "I calculate this first, without changing anything.",
+    "get_note": "The note on {position} says what has to be done.",
+    "merge_cells": "I merge {start_position} to {end_position}.",
+    "insert_rows": "The new records are inserted at row {row_idx}.",
+    "insert_cols": "The new columns are inserted at column {col_idx}.",
+    "freeze_data": "The titles have to stay where they are, so I freeze them.",
+    "open_sheet": 'The task is about "{name}", so I open it.',
+}
+
+
+def read_official(data_dir: Path, workbook: Path | None = None) -> list[ToolTask] | None:
+    """All official tasks, or None where the task file or the workbook is not there.
+
+    Raises MalformedFile, EnvironmentUnavailable.
+    """
+    tasks, path = data_dir / TASKS, workbook or data_dir / WORKBOOK
+    if not tasks.is_file() or not path.is_file():
+        return None
+    rows = _read_rows(tasks)
+    try:
+        book = read_workbook(path)
+    except ValueError as error:
+        raise EnvironmentUnavailable(str(error)) from error
+    shown = {name: sheet for name, sheet in book.items() if not name.startswith("Answer")}
+    for sheet in shown.values():
+        sheet.values()
+    return [_task(row, shown) for row in rows]
+
+
+class _Line:
+    """A line of the task file."""
+
+    def __init__(self, path: Path, number: int, entry: Mapping[str, Any]) -> None:
+        self.path = path
+        self.number = number
+        self.entry = entry
+
+    def get(self, name: str, kind: type) -> Any:
+        """A field by its dotted name; raises MalformedFile."""
+        value: Any = self.entry
+        for part in name.split("."):
+            if not isinstance(value, dict) or part not in value:
+                raise self.wrong(name, "is missing")
+            value = cast("dict[str, Any]", value)[part]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise self.wrong(name, f"must be of type {kind.__name__}")
+        return value
+
+    def wrong(self, name: str, problem: str) -> MalformedFile:
+        """The error of a field."""
+        return MalformedFile(self.path, self.number, name, problem)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A checked line of the task file."""
+
+    line: _Line
+    index: int
+    goal: str
+    difficulty: str
+    wanted: tuple[tuple[str, ...], ...]
+    reference: tuple[Planned, ...]
+
+
+def _read_rows(path: Path) -> list[_Row]:
+    """The checked lines of the task file; raises MalformedFile."""
+    rows: list[_Row] = []
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, entry in read_objects(path, iter(lines)):
+                line = _Line(path, number, entry)
+                index, goal = line.get("id", int), line.get("goal", str).strip()
+                difficulty = line.get("difficulty", str)
+                reference = tuple(_reference(line))
+                rows.append(_Row(line, index, goal, difficulty, _grid(line), reference))
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnvironmentUnavailable(f"cannot read {path}: {error}") from error
+    return rows
+
+
+def _task(row: _Row, book: Mapping[str, Sheet]) -> ToolTask:
+    name = f"Sheet{row.index + 1}"
+    if name not in book:
+        raise row.line.wrong("id", f"the workbook has no sheet {name}")
+    opening = _planned("open_sheet", {"name": name})
+    calls = _solution(book, name, row.wanted, (opening, *row.reference), opening)
+    made = Assignment(book, name, row.goal, row.wanted, calls, row.difficulty)
+    return as_tool_task(made, row.index, official=True)
+
+
+def _grid(line: _Line) -> tuple[tuple[str, ...], ...]:
+    name = "additional_info.answer"
+    try:
+        found: object = json.loads(line.get(name, str))
+    except (ValueError, RecursionError) as error:
+        raise line.wrong(name, f"no JSON: {error}") from error
+    rows = cast("list[Any]", found) if isinstance(found, list) else []
+    if not rows or not all(isinstance(row, list) for row in rows):
+        raise line.wrong(name, "is no grid")
+    if any(not isinstance(text, str) for row in rows for text in row):
+        raise line.wrong(name, "has cells that are no text")
+    return tuple(tuple(row) for row in rows)
+
+
+def _reference(line: _Line) -> Iterator[Planned]:
+    """The file's own actions; one that cannot be read ends them."""
+    for text in line.get("subgoals", str).splitlines():
+        match = _ACTION.fullmatch(text.strip())
+        if match is None:
+            continue
+        tool = TOOLS.get(match[1])
+        try:
+            arguments: object = ast.literal_eval(match[2])
+            if tool is None or not isinstance(arguments, dict):
+                return
+            yield _planned(tool.name, _typed(tool, cast("dict[str, Any]", arguments)))
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return
+
+
+def _typed(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The file writes integers and lists as texts."""
+    types = {parameter.name: parameter.type for parameter in tool.parameters}
+    lists = ("position_list", "values_list", "index_list")
+    return {
+        name: ast.literal_eval(value)
+        if isinstance(value, str) and (types.get(name) == "integer" or name in lists)
+        else value
+        for name, value in arguments.items()
+    }
+
+
+def _planned(tool: str, arguments: Mapping[str, Any]) -> Planned:
+    return Planned(tool, arguments, (_WHY.get(tool, "This comes next.").format(**arguments),))
+
+
+def _solution(
+    book: Mapping[str, Sheet],
+    name: str,
+    wanted: Sequence[Sequence[str]],
+    reference: Sequence[Planned],
+    opening: Planned,
+) -> tuple[Planned, ...]:
+    """The first sequence of calls that leads to the answer; raises where there is none."""
+    width = len(wanted[0])
+    candidates = [reference]
+    candidates += [[opening, *_writing(book[name], wanted, c)] for c in range(width, 0, -1)]
+    for calls in candidates:
+        if len(calls) < MAX_ROUNDS and _leads_to(book, name, calls, wanted):
+            return tuple(calls)
+    raise EnvironmentUnavailable(f"the answer of {name} cannot be written into its sheet")
+
+
+def _leads_to(
+    book: Mapping[str, Sheet], name: str, calls: Sequence[Planned], wanted: Sequence[Sequence[str]]
+) -> bool:
+    spreadsheet = MemorySpreadsheet(Workbook(book))
+    desk = Desk(spreadsheet)
+    for call in calls:
+        try:
+            getattr(desk, call.tool)(**call.arguments)
+        except TypeError:  # arguments of another function
+            return False
+    return strict_share(spreadsheet.book.sheet(name).values(), wanted) == 1.0
+
+
+def _writing(sheet: Sheet, wanted: Sequence[Sequence[str]], kept: int) -> Iterator[Planned]:
+    """Calls that write an answer: the first `kept` columns as values, the others as new columns.
+
+    New columns take the number format of their neighbour, which values do not.
+    """
+    grid = sheet.values()
+    height, width = len(wanted), len(wanted[0])
+    if len(grid) > height:
+        rows = list(range(height + 1, len(grid) + 1))
+        yield _planned("delete_batch_data", {"dimension": "row", "index_list": rows})
+    if len(grid[0]) > kept:
+        columns = list(range(kept + 1, len(grid[0]) + 1))
+        yield _planned("delete_batch_data", {"dimension": "col", "index_list": columns})
+    arguments = {
+        "start_position": "A2",
+        "end_position": Address(height - 1, kept - 1).label,
+        "values_list": [list(row[:kept]) for row in wanted[1:]],
+    }
+    yield _planned("update_range", arguments)
+    if kept < width:
+        columns = [[row[column] for row in wanted] for column in range(kept, width)]
+        yield _planned("insert_cols", {"values_list": columns, "col_idx": kept + 1})

@@ -1,0 +1,105 @@
+"""Opens .xlsx files as base workbooks.
+
+Owns the limits under which a file is read: it is data from outside, so its size, the size that it
+unpacks to and the size of each sheet are bounded, and nothing in it is ever executed or fetched.
+Needs openpyxl, which the extra `sheet` brings.
+"""
+
+from __future__ import annotations
+
+import datetime
+import zipfile
+from pathlib import Path
+from typing import Any, Final
+
+from env_servers.environments.sheet.cells import (
+    EMPTY,
+    MAX_CELLS,
+    MAX_COLUMNS,
+    MAX_ROWS,
+    MAX_TEXT,
+    Cell,
+    Value,
+)
+from env_servers.environments.sheet.workbook import Area, Row, Sheet
+from env_servers.sdk import EnvironmentUnavailable
+
+__all__ = ["read_workbook"]
+
+MAX_FILE: Final = 16 * 2**20
+"""Bytes of a file."""
+MAX_UNPACKED: Final = 128 * 2**20
+"""Bytes that its parts may unpack to."""
+MAX_SHEETS: Final = 200
+
+
+def read_workbook(path: Path) -> dict[str, Sheet]:
+    """The sheets of a file, by name, in order.
+
+    Raises EnvironmentUnavailable where openpyxl is missing, ValueError naming the file where it
+    is no workbook or too large. Cells beyond the limits of a sheet are refused, not cut off.
+    """
+    try:
+        import openpyxl
+    except ModuleNotFoundError as error:
+        raise EnvironmentUnavailable(
+            f"reading {path.name} needs openpyxl: pip install 'agentgym-grpc[sheet]'"
+        ) from error
+    _check_size(path)
+    try:
+        book = openpyxl.load_workbook(path, data_only=True, keep_links=False)
+        names = book.sheetnames
+        if len(names) > MAX_SHEETS:
+            raise ValueError(f"more than {MAX_SHEETS} sheets")
+        return {name: _sheet(book[name]) for name in names}
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, SyntaxError) as error:
+        raise ValueError(f"{path}: not a workbook that can be read: {error}") from error
+
+
+def _check_size(path: Path) -> None:
+    if path.stat().st_size > MAX_FILE:
+        raise ValueError(f"{path}: larger than {MAX_FILE} bytes")
+    try:
+        with zipfile.ZipFile(path) as parts:
+            unpacked = sum(part.file_size for part in parts.infolist())
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{path}: not an .xlsx file") from error
+    if unpacked > MAX_UNPACKED:
+        raise ValueError(f"{path}: unpacks to more than {MAX_UNPACKED} bytes")
+
+
+def _sheet(source: Any) -> Sheet:
+    """One worksheet of openpyxl's."""
+    height, width = source.max_row or 0, source.max_column or 0
+    if height > MAX_ROWS or width > MAX_COLUMNS or height * width > MAX_CELLS:
+        raise ValueError(f"sheet {source.title} has {height} x {width} cells")
+    rows = [tuple(map(_cell, row)) for row in source.iter_rows()]
+    merges = [
+        Area(found.min_row - 1, found.min_col - 1, found.max_row - 1, found.max_col - 1)
+        for found in source.merged_cells.ranges
+    ]
+    return Sheet(_trimmed(rows), sorted(merges))
+
+
+def _trimmed(rows: list[Row]) -> list[Row]:
+    """Without the empty rows and columns at the end."""
+    while rows and all(cell == EMPTY for cell in rows[-1]):
+        rows.pop()
+    used = max((k + 1 for row in rows for k, cell in enumerate(row) if cell != EMPTY), default=0)
+    return [row[:used] for row in rows]
+
+
+def _cell(source: Any) -> Cell:
+    note = source.comment.text if getattr(source, "comment", None) else ""
+    made = Cell(_value(source.value), source.number_format or "General", note[:MAX_TEXT])
+    return EMPTY if made == EMPTY else made
+
+
+def _value(value: Any) -> Value:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        return float(value)
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    return str(value)[:MAX_TEXT]

@@ -1,0 +1,69 @@
+"""The table of recipes in this package, read into a world, and which of its items are goals.
+
+Owns the table's format and the division of the goals into train and eval. The division depends on
+the table alone: no order of files, no random generator. It knows no item ids.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Final, NamedTuple
+
+from env_servers.environments.textcraft.planner import plan
+from env_servers.environments.textcraft.world import Ingredient, Recipe, World, stable_order
+
+__all__ = ["DEEPEST", "Goals", "divide_goals", "read_table"]
+
+DEEPEST: Final = 4
+"""Goals are 1 to this many crafting levels deep, as in the original."""
+LONGEST: Final = 20
+"""Goals whose plan takes more actions are left out: an evaluation allows 20 rounds. They are
+banners of colours that have to be mixed or made one by one."""
+EVAL_SHARE: Final = 5
+"""One goal in so many, of each depth, is an evaluation goal."""
+
+
+class Goals(NamedTuple):
+    """Goal items in canonical order: by depth, then by name."""
+
+    train: tuple[str, ...]
+    eval: tuple[str, ...]
+
+
+def read_table() -> World:
+    """The embedded world."""
+    text = (
+        files("env_servers.environments.textcraft")
+        .joinpath("recipes.tsv")
+        .read_text(encoding="utf-8")
+    )
+    groups: dict[str, tuple[str, ...]] = {}
+    recipes: list[Recipe] = []
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        kind, name, *rest = line.split("\t")
+        if kind == "group":
+            groups[name] = tuple(rest[0].split(" "))
+        else:
+            parts = tuple(_ingredient(part) for part in rest[1].split(" | "))
+            recipes.append(Recipe(name, int(rest[0]), parts))
+    return World(recipes, groups)
+
+
+def _ingredient(text: str) -> Ingredient:
+    count, _, name = text.partition(" ")
+    return Ingredient(name.removeprefix("#"), int(count), name.startswith("#"))
+
+
+def divide_goals(world: World) -> Goals:
+    """The items that 20 actions can craft, up to DEEPEST; of each depth, a fifth is for eval."""
+    train: list[str] = []
+    held_out: list[str] = []
+    for depth in range(1, DEEPEST + 1):
+        items = sorted(item for item in world.recipes if world.depth(item) == depth)
+        goals = [item for item in items if len(plan(world, world.tree(item), item, {})) <= LONGEST]
+        chosen = set(stable_order(goals, "textcraft eval")[: -(-len(goals) // EVAL_SHARE)])
+        held_out.extend(goal for goal in goals if goal in chosen)
+        train.extend(goal for goal in goals if goal not in chosen)
+    return Goals(tuple(train), tuple(held_out))

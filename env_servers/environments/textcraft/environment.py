@@ -1,0 +1,172 @@
+"""One TextCraft episode: craft the goal from basic materials by the commands shown.
+
+Owns the episode's state (what is carried, how many actions were made) and its reward: 1 and the
+end when the goal is crafted, 0 before. There is no step limit of its own. The rules are the
+bench's, the tasks the task set's.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, Self
+
+from env_servers.environments.textcraft.bench import Bench
+from env_servers.environments.textcraft.expert import advise, random_advice
+from env_servers.environments.textcraft.official import RECORDED_PREFIX, first_observation
+from env_servers.environments.textcraft.prompt import CONVERSATION_STARTS, GRAMMAR
+from env_servers.environments.textcraft.tasks import Assignment, TextCraftTasks, load_tasks
+from env_servers.environments.textcraft.world import Recipe, World, item_id, spoken
+from env_servers.sdk import (
+    Advice,
+    Environment,
+    EnvironmentConfig,
+    EnvironmentSpec,
+    InvalidOption,
+    Observation,
+    ResetOptions,
+    StopReason,
+    Task,
+    TaskSet,
+)
+
+__all__ = ["TextCraft"]
+
+_OPTIONS: Final = {"goal": str, "commands": str, "as_recorded": bool}
+_MAX_TEXT: Final = 64 * 1024
+"""Longest `goal` or `commands` option, in characters."""
+
+
+@dataclass(slots=True)
+class _Episode:
+    """The state of one episode."""
+
+    bench: Bench
+    commands: tuple[str, ...]
+    as_recorded: bool
+    """Observations look as AgentTraj-L has them."""
+    source: str
+    """Which world, by name."""
+    steps: int = 0
+    """Actions so far; they vary only the wording of thoughts."""
+
+    def show(self, text: str) -> str:
+        """The observation's text: recordings have a prefix and no space at the end."""
+        return RECORDED_PREFIX + text.rstrip() if self.as_recorded else text
+
+    @property
+    def shown(self) -> list[Recipe]:
+        """The recipes behind the commands; an injected command may have none."""
+        known = self.bench.world.by_command
+        return [known[command] for command in self.commands if command in known]
+
+
+class TextCraft(Environment):
+    """Craft items from Minecraft recipes."""
+
+    spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(
+        name="textcraft",
+        version="1.0.0",
+        description="Craft a Minecraft item from basic materials, by listed crafting commands.",
+        grammar=GRAMMAR,
+        conversation_starts=CONVERSATION_STARTS,
+        max_rounds=20,
+        profiles=("agentgym", "fixed"),
+        episode_bytes=16 * 1024,
+    )
+    tasks: TextCraftTasks
+
+    def __init__(self, tasks: TaskSet) -> None:
+        super().__init__(tasks)
+        self._episode: _Episode | None = None
+
+    @classmethod
+    def load_tasks(cls, config: EnvironmentConfig) -> TextCraftTasks:
+        return load_tasks(config)
+
+    def reset(self, task: Task, options: ResetOptions) -> Observation:
+        assignment: Assignment = task.payload
+        if options.profile not in self.spec.profiles:
+            raise InvalidOption(f"unknown profile {options.profile!r}", valid=self.spec.profiles)
+        world = self.tasks.worlds[assignment.world]
+        given = _checked(dict(options.options))
+        goal = item_id(given["goal"]) if "goal" in given else assignment.goal
+        commands = _commands(self.tasks, world, assignment, goal, given)
+        bench = Bench(world, goal, fixed=options.profile == "fixed")
+        self._episode = _Episode(bench, commands, given.get("as_recorded", False), assignment.world)
+        return Observation(self._episode.show(first_observation(spoken(goal), commands)))
+
+    def step(self, action: str) -> Observation:
+        episode = self._live()
+        text, reached = episode.bench.act(action)
+        episode.steps += 1
+        if not reached:
+            return Observation(episode.show(text), reward=0.0)
+        return Observation(
+            episode.show(text),
+            reward=1.0,
+            terminated=True,
+            stop_reason=StopReason.GOAL_REACHED,
+        )
+
+    def render_error(self, message: str, last: Observation) -> Observation:
+        return Observation(self._live().show(message), reward=0.0)
+
+    def fork(self) -> Self:
+        copy = type(self)(self.tasks)
+        if self._episode is not None:
+            old = self._episode
+            bench = Bench(old.bench.world, old.bench.goal, fixed=old.bench.fixed)
+            bench.inventory.update(old.bench.inventory)
+            copy._episode = replace(old, bench=bench)
+        return copy
+
+    def fingerprint(self) -> bytes | None:
+        if self._episode is None:
+            return None
+        bench, episode = self._episode.bench, self._episode
+        carried = list(bench.inventory.items())
+        state = (episode.source, bench.goal, bench.fixed, episode.as_recorded, carried)
+        return repr(state).encode("utf-8", "backslashreplace")
+
+    def advise_expert(self, seed: int) -> Advice:
+        episode = self._live()
+        bench = episode.bench
+        return advise(bench.world, episode.shown, bench.goal, bench.inventory, seed + episode.steps)
+
+    def advise_random(self, rng: random.Random) -> Advice:
+        episode = self._live()
+        return random_advice(episode.commands, episode.shown, episode.bench.goal, rng)
+
+    def advise_noop(self) -> Advice:
+        return Advice("inventory", "I only look at what I carry.")
+
+    def _live(self) -> _Episode:
+        if self._episode is None:
+            raise RuntimeError("reset has to come before everything else")
+        return self._episode
+
+
+def _checked(given: dict[str, Any]) -> dict[str, Any]:
+    """The options of a reset, by name and type."""
+    for name, value in given.items():
+        if name not in _OPTIONS:
+            raise InvalidOption(f"unknown option {name!r}", valid=_OPTIONS)
+        if not isinstance(value, _OPTIONS[name]):
+            raise InvalidOption(f"option {name} must be a {_OPTIONS[name].__name__}")
+        if isinstance(value, str) and len(value) > _MAX_TEXT:
+            raise InvalidOption(f"option {name} is longer than {_MAX_TEXT} characters")
+    return given
+
+
+def _commands(
+    tasks: TextCraftTasks, world: World, assignment: Assignment, goal: str, given: dict[str, Any]
+) -> tuple[str, ...]:
+    """The commands given, or those of the task, or those drawn for the goal given."""
+    if "commands" in given:
+        return tuple(given["commands"].split("\n"))
+    if goal == assignment.goal:
+        return tasks.commands(assignment)
+    if goal not in world.recipes:
+        raise InvalidOption(f"option goal: {goal!r} cannot be crafted in this world")
+    return tasks.commands(Assignment(assignment.world, goal, assignment.draw))

@@ -1,0 +1,145 @@
+"""TextCraft's tasks: which goal and which crafting commands an item id stands for.
+
+Owns item ids, splits and both worlds, embedded and official. Everything here is the same on every
+machine for the same data: nothing depends on directory order, hash seeds or a random generator.
+It knows nothing of episodes.
+
+Official ids are AgentGym's 0..543. Their goals depended on the directory order of the machine that
+ran the original, so an id is resolved from AgentTraj-L where a conversation records it; the
+README says what holds for the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from env_servers.environments.textcraft.embedded import Goals, divide_goals, read_table
+from env_servers.environments.textcraft.official import RecordedTask, read_recorded, read_world
+from env_servers.environments.textcraft.world import World
+from env_servers.sdk import EMBEDDED_BASE, EnvironmentConfig, StaticTaskSet, Task
+
+__all__ = [
+    "DISTRACTORS",
+    "EMBEDDED",
+    "EVAL_BASE",
+    "OFFICIAL",
+    "TRAIN_DRAWS",
+    "Assignment",
+    "TextCraftTasks",
+    "load_tasks",
+]
+
+EMBEDDED: Final = "embedded"
+OFFICIAL: Final = "official"
+
+DISTRACTORS: Final = 10
+"""At most so many commands of a task do not belong to its goal, as in the original."""
+TRAIN_DRAWS: Final = 8
+"""Train tasks of one goal; they differ in distractors and order."""
+EVAL_BASE: Final = EMBEDDED_BASE + 500_000
+"""First index of the embedded eval split."""
+
+_AGENT_EVAL: Final = (range(31), range(140, 181), range(420, 445), range(533, 536))
+"""AgentEval's ids: the first of each depth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a task asks for, in which world."""
+
+    world: str
+    """EMBEDDED or OFFICIAL."""
+    goal: str
+    """Item id."""
+    draw: int = 0
+    """Which draw of distractors and order."""
+    recorded: tuple[str, ...] | None = None
+    """The crafting commands where a recording gives them."""
+
+
+class TextCraftTasks(StaticTaskSet):
+    """All tasks, and the worlds that they play in."""
+
+    def __init__(self, splits: Mapping[str, list[Task]], worlds: Mapping[str, World]) -> None:
+        super().__init__(splits)
+        self.worlds = dict(worlds)
+
+    def commands(self, assignment: Assignment) -> tuple[str, ...]:
+        """The crafting commands of a task, in the order shown."""
+        if assignment.recorded is not None:
+            return assignment.recorded
+        salt = f"{assignment.world}:{assignment.goal}:{assignment.draw}"
+        world = self.worlds[assignment.world]
+        return world.commands(assignment.goal, distractors=DISTRACTORS, salt=salt)
+
+    def digest(self) -> bytes:
+        digest = hashlib.blake2b(super().digest(), digest_size=8)
+        for name in sorted(self.worlds):
+            digest.update(self.worlds[name].digest())
+        return digest.digest()
+
+
+def load_tasks(config: EnvironmentConfig) -> TextCraftTasks:
+    """Embedded tasks, and the official ones where the recipes are in `data_dir`."""
+    embedded = read_table()
+    goals = divide_goals(embedded)
+    splits, worlds = _embedded_splits(embedded, goals), {EMBEDDED: embedded}
+    official = read_world(config.data_dir) if config.data_dir is not None else None
+    if official is not None and config.data_dir is not None:
+        splits |= _official_splits(official, config.data_dir)
+        worlds[OFFICIAL] = official
+    return TextCraftTasks(splits, worlds)
+
+
+def _embedded_splits(world: World, goals: Goals) -> dict[str, list[Task]]:
+    train = [(goal, draw) for draw in range(TRAIN_DRAWS) for goal in goals.train]
+    held_out = [(goal, 0) for goal in goals.eval]
+    return {
+        name: [
+            Task(f"textcraft_{base + n}", Assignment(EMBEDDED, goal, draw), _depth(world, goal))
+            for n, (goal, draw) in enumerate(chosen)
+        ]
+        for name, base, chosen in (("train", EMBEDDED_BASE, train), ("eval", EVAL_BASE, held_out))
+    }
+
+
+def _official_splits(world: World, data_dir: Path) -> dict[str, list[Task]]:
+    tasks = {
+        index: Task(f"textcraft_{index}", assignment, _depth(world, assignment.goal))
+        for index, assignment in sorted(official_assignments(world, read_recorded(data_dir)))
+    }
+    held_out = {index for span in _AGENT_EVAL for index in span}
+    return {
+        "official_train": [task for index, task in tasks.items() if index not in held_out],
+        "official_eval": [task for index, task in tasks.items() if index in held_out],
+    }
+
+
+def official_assignments(
+    world: World, recorded: Mapping[int, RecordedTask]
+) -> list[tuple[int, Assignment]]:
+    """(id, assignment) of every goal: recorded ids first, the others in canonical order.
+
+    Ids run through the goals by depth. Goals that no recording names fill the free ids in the
+    order of (depth, name).
+    """
+    order = sorted(world.recipes, key=lambda goal: (world.depth(goal), goal))
+    known = {i: task for i, task in recorded.items() if task.goal in world.recipes}
+    taken = {task.goal for task in known.values()}
+    free_ids = (index for index in range(len(order)) if index not in known)
+    free_goals = (goal for goal in order if goal not in taken)
+    pairs = zip(free_ids, free_goals, strict=False)
+    assigned = [(index, Assignment(OFFICIAL, goal)) for index, goal in pairs]
+    assigned.extend(
+        (index, Assignment(OFFICIAL, task.goal, recorded=task.commands))
+        for index, task in known.items()
+    )
+    return assigned
+
+
+def _depth(world: World, goal: str) -> str:
+    return f"depth {world.depth(goal)}"

@@ -1,0 +1,186 @@
+"""One WebShop episode: find a product that fits the instruction, choose its options, buy it.
+
+Owns the episode's life: which goal and prices it has, and what of a visit becomes an observation
+and a reward. The reward is 0 until something is bought, which ends the episode with a reward in
+[0, 1]. The shop, with its search index, is shared by all episodes of a process.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, Self
+
+from env_servers.environments.webshop.catalogue import Product, draw_price
+from env_servers.environments.webshop.expert import advise, random_advice
+from env_servers.environments.webshop.goals import NO_LIMIT, Goal
+from env_servers.environments.webshop.markup import html_page
+from env_servers.environments.webshop.pages import Page
+from env_servers.environments.webshop.prompt import CONVERSATION_STARTS, GRAMMAR
+from env_servers.environments.webshop.tasks import Errand, WebShopTasks, load_tasks
+from env_servers.environments.webshop.visit import Visit, read_action
+from env_servers.sdk import (
+    Advice,
+    Environment,
+    EnvironmentConfig,
+    EnvironmentSpec,
+    InvalidOption,
+    Observation,
+    ResetOptions,
+    StopReason,
+    Task,
+    TaskSet,
+)
+
+__all__ = ["WebShop"]
+
+_OPTIONS: Final = ("price_limit",)
+_NOTHING: Final = "Nothing happened: the page has nothing like that. "
+
+
+@dataclass(slots=True)
+class _Episode:
+    """The state of one episode."""
+
+    visit: Visit
+    goal: Goal
+    fixed: bool
+    steps: int = 0
+    """Actions so far; they vary only the wording of thoughts."""
+
+
+class WebShop(Environment):
+    """Shop for a product in a simulated online shop."""
+
+    spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(
+        name="webshop",
+        version="1.0.0",
+        description="Find, configure and buy a product that fits an instruction, in a web shop.",
+        grammar=GRAMMAR,
+        conversation_starts=CONVERSATION_STARTS,
+        max_rounds=10,
+        profiles=("agentgym", "fixed"),
+        episode_bytes=48 * 1024,
+    )
+    tasks: WebShopTasks
+
+    def __init__(self, tasks: TaskSet) -> None:
+        super().__init__(tasks)
+        self._episode: _Episode | None = None
+
+    @classmethod
+    def load_tasks(cls, config: EnvironmentConfig) -> WebShopTasks:
+        return load_tasks(config)
+
+    def reset(self, task: Task, options: ResetOptions) -> Observation:
+        options.require(self.spec.profiles, _OPTIONS)
+        errand: Errand = task.payload
+        fixed = options.profile == "fixed"
+        seed = None if fixed else options.seed
+        product = errand.shop.products[errand.goal.number]
+        price = draw_price(product, seed)
+        limit = errand.goal.limit(price)
+        if "price_limit" in options.options:
+            limit = _given_limit(options.options["price_limit"])
+            price = _price_under(errand.goal, product, limit, price)
+        wish = errand.goal.wish(product, limit)
+        visit = Visit(
+            shop=errand.shop,
+            wish=replace(wish, exact_options=fixed),
+            sentence=errand.goal.sentence(limit),
+            price_seed=seed,
+            known_prices={product.asin: price},
+        )
+        self._episode = _Episode(visit, errand.goal, fixed)
+        return Observation(self._shown(visit.page))
+
+    def step(self, action: str) -> Observation:
+        episode = self._live()
+        episode.steps += 1
+        verb, argument = read_action(action)
+        if episode.fixed:
+            verb, argument = verb.strip().lower(), argument.strip()
+        argument = argument.lower()
+        visit = episode.visit
+        before, score = visit.page, None
+        if verb == "search":
+            visit.search(argument)
+        elif verb == "click":
+            score = visit.click(argument)
+        text = self._shown(visit.page)
+        if score is None:
+            note = _NOTHING if episode.fixed and visit.page is before else ""
+            return Observation(note + text, reward=0.0)
+        reached = score.reward >= self.spec.success_score
+        return Observation(
+            text,
+            reward=score.reward,
+            terminated=True,
+            stop_reason=StopReason.GOAL_REACHED if reached else StopReason.ANSWERED,
+        )
+
+    def fork(self) -> Self:
+        copy = type(self)(self.tasks)
+        if self._episode is not None:
+            copy._episode = replace(self._episode, visit=self._episode.visit.copy())
+        return copy
+
+    def fingerprint(self) -> bytes | None:
+        if self._episode is None:
+            return None
+        state = (self._episode.fixed, *self._episode.visit.state())
+        return repr(state).encode("utf-8", "backslashreplace")
+
+    def html(self) -> str:
+        """The open page as an HTML document, for a person to look at."""
+        return html_page(self._live().visit)
+
+    def advise_expert(self, seed: int) -> Advice:
+        episode = self._live()
+        return advise(episode.visit, episode.goal, seed + episode.steps)
+
+    def advise_random(self, rng: random.Random) -> Advice:
+        episode = self._live()
+        return random_advice(episode.visit, episode.goal, rng)
+
+    def advise_noop(self) -> Advice:
+        return Advice("click[]", "I wait and do nothing.")
+
+    def _shown(self, page: Page) -> str:
+        """The page's text; the fixed profile adds what can be done and what is chosen."""
+        episode = self._episode
+        if episode is None or not episode.fixed:
+            return page.text
+        actions = ["search[keywords]"] if page.has_search_bar else []
+        actions += [f"click[{name}]" for name in page.clickables if not page.has_search_bar]
+        lines = [page.text]
+        if episode.visit.chosen and page.clickables:
+            chosen = ", ".join(f"{key}: {value}" for key, value in episode.visit.chosen.items())
+            lines.append(f"Chosen options: {chosen}")
+        if actions:
+            lines.append(f"Available actions: {', '.join(actions)}")
+        return "\n".join(lines)
+
+    def _live(self) -> _Episode:
+        if self._episode is None:
+            raise RuntimeError("reset has to come before everything else")
+        return self._episode
+
+
+def _given_limit(value: Any) -> float:
+    """The option `price_limit`: dollars above 0, or 0 for a goal without limit."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < NO_LIMIT:
+        raise InvalidOption("option price_limit must be a number of dollars, 0 for no limit")
+    return float(value) or NO_LIMIT
+
+
+def _price_under(goal: Goal, product: Product, limit: float, drawn: float) -> float:
+    """A price of the product for which its goal would have this limit.
+
+    The drawn price where a range allows none.
+    """
+    if goal.step is None or limit >= NO_LIMIT or len(product.prices) == 1:
+        return drawn
+    above = limit - 10.0 * goal.step
+    low, high = max(product.prices[0], above - 10.0), min(product.prices[1], above)
+    return (low + high) / 2 if low < high else drawn

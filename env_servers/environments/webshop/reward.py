@@ -1,0 +1,139 @@
+"""What a purchase earns: WebShop's formula.
+
+    reward = kind * (attributes + options + price) / (goal attributes + goal options + 1)
+
+Owns the formula with all its oddities, which the README lists. Invariant: the reward lies in
+[0, 1] and depends only on what was bought, at which price, and on the goal. It knows nothing of
+pages or episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from env_servers.environments.webshop.catalogue import Product
+from env_servers.environments.webshop.fuzzy import resembles
+from env_servers.environments.webshop.nouns import title_nouns
+
+__all__ = ["COLOURS", "Score", "Wish", "score_purchase"]
+
+_COLOURS: Final = (
+    "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown "
+    "burgundy camel camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee "
+    "cognac copper coral cranberry cream crystal dark denim eggplant elephant espresso fuchsia "
+    "gold granite grape graphite grass gray green grey heather indigo ivory ivy khaki lavender "
+    "lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha multicolor "
+    "mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow red "
+    "rose royal rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan "
+    "taupe teal tiger turquoise violet walnut wheat white wine yellow"
+)
+COLOURS: Final = tuple(_COLOURS.split())
+"""Colour words in the order in which they are looked for."""
+_COLOUR_SET: Final = frozenset(COLOURS)
+
+WantedOption = str | tuple[str, str]
+"""A value, or (option name, value)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a goal compares a purchase with."""
+
+    title: str
+    """Of the product that the goal was made from."""
+    query: str
+    product_category: str
+    attributes: tuple[str, ...]
+    options: tuple[WantedOption, ...]
+    price_limit: float
+    exact_options: bool = False
+    """Options count when exactly they are chosen, not when they resemble what is chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A reward and its parts."""
+
+    reward: float
+    kind: float
+    """Factor for the kind of product: 0, 0.1, 0.5 or 1."""
+    title_share: float
+    """Share of the wished title's nouns that the bought title has."""
+    attributes: int
+    """Goal attributes that the product has."""
+    options: int
+    """Goal options that were chosen."""
+    price_kept: bool
+
+
+def score_purchase(bought: Product, chosen: Mapping[str, str], price: float, wish: Wish) -> Score:
+    """Score one purchase; `chosen` is value by option name, `price` in dollars."""
+    kind, share = _kind(bought, wish)
+    attributes = sum(_has_attribute(bought, wanted) for wanted in wish.attributes)
+    if wish.exact_options:
+        options = sum(_is_chosen(wanted, chosen) for wanted in wish.options)
+    else:
+        options = _matching_options(chosen.values(), wish.options)
+    price_kept = price <= wish.price_limit
+    whole = len(wish.attributes) + len(wish.options) + 1
+    reward = (attributes + options + price_kept) / whole * kind
+    return Score(reward, kind, share, attributes, options, price_kept)
+
+
+def _kind(bought: Product, wish: Wish) -> tuple[float, float]:
+    """How far the bought product is of the wished kind, and the share of title nouns.
+
+    Without shared nouns the factor is 0 even for the very same query and category.
+    """
+    wished = title_nouns(wish.title)
+    shared = set(wished) & set(title_nouns(bought.title))
+    share = len(shared) / len(wished) if wished else 0.2
+    same_place = len(_levels(bought.product_category) & _levels(wish.product_category)) >= 2
+    if share == 0.0:
+        return 0.0, share
+    if share < 0.1:
+        return 0.1, share
+    return (1.0 if bought.query == wish.query or same_place or share > 0.2 else 0.5), share
+
+
+def _levels(path: str) -> set[str]:
+    return {level.strip() for level in path.split("\u203a")}
+
+
+def _has_attribute(bought: Product, wanted: str) -> bool:
+    return (
+        any(resembles(attribute, wanted) for attribute in bought.attributes)
+        or wanted in bought.title.lower()
+        or wanted in " ".join(bought.bullets).lower()
+        or wanted in bought.description.lower()
+    )
+
+
+def _matching_options(chosen: Iterable[str], wanted: Sequence[WantedOption]) -> int:
+    values = [_first_colour(value) for value in chosen]
+    return sum(any(resembles(value, text) for value in values) for text in map(_text, wanted))
+
+
+def _is_chosen(wanted: WantedOption, chosen: Mapping[str, str]) -> bool:
+    if isinstance(wanted, str):
+        return any(resembles(value, wanted) for value in chosen.values())
+    return chosen.get(wanted[0]) == wanted[1]
+
+
+def _first_colour(value: str) -> str:
+    """The first colour word that occurs anywhere in the value, in place of the value."""
+    return next((colour for colour in COLOURS if colour in value), value)
+
+
+def _text(wanted: WantedOption) -> str:
+    """The text that a goal's option is compared by.
+
+    A pair is compared as Python writes it, unless one of its two parts is exactly a colour word.
+    """
+    if isinstance(wanted, str):
+        return _first_colour(wanted)
+    if not _COLOUR_SET.isdisjoint(wanted):
+        return next(colour for colour in COLOURS if colour in wanted)
+    return str(wanted)

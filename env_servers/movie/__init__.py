@@ -1,7 +1,0 @@
-"""Movie: answer questions about films with a film database's functions."""
-
-from env_servers.movie.environment import Movie
-
-__all__ = ["Movie", "environment"]
-
-environment = Movie

@@ -1,7 +1,0 @@
-"""Sheet: work on spreadsheets."""
-
-from env_servers.sheet.environment import SheetWork
-
-environment = SheetWork
-
-__all__ = ["SheetWork", "environment"]

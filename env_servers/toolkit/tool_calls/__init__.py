@@ -1,0 +1,77 @@
+"""What the five tool environments share: declarations, line format, backends, scoring, expert."""
+
+from env_servers.toolkit.tool_calls.backends import (
+    EMBEDDED,
+    LIVE,
+    RECORDED,
+    Backend,
+    NotRecorded,
+    Reply,
+    ServiceUnavailable,
+    Session,
+    TooledSession,
+    ToolError,
+)
+from env_servers.toolkit.tool_calls.declarations import CHECK_VALID_ACTIONS, FINISH, Tool, ToolSet
+from env_servers.toolkit.tool_calls.environment import ToolEnvironment, ToolEpisode
+from env_servers.toolkit.tool_calls.line_format import Call, Unreadable, call_key, write_call
+from env_servers.toolkit.tool_calls.official import MalformedFile, official_splits, read_tasks
+from env_servers.toolkit.tool_calls.planning import (
+    NO_ANSWER,
+    Plan,
+    Planned,
+    plan_of_calls,
+    solve,
+)
+from env_servers.toolkit.tool_calls.recordings import (
+    RecordedBackend,
+    RecordedSession,
+    Recording,
+    reply_of,
+    value_of,
+)
+from env_servers.toolkit.tool_calls.scoring import Subgoals, equal_exactly, equal_in_value
+from env_servers.toolkit.tool_calls.tasks import EVAL_BASE, ToolSettings, ToolTask, ToolTaskSet
+
+__all__ = [
+    "CHECK_VALID_ACTIONS",
+    "EMBEDDED",
+    "EVAL_BASE",
+    "FINISH",
+    "LIVE",
+    "NO_ANSWER",
+    "RECORDED",
+    "Backend",
+    "Call",
+    "MalformedFile",
+    "NotRecorded",
+    "Plan",
+    "Planned",
+    "RecordedBackend",
+    "RecordedSession",
+    "Recording",
+    "Reply",
+    "ServiceUnavailable",
+    "Session",
+    "Subgoals",
+    "Tool",
+    "ToolEnvironment",
+    "ToolEpisode",
+    "ToolError",
+    "ToolSet",
+    "ToolSettings",
+    "ToolTask",
+    "ToolTaskSet",
+    "TooledSession",
+    "Unreadable",
+    "call_key",
+    "equal_exactly",
+    "equal_in_value",
+    "official_splits",
+    "plan_of_calls",
+    "read_tasks",
+    "reply_of",
+    "solve",
+    "value_of",
+    "write_call",
+]

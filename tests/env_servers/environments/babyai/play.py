@@ -1,0 +1,61 @@
+"""What the BabyAI tests share: where recordings are, and how an episode is started and played."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from env_servers.environments.babyai.environment import BabyaiEnvironment
+from env_servers.environments.babyai.levels import LEVELS
+from env_servers.environments.babyai.tasks import BabyaiTasks
+from env_servers.sdk import Observation, ResetOptions
+
+TASKS = BabyaiTasks()
+
+
+def data_dir() -> Path:
+    """The folder with recorded data; skips the test where there is none."""
+    beside = Path(__file__).parents[4].parent / "shared" / "data"
+    found = Path(os.environ.get("AGENTGYM_DATA", beside))
+    if not (found / "agenttraj_l" / "babyai.jsonl.gz").exists():
+        pytest.skip("no recorded BabyAI conversations: set AGENTGYM_DATA")
+    return found
+
+
+def start(
+    level: int, seed: int, profile: str = "agentgym", **options: Any
+) -> tuple[BabyaiEnvironment, Observation]:
+    """A fresh episode of a level 1..40 and its first observation."""
+    return begin(f"babyai_{seed * len(LEVELS) + level - 1}", profile, **options)
+
+
+def begin(
+    item_id: str, profile: str = "agentgym", **options: Any
+) -> tuple[BabyaiEnvironment, Observation]:
+    """A fresh episode of an item and its first observation."""
+    episode = BabyaiEnvironment(TASKS)
+    return episode, episode.reset(
+        TASKS.get(item_id), ResetOptions(profile=profile, options=options)
+    )
+
+
+def play(episode: BabyaiEnvironment, actions: Iterable[str]) -> list[Observation]:
+    """The observations of some actions."""
+    return [episode.step(action) for action in actions]
+
+
+def solve(episode: BabyaiEnvironment, rounds: int) -> tuple[Observation, list[str]]:
+    """Let the expert play; the last observation and the actions."""
+    actions: list[str] = []
+    observation = Observation("")
+    while len(actions) < rounds and not (observation.terminated or observation.truncated):
+        action = episode.advise_expert(len(actions)).action
+        if action.startswith("check"):
+            break
+        observation = episode.step(action)
+        actions.append(action)
+    return observation, actions

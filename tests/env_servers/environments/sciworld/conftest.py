@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("scienceworld", reason="needs the extra sciworld")
+
+from env_servers.environments.sciworld import SciWorld
+from env_servers.environments.sciworld.engine import Engine
+from env_servers.environments.sciworld.java import find_java
+from env_servers.environments.sciworld.tasks import SciWorldTasks
+from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable
+
+REPOSITORY = Path(__file__).parents[4]
+HEAP_MIB = 512
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    found = Path(os.environ.get("AGENTGYM_DATA") or REPOSITORY.parent / "shared" / "data")
+    if not (found / "sciworld").is_dir():
+        pytest.skip("needs recorded ScienceWorld episodes: set AGENTGYM_DATA")
+    return found
+
+
+@pytest.fixture(scope="session")
+def java() -> Path:
+    try:
+        return find_java()
+    except EnvironmentUnavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def tasks(java: Path) -> Iterator[SciWorldTasks]:
+    """One engine for all tests that do not break theirs."""
+    settings = {"sciworld.heap_mib": HEAP_MIB, "sciworld.java": str(java)}
+    loaded = SciWorld.load_tasks(EnvironmentConfig(settings=settings))
+    yield loaded
+    loaded.close()
+
+
+@pytest.fixture(scope="module")
+def engine(java: Path) -> Iterator[Engine]:
+    """An engine that tests may break; it mends itself."""
+    made = Engine(java, HEAP_MIB)
+    yield made
+    made.close()

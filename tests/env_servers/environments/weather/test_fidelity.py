@@ -1,0 +1,170 @@
+"""AgentTraj-L's weather conversations on the recorded backend: same actions, same observations.
+
+The rewards that the original gave are not in the recordings. They are reckoned here a second time,
+from the recorded texts alone, by the original's rule: any subgoal among the values returned or
+handed in is worth 1.
+"""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from env_servers.environments.weather import Weather
+from env_servers.sdk import ActionFormat, EnvironmentConfig, Observation, ResetOptions
+from env_servers.toolkit.tool_calls import ToolTaskSet
+from tests.env_servers.environments.weather.conftest import begin, play_expert, shown
+
+GOAL = "accomplish the goal: "
+PROMPT = "\nGive me one action."
+
+
+@pytest.fixture(scope="module")
+def conversations(data_dir: Path) -> list[Mapping[str, Any]]:
+    path = data_dir / "agenttraj_l" / "weather.jsonl.gz"
+    if not path.is_file():
+        pytest.skip("needs AgentTraj-L")
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def turns_of(row: Mapping[str, Any]) -> list[str]:
+    return [turn["value"] for turn in row["conversations"]]
+
+
+def replay(tasks: ToolTaskSet, row: Mapping[str, Any]) -> Iterator[tuple[Observation, str | None]]:
+    """(our observation, the recorded text) of reset and of every action; the last has none."""
+    turns = turns_of(row)
+    goal = turns[2].split(GOAL, 1)[1].removesuffix(PROMPT)
+    episode = Weather(tasks)
+    options = ResetOptions(options={"goal": goal, "as_recorded": True})
+    yield episode.reset(tasks.get(row["item_id"]), options), turns[2]
+    for index in range(3, len(turns), 2):
+        action = episode.spec.grammar.read(turns[index], ActionFormat.REACT)
+        assert isinstance(action, str)
+        yield episode.step(action), turns[index + 1] if index + 1 < len(turns) else None
+
+
+def test_every_recorded_observation_comes_back_byte_for_byte(
+    official: ToolTaskSet, conversations: list[Mapping[str, Any]]
+) -> None:
+    pairs = [
+        (ours.text, theirs)
+        for row in conversations
+        for ours, theirs in replay(official, row)
+        if theirs is not None
+    ]
+    assert len(pairs) == 156 + 689
+    assert [pair for pair in pairs if pair[0] != pair[1]] == []
+
+
+def test_every_conversation_ends_with_the_reward_of_the_originals_rule(
+    official: ToolTaskSet, conversations: list[Mapping[str, Any]]
+) -> None:
+    rewards: list[float] = []
+    for row in conversations:
+        *before, (last, _) = replay(official, row)
+        assert last.terminated
+        assert not any(ours.terminated for ours, _ in before)
+        assert last.reward == reward_by_rule(official, row), row["item_id"]
+        rewards.append(last.reward or 0.0)
+    # The others hand in prose, or values that are not the published answer.
+    assert (rewards.count(1.0), rewards.count(0.0)) == (121, 35)
+
+
+def reward_by_rule(tasks: ToolTaskSet, row: Mapping[str, Any]) -> float:
+    turns = turns_of(row)
+    seen = [
+        literal(text.removeprefix("Observation: ").removesuffix(PROMPT)) for text in turns[4::2]
+    ]
+    answer = re.search(r"with Action Input: (.*)$", turns[-1])
+    handed_in = arithmetic(answer[1])["answer"] if answer else None
+    seen.append(sorted(handed_in) if isinstance(handed_in, list) else handed_in)
+    return float(any(goal in seen for goal in tasks.get(row["item_id"]).payload.subgoals))
+
+
+def literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def arithmetic(text: str) -> Any:
+    """The recorded answers that are no literals are sums, which are worth nothing or a number."""
+    try:
+        return ast.literal_eval(text)
+    except ValueError:
+        tree = ast.parse(text, mode="eval").body
+        assert isinstance(tree, ast.Dict)
+        return {"answer": reckon(tree.values[0])}
+
+
+def reckon(node: ast.expr) -> float:
+    if not isinstance(node, ast.BinOp):
+        return ast.literal_eval(node)
+    left, right = reckon(node.left), reckon(node.right)
+    if isinstance(node.op, ast.Add):
+        return left + right
+    return left - right if isinstance(node.op, ast.Sub) else left / right
+
+
+def test_all_official_tasks_load_with_their_ids(official: ToolTaskSet) -> None:
+    sizes = official.splits()
+    assert (sizes["official_train"], sizes["official_eval"]) == (323, 20)
+    ids = {*official.item_ids("official_train", 0, 999), *official.item_ids("official_eval", 0, 99)}
+    assert ids == {f"weather_{number}" for number in range(343)}
+
+
+def test_the_held_out_tasks_are_agent_evals(official: ToolTaskSet, data_dir: Path) -> None:
+    path = data_dir / "agenteval" / "tool_weather_test.json"
+    if not path.is_file():
+        pytest.skip("needs AgentEval's item ids")
+    expected = {entry["item_id"] for entry in json.loads(path.read_text())}
+    assert set(official.item_ids("official_eval", 0, 99)) == expected
+
+
+@pytest.mark.parametrize("profile", Weather.spec.profiles)
+def test_the_expert_solves_all_official_tasks(official: ToolTaskSet, profile: str) -> None:
+    for split in ("official_train", "official_eval"):
+        for item in official.item_ids(split, 0, 999):
+            seen, _ = play_expert(begin(official, item, profile))
+            assert seen.reward == 1.0, (item, seen.text[:200])
+
+
+def test_a_call_that_was_not_recorded_is_named_and_counted(official: ToolTaskSet) -> None:
+    episode = begin(official, "weather_0")
+    call = 'Action: get_elevation with Action Input: {"latitude": 1.5, "longitude": 2.5}'
+    seen = episode.step(call)
+    assert shown(seen) == "ERROR | NotRecorded(get_elevation was never recorded with (1.5, 2.5))"
+    seen = episode.step('Action: finish with Action Input: {"answer": 18.5}')
+    assert (seen.reward, seen.info) == (1.0, {"progress": 1.0, "not_recorded": 1.0})
+
+
+def test_recorded_days_are_put_together_to_other_spans(official: ToolTaskSet) -> None:
+    episode = begin(official, "weather_5")  # Pittsburgh, 2023-05-15
+    place = '"latitude": 44.97997, "longitude": -93.26384'
+    whole = '"start_date": "2023-01-09", "end_date": "2023-01-15"'
+    part = '"start_date": "2023-01-10", "end_date": "2023-01-12"'
+    found = [
+        literal(
+            shown(
+                episode.step(f"Action: get_historical_rain with Action Input: {{{place}, {days}}}")
+            )
+        )
+        for days in (whole, part)
+    ]
+    assert found[1]["daily"]["rain_sum"] == found[0]["daily"]["rain_sum"][1:4]
+    assert found[1]["daily"]["time"] == ["2023-01-10", "2023-01-11", "2023-01-12"]
+
+
+def test_the_recorded_backend_says_what_it_needs() -> None:
+    with pytest.raises(Exception, match=r"weather\.jsonl\.gz.*AGENTGYM_DATA"):
+        Weather.load_tasks(EnvironmentConfig(settings={"weather.backend": "recorded"}))
