@@ -8,11 +8,11 @@ cloned; what earned reward is **kept** (or every episode is weighted by its rewa
 objective of the paper); and the agent **learns**, each time anew from the base model, from the
 expert episodes together with what was kept. After each iteration it is judged on held-out tasks.
 Beside it, BC_base and BC_large are what cloning alone reaches with little and with much expert
-data. Every stage is done once, whatever ends the process in between (`training.stages`).
+data. Every stage is done once, whatever ends the process in between (`training.runs.stages`).
 
 Source: AgentGym, https://arxiv.org/abs/2406.04151, section 4 (the algorithm), table 3, figure 3.
 
-Knows no environment and no engine: `training.playing` plays, `training.cloning` learns.
+Knows no environment and no engine: `training.rollouts` plays, `training.cloning` learns.
 """
 
 from __future__ import annotations
@@ -30,16 +30,25 @@ from orchestrator.atomic_file import write_atomically
 from orchestrator.errors import ExtraMissing
 from orchestrator.store import RunReader
 from training.cloning import Cloning, clone, describe_memory, make_base
-from training.commands import run_recipe
+from training.config.cli import run_recipe
+from training.config.recipe import as_plain
+from training.data.selection import Repeats, Selection, select, threshold_of, write_selection
+from training.data.sources import SourceConfig
 from training.errors import NothingToTrainOn
-from training.playing import Agent, Job, PlayedRun, Players, list_tasks, play
-from training.recipe import as_plain
-from training.results import Figure, Row, as_markdown, as_table, draw, figures_of, pool, read_figure
-from training.selection import Repeats, Selection, select, threshold_of, write_selection
-from training.side_by_side import run_apart
-from training.sources import SourceConfig
-from training.stages import Stages
-from training.tasks import Division, ImitatedTasks, divide
+from training.rollouts.jobs import Agent, Job, PlayedRun, Players, list_tasks, play
+from training.rollouts.results import (
+    Figure,
+    Row,
+    as_markdown,
+    as_table,
+    draw,
+    figures_of,
+    pool,
+    read_figure,
+)
+from training.rollouts.tasks import Division, ImitatedTasks, divide
+from training.runs.parallel import run_apart
+from training.runs.stages import Stages
 
 __all__ = ["AgentEvolRecipe", "Report", "evolve", "main"]
 

@@ -21,26 +21,26 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from training.agent_evaluation import AgentEvalConfig, evaluate_agent
-from training.batches import collate, target_logprobs
-from training.commands import run_recipe
-from training.corpus import Corpus, DataConfig
-from training.learner import Learner, OptimizerConfig, latest_state, prune_states
-from training.memory import ModelSize, measure_model, plan_memory, require_memory
-from training.models import (
+from training.config.cli import run_recipe
+from training.config.recipe import as_plain
+from training.data.dataset import Corpus, DataConfig
+from training.rollouts.agent_evaluation import AgentEvalConfig, evaluate_agent
+from training.runs.run_dir import SaveConfig, Workspace
+from training.runs.tracking import Tracker, TrackingConfig, read_log
+from training.trainer.batches import collate, target_logprobs
+from training.trainer.distributed import Processes, processes
+from training.trainer.learner import Learner, OptimizerConfig, latest_state, prune_states
+from training.trainer.memory import ModelSize, measure_model, plan_memory, require_memory
+from training.trainer.models import (
     ModelConfig,
     computing,
     load_for_training,
     model_settings,
     save_checkpoint,
 )
-from training.packing import BatchConfig, Step, plan_epoch, share
-from training.preparation import prepare_base, prepare_corpora
-from training.processes import Processes, processes
-from training.recipe import as_plain
-from training.speed import Speedometer
-from training.tracking import Tracker, TrackingConfig, read_log
-from training.workspace import SaveConfig, Workspace
+from training.trainer.packing import BatchConfig, Step, plan_epoch, share
+from training.trainer.preparation import prepare_base, prepare_corpora
+from training.trainer.throughput import Speedometer
 
 __all__ = ["BcRecipe", "BcResult", "SaveConfig", "main", "train"]
 

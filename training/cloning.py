@@ -23,16 +23,16 @@ from rich.console import Console
 
 from orchestrator.atomic_file import write_atomically
 from training import bc
-from training.corpus import DataConfig
+from training.config.recipe import as_plain
+from training.data.dataset import DataConfig
+from training.data.sources import SourceConfig, texts_of
+from training.data.tokenizer_training import train_tokenizer
 from training.errors import TrainingError
-from training.learner import OptimizerConfig
-from training.memory import measure_model, plan_memory
-from training.models import ModelConfig, create_base, planned_settings
-from training.packing import BatchConfig
-from training.recipe import as_plain
-from training.sources import SourceConfig, texts_of
-from training.tokenizer import train_tokenizer
-from training.tracking import TrackingConfig
+from training.runs.tracking import TrackingConfig
+from training.trainer.learner import OptimizerConfig
+from training.trainer.memory import measure_model, plan_memory
+from training.trainer.models import ModelConfig, create_base, planned_settings
+from training.trainer.packing import BatchConfig
 
 __all__ = ["Cloning", "clone", "describe_memory", "make_base"]
 

@@ -36,9 +36,9 @@ from orchestrator.errors import UsageError
 from orchestrator.fleet import FleetConfig
 from orchestrator.formats.agenttraj import to_conversation
 from orchestrator.store import RunReader
-from training.playing import Agent, Job, PlayedRun, Players, list_tasks, play
-from training.selection import Selection, select, threshold_of
-from training.tasks import EnvironmentTasks, ranked
+from training.data.selection import Selection, select, threshold_of
+from training.rollouts.jobs import Agent, Job, PlayedRun, Players, list_tasks, play
+from training.rollouts.tasks import EnvironmentTasks, ranked
 
 __all__ = ["PAPER_SIZES", "ExpertData", "confirmed_episodes", "main"]
 

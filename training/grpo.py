@@ -42,11 +42,21 @@ from orchestrator import seeds
 from orchestrator.command_line import run_loop
 from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
-from training.batches import collate, target_logprobs
-from training.commands import run_recipe
-from training.learner import Learner, OptimizerConfig, latest_state, prune_states
-from training.memory import measure_model, plan_memory, require_memory
-from training.models import (
+from training.config.cli import run_recipe
+from training.config.recipe import as_plain
+from training.data.sequences import TokenSequence
+from training.data.trajectories import group_advantages, trajectories_of, version_name
+from training.rollouts.jobs import Agent, Job, Players, play
+from training.rollouts.on_policy import Rollouts, Task, recorded
+from training.rollouts.results import Row, as_table, read_figure
+from training.rollouts.tasks import EnvironmentTasks, divide, list_ids
+from training.runs.stages import Stages
+from training.runs.tracking import Tracker, TrackingConfig
+from training.trainer.batches import collate, target_logprobs
+from training.trainer.distributed import Processes, processes
+from training.trainer.learner import Learner, OptimizerConfig, latest_state, prune_states
+from training.trainer.memory import measure_model, plan_memory, require_memory
+from training.trainer.models import (
     ModelConfig,
     computing,
     full_weights,
@@ -54,17 +64,7 @@ from training.models import (
     model_settings,
     save_checkpoint,
 )
-from training.packing import Step, share
-from training.playing import Agent, Job, Players, play
-from training.processes import Processes, processes
-from training.recipe import as_plain
-from training.results import Row, as_table, read_figure
-from training.rollouts import Rollouts, Task, recorded
-from training.sequences import TokenSequence
-from training.stages import Stages
-from training.tasks import EnvironmentTasks, divide, list_ids
-from training.tracking import Tracker, TrackingConfig
-from training.trajectories import group_advantages, trajectories_of, version_name
+from training.trainer.packing import Step, share
 
 __all__ = ["Clipping", "GRPORecipe", "Horizon", "Loss", "main", "policy_loss", "train"]
 

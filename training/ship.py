@@ -26,12 +26,12 @@ from agent_runtime.agents.card import CARD_FILE
 from agent_runtime.engine.checkpoint import digest, read_architecture, weight_files
 from agent_runtime.engine.numpy_backend import import_numpy
 from orchestrator.command_line import make_console, run_command
+from training.config.recipe import build
 from training.errors import OutputOccupied, RecipeError, TrainingError
-from training.playing import Agent, Job, Players, play
-from training.recipe import build
-from training.results import Figure, Row, as_markdown, as_table, figures_of, read_figure
-from training.stages import STATE_FILE, read_state
-from training.tasks import Division, ImitatedTasks
+from training.rollouts.jobs import Agent, Job, Players, play
+from training.rollouts.results import Figure, Row, as_markdown, as_table, figures_of, read_figure
+from training.rollouts.tasks import Division, ImitatedTasks
+from training.runs.stages import STATE_FILE, read_state
 
 __all__ = ["Ship", "Shipment", "main", "ship"]
 

@@ -149,11 +149,11 @@ def measure(options: MfuOptions, base: Path, *, compiled: bool) -> dict[str, Any
     """
     import torch
 
-    from training.learner import Learner, OptimizerConfig
-    from training.memory import measure_model
-    from training.models import ModelConfig, load_for_training, model_settings
-    from training.processes import processes
-    from training.tracking import peak_flops
+    from training.runs.tracking import peak_flops
+    from training.trainer.distributed import processes
+    from training.trainer.learner import Learner, OptimizerConfig
+    from training.trainer.memory import measure_model
+    from training.trainer.models import ModelConfig, load_for_training, model_settings
 
     shape = SIZES[options.size]
     config = ModelConfig(
@@ -194,8 +194,8 @@ def _timed_step(
     learner: Any, config: Any, job: Any, shape: dict[str, Any], options: MfuOptions
 ) -> tuple[float, int, int, int]:
     """One step of cloning: seconds, tokens, targets, sum of squared lengths."""
-    from training.batches import collate, target_logprobs
-    from training.models import computing
+    from training.trainer.batches import collate, target_logprobs
+    from training.trainer.models import computing
 
     micros = [
         _random_micro_batch(shape, options, seed=learner.step * options.accumulate + at)
@@ -228,8 +228,8 @@ def _wait(device: Any) -> None:
 
 def _make_model(shape: dict[str, Any], folder: Path) -> Path:
     """A model with random weights; its tokenizer is never used, so a small one does."""
-    from training.models import InitConfig, create_base
-    from training.tokenizer import TokenizerConfig, train_tokenizer
+    from training.data.tokenizer_training import TokenizerConfig, train_tokenizer
+    from training.trainer.models import InitConfig, create_base
 
     train_tokenizer(["benchmark"], folder / "tokenizer", TokenizerConfig(vocab_size=300))
     return create_base(InitConfig(**shape), folder / "tokenizer", folder / "model", seed=0)
@@ -239,7 +239,7 @@ def _random_micro_batch(shape: dict[str, Any], options: MfuOptions, *, seed: int
     """Sequences that fill every row to its end: lengths of 1/16 of the context up to all of it."""
     import numpy as np
 
-    from training.sequences import Provenance, make_sequence
+    from training.data.sequences import Provenance, make_sequence
 
     draw = np.random.default_rng(seed)
     made: list[Any] = []

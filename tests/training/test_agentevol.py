@@ -23,11 +23,11 @@ from orchestrator.store import RunReader
 from training.agentevol import AgentEvolRecipe, evolve, main
 from training.bc import BcRecipe
 from training.cloning import to_toml
-from training.corpus import Corpus
+from training.config.recipe import as_plain, build, load_recipe
+from training.data.dataset import Corpus
 from training.errors import OutputOccupied, RecipeChanged, RecipeError
 from training.grpo import GRPORecipe
-from training.recipe import as_plain, build, load_recipe
-from training.stages import Stages
+from training.runs.stages import Stages
 
 pytestmark = pytest.mark.torch
 

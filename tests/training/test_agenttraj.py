@@ -14,10 +14,10 @@ pytest.importorskip("transformers", reason="the extra `train` is not installed")
 from rich.console import Console
 
 from training import bc, dpo
-from training.conversations import read_conversations
-from training.corpus import Corpus
-from training.recipe import load_recipe
-from training.tracking import read_log
+from training.config.recipe import load_recipe
+from training.data.conversations import read_conversations
+from training.data.dataset import Corpus
+from training.runs.tracking import read_log
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.torch

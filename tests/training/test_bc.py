@@ -17,6 +17,7 @@ from rich.console import Console
 from agent_runtime.policies.config import EmbeddedOptions
 from tests.training.makers import write_conversations, write_recipe
 from training import bc
+from training.config.recipe import build
 from training.errors import (
     ModelUnusable,
     NotEnoughMemory,
@@ -25,8 +26,7 @@ from training.errors import (
     RecipeError,
     TrainingDiverged,
 )
-from training.recipe import build
-from training.tracking import read_log
+from training.runs.tracking import read_log
 
 pytestmark = pytest.mark.torch
 
@@ -231,7 +231,7 @@ def test_activation_checkpointing_and_bf16_train_as_well(data: Path, tmp_path: P
 def test_too_little_memory_is_known_before_anything_is_loaded(
     data: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr("training.memory.available_bytes", lambda _: 1 << 20)
+    monkeypatch.setattr("training.trainer.memory.available_bytes", lambda _: 1 << 20)
     with pytest.raises(NotEnoughMemory, match=r"batch\.micro_tokens") as caught:
         train(write_recipe(tmp_path / "out", data))
     assert "model.lora" in str(caught.value)

@@ -20,19 +20,19 @@ from agent_runtime.engine.engine import load_engine  # noqa: E402
 from agent_runtime.policies import EmbeddedOptions, Sampling  # noqa: E402
 from tests.training.makers import write_conversations, write_echo_recipe, write_recipe  # noqa: E402
 from training import bc, grpo  # noqa: E402
-from training.batches import collate, target_logprobs  # noqa: E402
-from training.models import (  # noqa: E402
+from training.config.recipe import build  # noqa: E402
+from training.data.sequences import Provenance, TokenSequence  # noqa: E402
+from training.data.tokenizer_training import TokenizerConfig, train_tokenizer  # noqa: E402
+from training.runs.tracking import read_log  # noqa: E402
+from training.trainer.batches import collate, target_logprobs  # noqa: E402
+from training.trainer.distributed import processes  # noqa: E402
+from training.trainer.models import (  # noqa: E402
     InitConfig,
     ModelConfig,
     computing,
     create_base,
     load_for_training,
 )
-from training.processes import processes  # noqa: E402
-from training.recipe import build  # noqa: E402
-from training.sequences import Provenance, TokenSequence  # noqa: E402
-from training.tokenizer import TokenizerConfig, train_tokenizer  # noqa: E402
-from training.tracking import read_log  # noqa: E402
 
 pytestmark = [
     pytest.mark.torch,

@@ -16,9 +16,9 @@ from tests.agent_runtime import tiny_tokenizers
 from tests.agent_runtime.tiny_models import save_model
 from tests.training.makers import write_preferences
 from training import dpo
+from training.config.recipe import build
 from training.errors import NothingToTrainOn
-from training.recipe import build
-from training.tracking import read_log
+from training.runs.tracking import read_log
 
 pytestmark = pytest.mark.torch
 
@@ -78,7 +78,7 @@ def test_likelihoods_are_those_of_all_replies_of_an_episode(
     import numpy as np
     from transformers import AutoModelForCausalLM
 
-    from training.corpus import Corpus
+    from training.data.dataset import Corpus
 
     train(recipe(tmp_path / "out", model, played, max_steps=1))
     reference = np.load(tmp_path / "out/data/reference.npy")

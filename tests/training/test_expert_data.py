@@ -13,8 +13,8 @@ pytest.importorskip("tokenizers", reason="the extra `train` is not installed")
 
 from orchestrator.store import RunReader
 from training import expert_data
+from training.data.selection import Selection, threshold_of
 from training.expert_data import PAPER_SIZES, main
-from training.selection import Selection, threshold_of
 
 pytestmark = pytest.mark.torch
 

@@ -20,9 +20,9 @@ from agent_runtime.engine.torch_backend import TorchBackend
 from benchmark.training.gpu import GpuOptions, measure, most_live
 from training.agentevol import AgentEvolRecipe
 from training.cloning import describe_memory, to_toml
-from training.memory import measure_model, plan_memory
-from training.models import planned_settings
-from training.recipe import as_plain, load_recipe
+from training.config.recipe import as_plain, load_recipe
+from training.trainer.memory import measure_model, plan_memory
+from training.trainer.models import planned_settings
 
 pytestmark = pytest.mark.torch
 

@@ -21,8 +21,10 @@ from safetensors.torch import load_file
 
 from tests.training.makers import write_echo_recipe, write_recipe
 from training import bc
-from training.batches import collate, target_logprobs
 from training.cloning import to_toml
+from training.config.recipe import as_plain, build
+from training.data.sequences import Provenance, TokenSequence
+from training.data.tokenizer_training import TokenizerConfig, train_tokenizer
 from training.errors import RecipeError
 from training.grpo import (
     Clipping,
@@ -34,15 +36,13 @@ from training.grpo import (
     tasks_of,
     train,
 )
-from training.learner import Learner
-from training.models import InitConfig, create_base, load_for_training
-from training.playing import Players
-from training.processes import processes
-from training.recipe import as_plain, build
-from training.sequences import Provenance, TokenSequence
-from training.tasks import EnvironmentTasks
-from training.tokenizer import TokenizerConfig, train_tokenizer
-from training.tracking import read_log
+from training.rollouts.jobs import Players
+from training.rollouts.tasks import EnvironmentTasks
+from training.runs.tracking import read_log
+from training.trainer.batches import collate, target_logprobs
+from training.trainer.distributed import processes
+from training.trainer.learner import Learner
+from training.trainer.models import InitConfig, create_base, load_for_training
 
 pytestmark = pytest.mark.torch
 
@@ -318,7 +318,7 @@ def test_the_next_step_may_be_played_while_this_one_is_learned_from(speaker, tmp
 
 def test_recorded_runs_without_logprobs_are_refused(base, tmp_path):
     from training.errors import LogprobsMissing
-    from training.playing import Agent, Job, play
+    from training.rollouts.jobs import Agent, Job, play
 
     wanted = EnvironmentTasks(name="echo", options={"length": 2})
     players = build(Players, {"fleet": {"spawn": 1}})

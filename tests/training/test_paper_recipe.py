@@ -19,20 +19,20 @@ from safetensors.torch import load_file
 from tests.training.makers import write_conversations
 from training.agentevol import AgentEvolRecipe, evolve
 from training.cloning import Cloning, clone, describe_memory
+from training.config.recipe import load_recipe
+from training.data.sources import SourceConfig
+from training.data.tokenizer_training import TokenizerConfig, train_tokenizer
 from training.errors import ModelUnusable
-from training.memory import measure_model, plan_memory
-from training.models import (
+from training.runs.tracking import read_log
+from training.trainer.distributed import processes
+from training.trainer.memory import measure_model, plan_memory
+from training.trainer.models import (
     InitConfig,
     ModelConfig,
     create_base,
     load_for_training,
     planned_settings,
 )
-from training.processes import processes
-from training.recipe import load_recipe
-from training.sources import SourceConfig
-from training.tokenizer import TokenizerConfig, train_tokenizer
-from training.tracking import read_log
 
 pytestmark = pytest.mark.torch
 

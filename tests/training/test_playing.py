@@ -16,9 +16,9 @@ from agent_runtime.ledger import Origin
 from orchestrator import sample
 from orchestrator.store import RunReader
 from training import bc
-from training.preparation import load_renderer
-from training.recipe import build
-from training.sources import SourceConfig, read_source
+from training.config.recipe import build
+from training.data.sources import SourceConfig, read_source
+from training.trainer.preparation import load_renderer
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

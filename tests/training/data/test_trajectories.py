@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tokenizers", reason="the extra `tokenizers` is not installed")
+
+from agentgym.episode.v1 import episode_pb2
+from tests.orchestrator.records import build_episode
+from tests.training.makers import chatml_renderer, played_episode
+from training.data.trajectories import (
+    group_advantages,
+    step_of,
+    trajectories_of,
+    version_name,
+)
+from training.errors import LogprobsMissing
+
+
+@pytest.fixture(scope="module")
+def renderer(tmp_path_factory):
+    return chatml_renderer(tmp_path_factory.mktemp("tokenizer"))
+
+
+def versioned(renderer, *versions: str) -> episode_pb2.Episode:
+    """An episode of two replies, sampled by these versions in turn."""
+    episode = played_episode("maze_1", ("move up", "move down"), renderer)
+    segment = episode.token_segments[0]
+    del segment.version_spans[:]
+    del segment.policy_versions[:]
+    segment.policy_versions.extend(versions)
+    for turn in range(2):
+        places = [at for at, number in enumerate(segment.generations) if number == turn + 1]
+        segment.version_spans.add(
+            start=places[0], end=places[-1] + 1, version=min(turn, len(versions) - 1)
+        )
+    return episode
+
+
+def test_every_sampled_token_is_a_target_with_its_recorded_logprob(renderer):
+    (found,) = trajectories_of(versioned(renderer, "step-3"), step=3)
+    segment = versioned(renderer, "step-3").token_segments[0]
+    sampled = np.array(segment.origins) == episode_pb2.TOKEN_ORIGIN_SAMPLED
+    count = len(found.sequence)
+    assert found.stale == 0
+    assert found.sequence.mask.tolist() == sampled[:count].tolist()
+    assert found.sequence.ids.tolist() == list(segment.ids)[:count]
+    assert found.sequence.logprobs is not None
+    assert set(found.sequence.logprobs[found.sequence.mask].tolist()) == {-0.25}
+
+
+def test_tokens_of_weights_that_are_too_old_are_no_targets(renderer):
+    episode = versioned(renderer, "step-1", "step-3")
+    (strict,) = trajectories_of(episode, step=3, staleness=1)
+    (loose,) = trajectories_of(episode, step=3, staleness=2)
+    assert loose.stale == 0
+    assert strict.stale > 0
+    assert strict.sequence.targets + strict.stale == loose.sequence.targets
+
+
+def test_versions_that_are_not_steps_may_be_named(renderer):
+    episode = versioned(renderer, "weights-abc")
+    with pytest.raises(LogprobsMissing, match="weights-abc") as caught:
+        trajectories_of(episode)
+    assert caught.value.field == "token_segments.policy_versions"
+    assert trajectories_of(episode, known={"weights-abc": 0})
+    assert step_of(version_name(7), {}) == 7
+
+
+def test_a_run_without_tokens_is_refused_with_the_field_and_the_fix():
+    episode = build_episode("maze_1", tokens=False)
+    with pytest.raises(LogprobsMissing, match="records text only: sample it with") as caught:
+        trajectories_of(episode)
+    assert caught.value.field == "token_segments"
+
+
+@pytest.mark.parametrize("broken", ["absent", "zero", "nan"])
+def test_a_run_without_logprobs_is_refused_with_the_field_and_the_fix(renderer, broken):
+    episode = versioned(renderer, "step-0")
+    segment = episode.token_segments[0]
+    count = len(segment.ids)
+    del segment.logprobs[:]
+    if broken != "absent":
+        segment.logprobs.extend([0.0 if broken == "zero" else math.nan] * count)
+    with pytest.raises(LogprobsMissing, match="sample it again with logprobs") as caught:
+        trajectories_of(episode)
+    assert caught.value.field == "token_segments.logprobs"
+
+
+def test_advantages_compare_with_the_own_group_alone():
+    rewards = [1.0, 0.0, 5.0, 5.0, 3.0]
+    groups = ["a", "a", "b", "b", "c"]
+    assert group_advantages(rewards, groups, normalise=True) == [1.0, -1.0, 0.0, 0.0, 0.0]
+    assert group_advantages(rewards, groups, normalise=False) == [0.5, -0.5, 0.0, 0.0, 0.0]
+
+
+def test_advantages_of_a_group_sum_to_zero_and_have_unit_deviation():
+    found = group_advantages([0.1, 0.7, 0.3, 0.9], ["g"] * 4, normalise=True)
+    assert math.fsum(found) == pytest.approx(0.0, abs=1e-12)
+    assert math.fsum(it * it for it in found) / 4 == pytest.approx(1.0)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.prompts import read_opening
+from training.errors import RecipeError
+from training.rollouts.tasks import ImitatedTasks, divide, opening_file, ranked
+
+TRAIN = [f"maze_{number}" for number in range(100)]
+JUDGED = [f"maze_{number}" for number in range(1000, 1020)]
+
+
+def test_the_base_set_is_part_of_the_large_set_and_both_are_explored():
+    division = divide(
+        ImitatedTasks(name="maze", base=10, large=30, explore=60, evaluate=5), TRAIN, JUDGED
+    )
+    assert set(division.base) < set(division.large) < set(division.explore)
+    assert [len(getattr(division, use)) for use in ("base", "large", "explore", "evaluate")] == [
+        10,
+        30,
+        60,
+        5,
+    ]
+
+
+def test_what_judges_is_never_learned_from_even_in_a_common_split():
+    wanted = ImitatedTasks(
+        name="maze", train="train", evaluation="train", base=10, evaluate=20, validate=15
+    )
+    division = divide(wanted, TRAIN, TRAIN)
+    parts = [set(division.evaluate), set(division.validate), set(division.explore)]
+    assert sum(map(len, parts)) == len(set.union(*parts)) == len(TRAIN)
+    assert set(division.base) < set(division.explore)
+
+
+def test_a_pretraining_may_read_more_than_is_explored_but_nothing_that_judges():
+    wanted = ImitatedTasks(name="maze", evaluation="train", base=5, explore=10, evaluate=20)
+    division = divide(replace(wanted, read=80), TRAIN, TRAIN)
+    assert set(division.explore) < set(division.read) == set(TRAIN) - set(division.evaluate)
+    with pytest.raises(RecipeError, match=r"maze\.read"):
+        divide(replace(wanted, read=81), TRAIN, TRAIN)
+
+
+def test_the_division_does_not_depend_on_the_order_of_the_split():
+    wanted = ImitatedTasks(name="maze", base=10, explore=50)
+    assert divide(wanted, TRAIN, JUDGED) == divide(wanted, TRAIN[::-1], JUDGED[::-1])
+    assert ranked(TRAIN) != TRAIN
+
+
+def test_nothing_given_means_the_whole_split():
+    division = divide(ImitatedTasks(name="maze", base=1), TRAIN, JUDGED)
+    assert (len(division.explore), len(division.evaluate)) == (100, 20)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"base": 101}, "maze.base"),
+        ({"base": 1, "explore": 101}, "maze.explore"),
+        ({"base": 1, "evaluate": 21}, "maze.evaluate"),
+        ({"base": 1, "evaluation": "train"}, "maze.evaluate"),
+    ],
+)
+def test_more_tasks_than_there_are_is_a_typed_error(changes, field):
+    wanted = ImitatedTasks(name="maze", **changes)
+    judged = TRAIN if wanted.evaluation == "train" else JUDGED
+    with pytest.raises(RecipeError) as caught:
+        divide(wanted, TRAIN, judged)
+    assert caught.value.field == field
+
+
+def test_an_opening_is_read_by_the_orchestrator_as_it_was_given(tmp_path: Path):
+    wanted = ImitatedTasks(name="maze", opening=("Walk.", "OK"))
+    path = opening_file(wanted, tmp_path)
+    assert path is not None
+    assert json.loads(path.read_text())
+    start = read_opening(path)
+    assert (start.instruction, start.acknowledgement) == ("Walk.", "OK")
+    assert opening_file(ImitatedTasks(name="maze"), tmp_path) is None

@@ -1,0 +1,1 @@
+"""Recipes and the command line that reads them."""

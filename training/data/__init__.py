@@ -1,0 +1,1 @@
+"""From recorded conversations and episodes to token sequences; knows no model weights."""

@@ -1,0 +1,312 @@
+"""Sequences on disk: written once as they stream by, then read at random without being in memory.
+
+    ids.u32  mask.u8  logprobs.f32      parallel, one entry per token, sequences end to end
+    index.npy                           per sequence: its place, length, targets, weight, ...
+    sequences.jsonl                     per sequence: its provenance, a note
+    left_out.jsonl                      what is not here, by name, with the reason
+    summary.json                        counts; written last, so a folder with it is complete
+
+Owns the layout and what is left out: a conversation that does not fit the context is counted and
+named, never cut. Equal sources give equal bytes. Knows no torch and no algorithm.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent_runtime.rendering import TemplateRenderer
+from training.data.sequences import Provenance, TokenSequence
+from training.data.sources import SourceConfig, read_source
+from training.errors import DataError, NothingToTrainOn, RecipeError, TokenizerMismatch
+
+__all__ = ["Corpus", "CorpusSummary", "CorpusWriter", "DataConfig", "build_corpora", "held_out"]
+
+_SUMMARY: Final = "summary.json"
+_INDEX: Final = np.dtype(
+    [
+        ("offset", "<i8"),
+        ("length", "<i4"),
+        ("targets", "<i4"),
+        ("weight", "<f4"),
+        ("has_logprobs", "<i4"),
+        ("note", "<i8"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig:
+    """What is trained on, and how it becomes batches."""
+
+    sources: tuple[SourceConfig, ...] = ()
+    """Where sequences come from."""
+    held_out_sources: tuple[SourceConfig, ...] = ()
+    """Where sequences for the held-out loss come from; in addition to `held_out`."""
+    held_out: float = 0.0
+    """Share of items (by a hash of their ids) that is kept out of training for the held-out
+    loss."""
+    context: int = 4096
+    """Longest sequence in tokens; longer ones are left out, counted and named."""
+    runs: Path = Path("runs")
+    """Where runs are looked up by name."""
+    template_date: str = ""
+    """Date (YYYY-MM-DD) for chat templates that print one; empty = the day of the preparation."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.held_out < 1:
+            raise ValueError("held_out is at least 0 and below 1")
+        if self.context < 2:
+            raise ValueError("context is at least 2")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusSummary:
+    """What was taken and what was not."""
+
+    records: int = 0
+    sequences: int = 0
+    tokens: int = 0
+    targets: int = 0
+    left_out: dict[str, int] = field(default_factory=dict[str, int])
+    """Reason -> how many."""
+    environments: dict[str, int] = field(default_factory=dict[str, int])
+    """Environment -> sequences."""
+
+
+class CorpusWriter:
+    """Writes one corpus; `close` completes it. A folder that is there is replaced."""
+
+    def __init__(self, folder: Path, *, context: int) -> None:
+        self._folder = folder
+        self._context = context
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self._stack = ExitStack()
+        names = ("ids.u32", "mask.u8", "logprobs.f32")
+        self._arrays = [self._stack.enter_context((folder / name).open("wb")) for name in names]
+        self._notes = self._open("sequences.jsonl")
+        self._left = self._open("left_out.jsonl")
+        self._rows: list[tuple[int, int, int, float, int, int]] = []
+        self._offset = self._records = self._targets = self._noted = 0
+        self._reasons: Counter[str] = Counter()
+        self._environments: Counter[str] = Counter()
+
+    def _open(self, name: str) -> Any:
+        return self._stack.enter_context((self._folder / name).open("w", encoding="utf-8"))
+
+    @property
+    def sequences(self) -> int:
+        """How many were added so far."""
+        return len(self._rows)
+
+    def add_record(self, sequences: Iterable[TokenSequence]) -> int:
+        """Add the sequences of one record; those that do not fit are left out.
+
+        Returns how many were added.
+        """
+        self._records += 1
+        return sum(self._add(sequence) for sequence in sequences)
+
+    def _add(self, it: TokenSequence) -> bool:
+        if len(it) > self._context:
+            self.leave_out(it.origin.name, f"longer than {self._context} tokens", len(it))
+            return False
+        if it.weight <= 0:
+            self.leave_out(it.origin.name, "its weight is 0", len(it))
+            return False
+        logprobs = np.full(len(it), np.nan) if it.logprobs is None else it.logprobs
+        columns = ((it.ids, "<u4"), (it.mask, "u1"), (logprobs, "<f4"))
+        for file, (values, kind) in zip(self._arrays, columns, strict=True):
+            file.write(values.astype(kind).tobytes())
+        self._rows.append(
+            (
+                self._offset,
+                len(it),
+                it.targets,
+                it.weight,
+                int(it.logprobs is not None),
+                self._noted,
+            )
+        )
+        # ASCII, so that characters are bytes.
+        self._noted += self._notes.write(json.dumps(it.origin.to_plain()) + "\n")
+        self._offset += len(it)
+        self._targets += it.targets
+        self._environments[it.origin.environment] += 1
+        return True
+
+    def leave_out(self, name: str, reason: str, tokens: int = 0) -> None:
+        """Note a record that is not used."""
+        self._reasons[reason] += 1
+        self._left.write(json.dumps({"name": name, "reason": reason, "tokens": tokens}) + "\n")
+
+    def close(self) -> CorpusSummary:
+        """Complete the folder."""
+        self._stack.close()
+        np.save(self._folder / "index.npy", np.array(self._rows, _INDEX), allow_pickle=False)
+        summary = CorpusSummary(
+            records=self._records,
+            sequences=len(self._rows),
+            tokens=self._offset,
+            targets=self._targets,
+            left_out=dict(self._reasons),
+            environments=dict(sorted(self._environments.items())),
+        )
+        (self._folder / _SUMMARY).write_text(json.dumps(asdict(summary), indent=2) + "\n")
+        return summary
+
+
+class Corpus:
+    """A written corpus for reading; arrays are mapped, not loaded."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises DataError where the folder is incomplete."""
+        self.folder = folder
+        try:
+            self.summary = CorpusSummary(**json.loads((folder / _SUMMARY).read_text()))
+            self._index: Any = np.load(folder / "index.npy", allow_pickle=False)
+        except (OSError, ValueError, TypeError) as error:
+            raise DataError(f"{folder} is no complete corpus: {error}", field="data") from error
+        self._ids = self._map("ids.u32", "<u4")
+        self._mask = self._map("mask.u8", "u1")
+        self._logprobs = self._map("logprobs.f32", "<f4")
+        notes = folder / "sequences.jsonl"
+        self._notes: Any = np.memmap(notes, "u1", "r") if len(self) else np.zeros(0, "u1")
+
+    def _map(self, name: str, kind: str) -> Any:
+        count, path = self.summary.tokens, self.folder / name
+        if path.stat().st_size != count * np.dtype(kind).itemsize:
+            raise DataError(f"{path} is damaged; prepare the data again", field="data")
+        return np.memmap(path, kind, "r") if count else np.zeros(0, kind)
+
+    @staticmethod
+    def is_complete(folder: Path) -> bool:
+        """Whether a finished corpus is there."""
+        return (folder / _SUMMARY).is_file()
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """Tokens of each sequence, [sequences]."""
+        return self._index["length"]
+
+    @property
+    def targets(self) -> NDArray[np.int32]:
+        """Targets of each sequence, [sequences]."""
+        return self._index["targets"]
+
+    @property
+    def weights(self) -> NDArray[np.float32]:
+        """Weight of each sequence, [sequences]."""
+        return self._index["weight"]
+
+    @property
+    def has_logprobs(self) -> bool:
+        """Whether every sequence has sampled logprobs."""
+        return bool(len(self)) and bool(self._index["has_logprobs"].all())
+
+    def origin(self, number: int) -> Provenance:
+        """Where a sequence comes from."""
+        begin = int(self._index["note"][number])
+        last = number + 1 == len(self)
+        end = len(self._notes) if last else int(self._index["note"][number + 1])
+        return Provenance.from_plain(json.loads(self._notes[begin:end].tobytes()))
+
+    def origins(self) -> Iterator[Provenance]:
+        """Where each sequence comes from, in order."""
+        return map(self.origin, range(len(self)))
+
+    def __getitem__(self, number: int) -> TokenSequence:
+        row = self._index[number]
+        span = slice(int(row["offset"]), int(row["offset"]) + int(row["length"]))
+        return TokenSequence(
+            ids=np.array(self._ids[span]),
+            mask=np.array(self._mask[span]).astype(np.bool_),
+            logprobs=np.array(self._logprobs[span]) if row["has_logprobs"] else None,
+            weight=float(row["weight"]),
+            origin=self.origin(number),
+        )
+
+    def left_out(self) -> Iterator[dict[str, Any]]:
+        """Name, reason and length of each record that is not here."""
+        with (self.folder / "left_out.jsonl").open(encoding="utf-8") as lines:
+            yield from map(json.loads, lines)
+
+
+def held_out(item: str, share: float) -> bool:
+    """Whether an item belongs to the held-out share; depends on nothing but its id."""
+    digest = hashlib.blake2b(item.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") < share * 2**64
+
+
+def build_corpora(
+    data: DataConfig,
+    renderer: TemplateRenderer,
+    folder: Path,
+    *,
+    vocabulary: int,
+    on_record: Callable[[int], None] | None = None,
+) -> tuple[Corpus, Corpus | None]:
+    """Write `folder/train` and, where anything is held out, `folder/held_out`.
+
+    `vocabulary` is the model's: an id beyond it is a TokenizerMismatch of the data. `on_record`
+    gets the number of records read so far. Raises RecipeError, DataError, NothingToTrainOn.
+    """
+    if not data.sources:
+        raise RecipeError("names no source", field="data.sources")
+    train = CorpusWriter(folder / "train", context=data.context)
+    kept = CorpusWriter(folder / "held_out", context=data.context)
+    done = 0
+    for sources, fixed in ((data.sources, False), (data.held_out_sources, True)):
+        for source in sources:
+            for sequences in read_source(
+                source, renderer, leave_out=train.leave_out, runs=data.runs
+            ):
+                _check_vocabulary(sequences, vocabulary)
+                origin = sequences[0].origin
+                item = origin.item_id or origin.name
+                (kept if fixed or held_out(item, data.held_out) else train).add_record(sequences)
+                done += 1
+                if on_record is not None:
+                    on_record(done)
+    held, summary = kept.close(), train.close()
+    if not summary.targets:
+        raise NothingToTrainOn(_why_nothing(summary), field="data.sources")
+    wanted = bool(data.held_out or data.held_out_sources)
+    if wanted and not held.targets:
+        raise NothingToTrainOn(
+            "nothing is held out; raise the share or set it to 0", field="data.held_out"
+        )
+    return Corpus(folder / "train"), Corpus(folder / "held_out") if wanted else None
+
+
+def _check_vocabulary(sequences: Iterable[TokenSequence], vocabulary: int) -> None:
+    for it in sequences:
+        if int(it.ids.max(initial=0)) >= vocabulary:
+            raise TokenizerMismatch(
+                f"{it.origin.name} has token id {int(it.ids.max())}, the model has {vocabulary} "
+                'rows of embeddings: choose the model that played, or tokens = "text"',
+                field="model.path",
+            )
+
+
+def _why_nothing(summary: CorpusSummary) -> str:
+    if summary.left_out:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in summary.left_out.items())
+        return f"no target is left: {reasons}. Raise data.context or loosen the filters"
+    if not summary.records:
+        return "no record with a reply to train on was accepted: loosen the source's filters"
+    return "every mask is empty: no reply is marked as sampled (or has loss = true)"

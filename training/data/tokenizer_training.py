@@ -1,0 +1,113 @@
+"""Small tokenizers for models from scratch, trained on the data that they are to speak.
+
+Owns the choice: byte-level BPE (any text round-trips) with single digits, so that positions and
+counts are spelled alike wherever they stand, and the ChatML template that the project's own tiny
+models use. Writes `tokenizer.json` and `tokenizer_config.json` as `transformers`, SGLang and
+`agent_runtime.huggingface` read them. Equal texts give equal files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import ExtraMissing
+from training.data.multiword import find_phrases
+from training.errors import RecipeError
+
+__all__ = ["CHAT_TEMPLATE", "END_OF_TURN", "PAD", "TokenizerConfig", "train_tokenizer"]
+
+PAD: Final = "<|endoftext|>"
+START_OF_TURN: Final = "<|im_start|>"
+END_OF_TURN: Final = "<|im_end|>"
+CHAT_TEMPLATE: Final = (
+    "{% for message in messages %}"
+    "{% if message['role'] == 'assistant' %}"
+    "{{ '<|im_start|>assistant\\n' }}"
+    "{% generation %}{{ message['content'] + '<|im_end|>' }}{% endgeneration %}{{ '\\n' }}"
+    "{% else %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+    "{% endif %}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+"""ChatML; the generation tags mark what the model writes for tools that ask transformers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizerConfig:
+    """A tokenizer to train; used where `model.init` makes a model from scratch."""
+
+    vocab_size: int = 4096
+    """Ids in all, the control tokens and 256 bytes among them."""
+    min_frequency: int = 2
+    """Pairs seen less often are not merged."""
+    phrases: int = 0
+    """Further ids for runs of words that recur in the texts (`data.multiword`); 0 = none."""
+
+    def __post_init__(self) -> None:
+        if self.vocab_size < 256 + 3:
+            raise ValueError("vocab_size is at least 259: 256 bytes and 3 control tokens")
+
+
+def train_tokenizer(texts: Iterable[str], folder: Path, config: TokenizerConfig) -> int:
+    """Train on texts, which stream by once, and write the files; returns the number of ids.
+
+    Raises ExtraMissing without the extra `tokenizers`, RecipeError without any text.
+    """
+    try:
+        from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+    except ImportError:
+        raise ExtraMissing("training a tokenizer", extra="tokenizers") from None
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    special = [
+        AddedToken(name, special=True, normalized=False)
+        for name in (PAD, START_OF_TURN, END_OF_TURN)
+    ]
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.vocab_size,
+        min_frequency=config.min_frequency,
+        show_progress=False,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        special_tokens=special,
+    )
+    seen = 0
+
+    def counted() -> Iterable[str]:
+        nonlocal seen
+        for text in texts:
+            seen += 1
+            yield text
+
+    if config.phrases:
+        texts = list(texts)
+    tokenizer.train_from_iterator(counted(), trainer)
+    if config.phrases:
+        found = find_phrases(texts, config.phrases)
+        tokenizer.add_tokens([AddedToken(it, special=False, normalized=False) for it in found])
+    if not seen:
+        raise RecipeError("the sources hold no text to train a tokenizer on", field="data.sources")
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": None,
+        "eos_token": END_OF_TURN,
+        "pad_token": PAD,
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": 1_000_000,
+        "chat_template": CHAT_TEMPLATE,
+    }
+    text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+    (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
+    return tokenizer.get_vocab_size()

@@ -1,0 +1,155 @@
+"""Recorded episodes as an algorithm of reinforcement learning reads them: ids, logprobs, versions.
+
+Owns what such an algorithm requires of a record: every sampled token has the logprob with which it
+was sampled and the version of the weights that sampled it. A record that lacks either is refused
+with a typed error, never patched. Knows no loss and no model.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.episode.v1 import episode_pb2
+from training.data.sequences import Provenance, TokenSequence, make_sequence
+from training.errors import LogprobsMissing
+
+__all__ = ["Trajectory", "group_advantages", "step_of", "trajectories_of", "version_name"]
+
+_VERSION: Final = re.compile(r"step-(\d+)")
+
+
+def version_name(step: int) -> str:
+    """The version of the weights after so many updates."""
+    return f"step-{step}"
+
+
+def step_of(version: str, known: Mapping[str, int]) -> int | None:
+    """The update count of a version; `known` names versions that are not `step-N`."""
+    if version in known:
+        return known[version]
+    match = _VERSION.fullmatch(version)
+    return int(match[1]) if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One ledger segment of an episode."""
+
+    sequence: TokenSequence
+    """Ids, targets and logprobs; targets are the sampled tokens that are fresh enough."""
+    stale: int
+    """Sampled tokens that are no targets, because the weights have moved on too far."""
+
+
+def trajectories_of(
+    episode: episode_pb2.Episode,
+    *,
+    step: int = 0,
+    staleness: int = 0,
+    known: Mapping[str, int] | None = None,
+) -> list[Trajectory]:
+    """The segments of an episode that hold sampled tokens.
+
+    Tokens of weights that are more than `staleness` updates older than those of `step` are no
+    targets. `known` names versions that are not `step-N`. Raises LogprobsMissing where the record
+    has no token ids, no logprobs or no known versions.
+    """
+    if not episode.token_segments:
+        raise LogprobsMissing(
+            f"episode {episode.episode_id} was played by {episode.policy!r}, which records text "
+            "only: sample it with an embedded or sglang policy",
+            field="token_segments",
+        )
+    made: list[Trajectory] = []
+    for number, segment in enumerate(episode.token_segments):
+        sampled = np.array(segment.origins, np.int64) == episode_pb2.TOKEN_ORIGIN_SAMPLED
+        if not sampled.any():
+            continue
+        logprobs = _logprobs(episode, segment, sampled)
+        fresh = sampled & (step - _steps(episode, segment, sampled, known or {}) <= staleness)
+        origin = Provenance(
+            source=episode.run_id,
+            name=episode.episode_id,
+            environment=episode.environment,
+            item_id=episode.item_id,
+            sample=episode.sample,
+            segment=number,
+            policy=episode.policy,
+        )
+        sequence = make_sequence(np.array(segment.ids, np.uint32), fresh, logprobs, origin)
+        if sequence is not None:
+            made.append(Trajectory(sequence, int(sampled.sum() - fresh.sum())))
+    return made
+
+
+def _logprobs(
+    episode: episode_pb2.Episode, segment: episode_pb2.TokenSegment, sampled: NDArray[np.bool_]
+) -> NDArray[np.float32]:
+    logprobs = np.array(segment.logprobs, np.float32)
+    if len(logprobs) != len(sampled) or not np.isfinite(logprobs).all():
+        raise LogprobsMissing(
+            f"episode {episode.episode_id} has {len(logprobs)} logprobs for {len(sampled)} "
+            "tokens, or some that are no numbers: sample it again with logprobs",
+            field="token_segments.logprobs",
+        )
+    if not logprobs[sampled].any():
+        raise LogprobsMissing(
+            f"all logprobs of episode {episode.episode_id} are 0: its engine recorded none; "
+            "sample it again with logprobs",
+            field="token_segments.logprobs",
+        )
+    return logprobs
+
+
+def _steps(
+    episode: episode_pb2.Episode,
+    segment: episode_pb2.TokenSegment,
+    sampled: NDArray[np.bool_],
+    known: Mapping[str, int],
+) -> NDArray[np.int64]:
+    """[n]; how many updates the weights had seen that sampled a token; 0 where none was."""
+    steps = np.where(sampled, -1, 0)
+    for span in segment.version_spans:
+        found = step_of(segment.policy_versions[span.version], known)
+        steps[span.start : span.end] = -1 if found is None else found
+    steps[~sampled] = 0
+    if steps.min() < 0:
+        raise LogprobsMissing(
+            f"episode {episode.episode_id} does not say which weights sampled its tokens "
+            f"(versions: {', '.join(segment.policy_versions) or 'none'}): play it with the "
+            "weights that are to learn",
+            field="token_segments.policy_versions",
+        )
+    return steps
+
+
+def group_advantages(
+    rewards: Sequence[float], groups: Sequence[object], *, normalise: bool
+) -> list[float]:
+    """Each reward less its group's mean; with `normalise`, over the group's deviation.
+
+    A group whose rewards are all equal, or of one, has advantages of 0: it says nothing about
+    which of its episodes was better.
+    """
+    members: dict[object, list[float]] = {}
+    for reward, group in zip(rewards, groups, strict=True):
+        members.setdefault(group, []).append(reward)
+    return [
+        _advantage(reward, members[group], normalise)
+        for reward, group in zip(rewards, groups, strict=True)
+    ]
+
+
+def _advantage(reward: float, group: Sequence[float], normalise: bool) -> float:
+    mean = math.fsum(group) / len(group)
+    if max(group) == min(group):
+        return 0.0
+    deviation = math.sqrt(math.fsum((it - mean) ** 2 for it in group) / len(group))
+    return (reward - mean) / deviation if normalise else reward - mean

@@ -1,0 +1,1 @@
+"""Tasks, the runs that play them, and what they measured."""

@@ -1,0 +1,230 @@
+"""Episodes for an algorithm: plays chosen tasks through the orchestrator, one run per environment.
+
+Owns the way from a recipe's policy and environments to run folders. Invariant: a run folder that
+was cut off is resumed, never begun anew, so every episode is played once. Knows no algorithm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from agent_runtime.policies import PolicyConfig, Sampling
+from agent_runtime.policies.config import EmbeddedOptions, SGLangOptions
+from agent_runtime.policies.engines import WeightUpdate
+from agent_runtime.policies.sglang import SGLangPolicy
+from agent_runtime.serving import serving
+from agent_runtime.serving.config import ServeConfig
+from agentgym.env.v1 import environment_pb2 as pb
+from orchestrator.command_line import run_loop
+from orchestrator.config import RunConfig
+from orchestrator.fleet import Fleet, FleetConfig
+from orchestrator.manifest import MANIFEST_FILE
+from orchestrator.run import Part, RunOutcome, connection_options, run_together
+from training.errors import RecipeError, TrainingError
+from training.rollouts.tasks import EnvironmentTasks, list_ids, opening_file
+
+__all__ = ["Agent", "Job", "PlayedRun", "Players", "list_tasks", "play"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Players:
+    """How episodes are played: the engine of the agent, and where environments are served."""
+
+    engine: Literal["embedded", "sglang"] = "embedded"
+    """Where the agent's model runs: in this process, or in SGLang."""
+    url: str = ""
+    """A running SGLang server, whose weights are replaced through its update API; empty = SGLang
+    is launched for each exploration and ended before learning, so that both may use the GPUs."""
+    max_new_tokens: int = 256
+    """Longest reply, in tokens."""
+    concurrency: int = 128
+    """Episodes that are live at once."""
+    together: bool = False
+    """Play all environments at once, so that a large batch stays full; else one after the other."""
+    lost_share: float = 0.02
+    """Share of episodes that may be lost to errors before the program stops."""
+    embedded: EmbeddedOptions = field(default_factory=EmbeddedOptions)
+    sglang: SGLangOptions = field(default_factory=SGLangOptions)
+    serve: ServeConfig = field(default_factory=ServeConfig)
+    fleet: FleetConfig = field(default_factory=FleetConfig)
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1 or self.concurrency < 1 or not 0 <= self.lost_share < 1:
+            raise ValueError(
+                "max_new_tokens and concurrency are at least 1, lost_share below 1 and at least 0"
+            )
+        if self.url and self.engine != "sglang":
+            raise ValueError("url is of the engine sglang")
+        if self.engine == "sglang" and not self.url and not self.serve.port:
+            # Records name the address: a resume must find the same one.
+            raise ValueError("the engine sglang needs url, or serve.port to launch a server on")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """Who plays, and how it samples."""
+
+    policy: str
+    """`expert`, `random` or the folder of a checkpoint."""
+    temperature: float = 0.0
+    samples: int = 1
+    """Episodes per task."""
+    seed: int = 0
+
+    @property
+    def scripted(self) -> bool:
+        """No model plays."""
+        return self.policy in ("expert", "random", "noop")
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedRun:
+    """A finished run of one environment."""
+
+    folder: Path
+    environment: str
+    by_score: bool
+    """The environment's figure is its mean score, not its success rate."""
+    perfect: float
+    """The score of a perfect episode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is played of one environment, and where it is recorded."""
+
+    environment: EnvironmentTasks
+    items: Sequence[str]
+    folder: Path
+    samples: int = 0
+    """Episodes per task; 0 = the agent's number."""
+
+
+def play(
+    players: Players, agent: Agent, jobs: Sequence[Job], *, console: Console
+) -> list[PlayedRun]:
+    """Play the jobs, one after the other or together, going on where a process was cut off.
+
+    Raises TrainingError where too many episodes were lost, KeyboardInterrupt after Ctrl-C, and
+    what the orchestrator raises.
+    """
+    for job in jobs:
+        if not job.items:
+            raise RecipeError("there are no tasks to play", field=job.environment.name)
+        job.folder.parent.mkdir(parents=True, exist_ok=True)
+    return run_loop(_play_all(players, agent, jobs, console))
+
+
+async def _play_all(
+    players: Players, agent: Agent, jobs: Sequence[Job], console: Console
+) -> list[PlayedRun]:
+    async with AsyncExitStack() as stack:
+        policy = await _policy_of(players, agent, stack)
+        parts = [
+            Part(
+                _run_config(players, job, agent, policy),
+                job.folder,
+                resume=(job.folder / MANIFEST_FILE).is_file(),
+            )
+            for job in jobs
+        ]
+        outcomes: list[RunOutcome] = []
+        for group in [parts] if players.together else [[part] for part in parts]:
+            ended = await run_together(group, console=console)
+            for outcome in ended:
+                _require_complete(outcome, players.lost_share)
+            outcomes += ended
+        return [_played(job, it) for job, it in zip(jobs, outcomes, strict=True)]
+
+
+def _played(job: Job, outcome: RunOutcome) -> PlayedRun:
+    described = outcome.described[job.environment.name]
+    by_score = described.metric == pb.METRIC_MEAN_SCORE
+    perfect = described.success_score if described.success_score > 1 else 1.0
+    return PlayedRun(job.folder, job.environment.name, by_score, perfect)
+
+
+async def _policy_of(players: Players, agent: Agent, stack: AsyncExitStack) -> str:
+    """The policy's name on a command line; a server that is launched ends with the stack."""
+    if agent.scripted:
+        return agent.policy
+    if players.engine == "embedded":
+        return f"embedded:{agent.policy}"
+    if players.url:
+        await _push(players, Path(agent.policy))
+        return f"sglang:{players.url}"
+    template = players.sglang.chat_template
+    served = await stack.enter_async_context(
+        serving(agent.policy, players.serve, chat_template=template)
+    )
+    return f"sglang:{served.address}"
+
+
+async def _push(players: Players, checkpoint: Path) -> None:
+    """Give a running server the weights of a checkpoint, which it must see under the same path.
+
+    They are named by their bytes: equal weights, equal version.
+    """
+    from agent_runtime.engine.checkpoint import digest
+
+    version = await asyncio.to_thread(digest, checkpoint)
+    policy = SGLangPolicy(players.url, PolicyConfig(sglang=players.sglang))
+    await policy.start()
+    try:
+        path = str(await asyncio.to_thread(checkpoint.resolve))
+        await policy.update_weights(WeightUpdate(path=path, version=version))
+    finally:
+        await policy.close()
+
+
+def list_tasks(
+    players: Players, environments: Sequence[EnvironmentTasks]
+) -> Mapping[str, tuple[list[str], list[str]]]:
+    """Ids of each environment's train split and of the one that judges."""
+    names = [wanted.name for wanted in environments]
+
+    async def ask() -> dict[str, tuple[list[str], list[str]]]:
+        options = connection_options(RunConfig(fleet=players.fleet))
+        async with Fleet(names, players.fleet, options) as fleet:
+            return {wanted.name: await list_ids(fleet, wanted) for wanted in environments}
+
+    return run_loop(ask())
+
+
+def _run_config(players: Players, job: Job, agent: Agent, policy: str) -> RunConfig:
+    environment = job.environment
+    sampling = Sampling(temperature=agent.temperature, max_new_tokens=players.max_new_tokens)
+    return RunConfig(
+        env=environment.name,
+        items=",".join(job.items),
+        samples=job.samples or agent.samples,
+        policy=policy,
+        max_rounds=environment.max_rounds,
+        profile=environment.profile,
+        prompts_from=opening_file(environment, job.folder.parent),
+        options=json.dumps(environment.options, sort_keys=True) if environment.options else "",
+        seed=agent.seed,
+        agent=PolicyConfig(sampling=sampling, embedded=players.embedded, sglang=players.sglang),
+        concurrency=players.concurrency,
+        fleet=players.fleet,
+    )
+
+
+def _require_complete(outcome: RunOutcome, lost_share: float) -> None:
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    lost = outcome.planned - outcome.finished
+    if lost > lost_share * outcome.planned:
+        raise TrainingError(
+            f"{lost} of {outcome.planned} episodes of {outcome.folder} were lost; "
+            f"`python -m orchestrator.show {outcome.folder}` tells why",
+            field="players.lost_share",
+        )

@@ -1,0 +1,249 @@
+"""Episodes by the weights of the moment: servers and a policy that stay open from step to step.
+
+Owns a fleet, one policy and one run folder per training step. Invariants: an episode is played by
+the policy's current weights, whose version every sampled token carries; a step whose run was cut
+off is completed, never played twice. Knows no algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from google.protobuf import struct_pb2
+
+from agent_runtime.agent import EpisodePlan
+from agent_runtime.policies import PolicyConfig, Sampling, make_policy
+from agent_runtime.policies.base import Policy
+from agent_runtime.policies.embedded import EmbeddedPolicy
+from agent_runtime.policies.engines import WeightUpdate
+from agent_runtime.policies.sglang import SGLangPolicy
+from agentgym.env.v1 import environment_pb2 as pb
+from agentgym.env.v1 import types_pb2
+from agentgym.episode.v1 import episode_pb2
+from orchestrator import seeds
+from orchestrator.config import RunConfig
+from orchestrator.dispatcher import Dispatcher
+from orchestrator.fleet import Fleet
+from orchestrator.manifest import (
+    MANIFEST_FILE,
+    EnvironmentIdentity,
+    Manifest,
+    begin_session,
+    utc_now,
+)
+from orchestrator.prompts import read_opening
+from orchestrator.records import EpisodeKey
+from orchestrator.retry import RetryBudget, RetryPolicy
+from orchestrator.run import connection_options
+from orchestrator.scheduler import Assignment, Limits, Scheduler
+from orchestrator.store import RunReader, RunStore
+from training.errors import RecipeError
+from training.rollouts.jobs import Players
+from training.rollouts.tasks import EnvironmentTasks, opening_file
+
+__all__ = ["POLICY_NAME", "Rollouts", "Task", "recorded"]
+
+POLICY_NAME = "agent"
+"""Name of the learning policy in records: it stays while its weights change."""
+
+Task = tuple[str, str]
+"""Environment and item id."""
+
+
+class Rollouts:
+    """Where a learning policy plays."""
+
+    def __init__(
+        self,
+        players: Players,
+        environments: Sequence[EnvironmentTasks],
+        folder: Path,
+        *,
+        temperature: float,
+        seed: int,
+    ) -> None:
+        """`folder` gets one run per step."""
+        self.fleet = Fleet(
+            [it.name for it in environments],
+            players.fleet,
+            connection_options(RunConfig(fleet=players.fleet)),
+        )
+        self._players = players
+        self._environments = {it.name: it for it in environments}
+        self._folder = folder
+        self._seed = seed
+        self._config = PolicyConfig(
+            sampling=Sampling(temperature=temperature, max_new_tokens=players.max_new_tokens),
+            embedded=players.embedded,
+            sglang=players.sglang,
+        )
+        self._openings: dict[str, pb.ConversationStart] = {}
+        self._policy: Policy | None = None
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self.fleet)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for name, wanted in self._environments.items():
+            if (path := opening_file(wanted, self._folder)) is not None:
+                self._openings[name] = read_opening(path)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def start_policy(self, checkpoint: Path, version: str) -> None:
+        """Load the starting weights under a version of the caller's."""
+        players = self._players
+        if players.engine == "sglang" and not players.url:
+            raise RecipeError("is needed: the server must outlast the steps", field="players.url")
+        spec = f"sglang:{players.url}" if players.url else f"embedded:{checkpoint}"
+        policy = make_policy(spec, self._config)
+        await policy.start()
+        self._stack.push_async_callback(policy.close)
+        self._policy = policy
+        await self.update_weights(checkpoint, version)
+
+    async def update_weights(
+        self, weights: Path | Mapping[str, Any], version: str, *, folder: Path | None = None
+    ) -> None:
+        """Replace the weights; a server reads them from a checkpoint, so it needs a folder.
+
+        `weights` is a checkpoint, or a state_dict for a policy in this process (then `folder` may
+        name a checkpoint of the same weights). Raises PolicyError.
+        """
+        if isinstance(self._policy, EmbeddedPolicy):
+            await self._policy.update_weights(weights, version=version)
+            return
+        place = weights if isinstance(weights, Path) else folder
+        if not isinstance(self._policy, SGLangPolicy) or place is None:
+            raise RuntimeError("this policy's weights cannot be replaced")
+        update = WeightUpdate(path=str(place.resolve()), version=version)
+        await self._policy.update_weights(update)
+
+    async def play(
+        self, step: int, tasks: Sequence[Task], *, samples: int, max_rounds: int = 0
+    ) -> list[episode_pb2.Episode]:
+        """The episodes of a step, in the order of tasks, then samples; failed ones are left out.
+
+        `max_rounds` bounds the replies below each environment's own number; 0 = no further bound.
+        """
+        assert self._policy is not None, "start_policy comes first"
+        keys = _keys(tasks, samples)
+        folder = _folder_of(self._folder, step)
+        manifest = self._manifest(step, samples, max_rounds)
+        known = (folder / MANIFEST_FILE).is_file()
+        begin = RunStore.resume if known else RunStore.create
+        with begin(folder, manifest, begin_session({})) as store:
+            run = _StepRun(self, store, step, max_rounds)
+            await run.play(keys, self._policy, self._players.concurrency)
+            return _finished(store, keys)
+
+    def _manifest(self, step: int, samples: int, max_rounds: int) -> Manifest:
+        return Manifest(
+            run_id=f"step-{step:06}-{seeds.derive('rollouts', self._seed, step):016x}",
+            created=utc_now(),
+            environments=tuple(
+                EnvironmentIdentity(name=name, version=it.version, digest=it.digest)
+                for name, it in sorted(self.fleet.described.items())
+            ),
+            policy=POLICY_NAME,
+            run_seed=self._seed,
+            sampling={"temperature": self._config.sampling.temperature},
+            config={"step": step, "samples": samples, "max_rounds": max_rounds},
+        )
+
+    def plan(self, store: RunStore, step: int, rounds: int, assignment: Assignment) -> EpisodePlan:
+        """What is to be played for an assignment of a step."""
+        key = assignment.key
+        wanted, described = (
+            self._environments[key.environment],
+            self.fleet.described[key.environment],
+        )
+        own = wanted.max_rounds or described.max_rounds
+        options = struct_pb2.Struct()
+        options.update(dict(wanted.options))
+        names: dict[str, Any] = {"environment": key.environment, "item_id": key.item_id}
+
+        def turn_seed(turn: int) -> int:
+            return seeds.sampling_seed(self._seed, **names, sample=key.sample, turn=turn, step=step)
+
+        run_id = store.manifest.run_id
+        return EpisodePlan(
+            run_id=run_id,
+            episode_id=seeds.episode_id(
+                run_id, **names, sample=key.sample, policy=key.policy, attempt=assignment.attempt
+            ),
+            environment=described,
+            item_id=key.item_id,
+            sample=key.sample,
+            policy=key.policy,
+            attempt=assignment.attempt,
+            seed=seeds.episode_seed(self._seed, **names, step=step),
+            action_format=types_pb2.ACTION_FORMAT_REACT,
+            profile=wanted.profile,
+            options=options,
+            max_rounds=min(own, rounds) if rounds else own,
+            opening=self._openings.get(key.environment),
+            turn_seed=turn_seed,
+        )
+
+
+def recorded(
+    folder: Path, step: int, tasks: Sequence[Task], *, samples: int
+) -> list[episode_pb2.Episode]:
+    """What `Rollouts.play` gave for a step, read from its folder by another process."""
+    with RunReader.open(_folder_of(folder, step)) as reader:
+        return _finished(reader, _keys(tasks, samples))
+
+
+def _folder_of(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:06}"
+
+
+def _keys(tasks: Sequence[Task], samples: int) -> list[EpisodeKey]:
+    return [
+        EpisodeKey(name, item, sample, POLICY_NAME)
+        for name, item in tasks
+        for sample in range(samples)
+    ]
+
+
+def _finished(run: RunReader, keys: Sequence[EpisodeKey]) -> list[episode_pb2.Episode]:
+    found = (run.get(key) for key in keys)
+    return [it for it in found if it is not None and not it.HasField("error")]
+
+
+class _StepRun:
+    """The episodes of one step being played."""
+
+    def __init__(self, rollouts: Rollouts, store: RunStore, step: int, rounds: int) -> None:
+        self._rollouts = rollouts
+        self._store = store
+        self._step = step
+        self._rounds = rounds
+
+    async def play(self, keys: Sequence[EpisodeKey], policy: Policy, concurrency: int) -> None:
+        scheduler = Scheduler(
+            keys,
+            limits=Limits(total=concurrency),
+            retries=RetryBudget(RetryPolicy(), seed=self._step),
+            finished=self._store.finished_keys(),
+            failed=self._store.failed_keys(),
+            fresh_allowance=True,
+        )
+        dispatcher = Dispatcher(
+            scheduler,
+            self._rollouts.fleet,
+            {POLICY_NAME: policy},
+            lambda _environment: self._store,
+            self._plan,
+            lambda _record: None,
+        )
+        await dispatcher.run()
+
+    def _plan(self, assignment: Assignment) -> EpisodePlan:
+        return self._rollouts.plan(self._store, self._step, self._rounds, assignment)

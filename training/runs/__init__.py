@@ -1,0 +1,1 @@
+"""The folder of a training run: what it keeps, resumes and logs."""

@@ -1,0 +1,1 @@
+"""Models, batches, optimizer steps and the processes that share them."""

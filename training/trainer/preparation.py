@@ -1,0 +1,145 @@
+# pyright: basic, reportMissingImports=false
+# torch is an extra: the checker may run without it.
+"""What comes before the first step: the base model, and the data as sequences of its tokens.
+
+Owns the order (tokenizer, base, corpus) and that each part is made once: a resumed training finds
+them finished or makes them again from the start. The first process makes them, the others wait.
+Knows no algorithm.
+"""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn
+
+from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.huggingface import HuggingFaceRenderer
+from training.data.dataset import Corpus, CorpusSummary, DataConfig, build_corpora
+from training.data.sources import SourceConfig, texts_of
+from training.data.tokenizer_training import train_tokenizer
+from training.errors import ModelUnusable, RecipeError
+from training.runs.run_dir import Workspace
+from training.trainer.distributed import Processes
+from training.trainer.models import ModelConfig, create_base, model_settings
+
+__all__ = ["describe_corpus", "load_renderer", "prepare_base", "prepare_corpora"]
+
+
+def load_renderer(path: str | Path, *, template_date: str = "") -> HuggingFaceRenderer:
+    """The chat template and tokenizer of a model; raises ModelUnusable, RecipeError."""
+    try:
+        today = datetime.date.fromisoformat(template_date) if template_date else None
+    except ValueError as error:
+        raise RecipeError(str(error), field="data.template_date") from error
+    try:
+        return HuggingFaceRenderer(path, today=today)
+    except PolicyMisconfigured as error:
+        raise ModelUnusable(str(error), field="model.path") from error
+
+
+def prepare_base(
+    config: ModelConfig,
+    sources: Sequence[SourceConfig],
+    space: Workspace,
+    processes: Processes,
+    *,
+    runs: Path,
+    seed: int,
+) -> str:
+    """The folder or hub name of the model to start from; made where the recipe has `model.init`."""
+    if config.init is None:
+        return config.path
+    if processes.first and not (space.base / "config.json").is_file():
+        shutil.rmtree(space.base, ignore_errors=True)
+        partial = space.folder / ".base.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        tokenizer = Path(config.init.tokenizer_path)
+        if not config.init.tokenizer_path:
+            tokenizer = partial / "tokenizer"
+            train_tokenizer(_texts(sources, runs), tokenizer, config.init.tokenizer)
+        create_base(config.init, tokenizer, partial / "model", seed=seed)
+        (partial / "model").rename(space.base)
+        shutil.rmtree(partial)
+    processes.wait()
+    return str(space.base)
+
+
+def _texts(sources: Sequence[SourceConfig], runs: Path) -> Iterator[str]:
+    for source in sources:
+        yield from texts_of(source, runs=runs)
+
+
+def prepare_corpora(
+    data: DataConfig,
+    model: str,
+    space: Workspace,
+    processes: Processes,
+    console: Console,
+) -> tuple[Corpus, Corpus | None]:
+    """The training and the held-out sequences; written by the first process unless they are there.
+
+    Raises DataError, RecipeError, ModelUnusable.
+    """
+    settings = model_settings(model)
+    limit = getattr(settings, "max_position_embeddings", None)
+    if limit and data.context > limit:
+        raise RecipeError(
+            f"is {data.context}, the model reads {limit} tokens: lower it", field="data.context"
+        )
+    wanted = bool(data.held_out or data.held_out_sources)
+    finished = space.data / "complete"
+    if processes.first and not finished.is_file():
+        shutil.rmtree(space.data, ignore_errors=True)
+        with _progress(console) as advance:
+            build_corpora(
+                data,
+                load_renderer(model, template_date=data.template_date),
+                space.data,
+                vocabulary=settings.vocab_size,
+                on_record=advance,
+            )
+        finished.touch()
+    processes.wait()
+    train = Corpus(space.data / "train")
+    if processes.first:
+        for line in describe_corpus(train.summary):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+    return train, Corpus(space.data / "held_out") if wanted else None
+
+
+class _progress:  # noqa: N801 (used like a function)
+    """A count of records read, where there is a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("preparing data: {task.completed} records"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> Callable[[int], None]:
+        self._progress.start()
+        task = self._progress.add_task("", total=None)
+        return lambda done: self._progress.update(task, completed=done)
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+
+def describe_corpus(summary: CorpusSummary) -> list[str]:
+    """What was taken and what was left out, as lines."""
+    lines = [
+        f"{summary.sequences} sequences of {summary.records} records: {summary.tokens:,} tokens, "
+        f"{summary.targets:,} targets"
+    ]
+    lines += [f"left out: {count} {reason}" for reason, count in summary.left_out.items()]
+    if summary.left_out:
+        lines.append("their names are in data/train/left_out.jsonl")
+    return lines
