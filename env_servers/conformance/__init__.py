@@ -4,8 +4,8 @@
 knows nothing of how a server is built; what it needs to know of an environment it asks the server.
 """
 
-from env_servers.conformance.bench import NotApplicable, Violation
 from env_servers.conformance.command import check_server
+from env_servers.conformance.harness import NotApplicable, Violation
 from env_servers.conformance.printing import print_report, print_result
 from env_servers.conformance.suite import CHECKS, CheckResult, ConformanceReport, run_conformance
 from env_servers.conformance.target import Target

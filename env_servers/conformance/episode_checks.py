@@ -6,7 +6,7 @@ from typing import Final
 
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
-from env_servers.conformance.bench import Bench, NotApplicable
+from env_servers.conformance.harness import Harness, NotApplicable
 from env_servers.conformance.verdicts import (
     expect,
     expect_equal,
@@ -19,9 +19,9 @@ __all__ = ["CHECKS"]
 _EXPERT_SEED: Final = 1
 
 
-async def reset_step_close(bench: Bench) -> None:
+async def reset_step_close(harness: Harness) -> None:
     """A reset opens at seq 0, each step adds 1, close ends the episode."""
-    play = await bench.play()
+    play = await harness.play()
     expect_equal(play.events[0].seq, 0, "seq of the reset's event")
     expect(not play.events[0].HasField("parsed_action"), "a reset has a parsed_action")
     for wanted in (1, 2):
@@ -34,9 +34,9 @@ async def reset_step_close(bench: Bench) -> None:
     expect(closed.closed.found, "close did not find a live episode")
 
 
-async def closing_twice_is_no_error(bench: Bench) -> None:
+async def closing_twice_is_no_error(harness: Harness) -> None:
     """A second close says found = false; any other command says EPISODE_NOT_FOUND."""
-    play = await bench.play()
+    play = await harness.play()
     await play.ask(close=pb.Close())
     again = await play.ask(close=pb.Close())
     expect(again.HasField("closed"), f"{again.WhichOneof('body')} instead of closed")
@@ -51,54 +51,54 @@ async def closing_twice_is_no_error(bench: Bench) -> None:
         await play.refused("EPISODE_NOT_FOUND", "journal_replayable", **body)
 
 
-async def replies_and_calls_are_read_by_the_server(bench: Bench) -> None:
+async def replies_and_calls_are_read_by_the_server(harness: Harness) -> None:
     """A reply in every listed format and a native action lead to the same native action."""
-    bench.need(pb.CAPABILITY_EXPERT)
-    for action_format in bench.described.action_formats:
-        reset = bench.reset()
+    harness.require(pb.CAPABILITY_EXPERT)
+    for action_format in harness.described.action_formats:
+        reset = harness.reset()
         reset.reset.action_format = action_format
-        pipe = await bench.pipe()
-        expect_observation(await pipe.ask(reset))
+        stream = await harness.open_stream()
+        expect_observation(await stream.ask(reset))
         consult = pb.Command(
             episode_id=reset.episode_id, consult=pb.Consult(advisor=pb.ADVISOR_EXPERT)
         )
-        advice = (await pipe.ask(consult)).advice
+        advice = (await stream.ask(consult)).advice
         step = pb.Command(episode_id=reset.episode_id, seq=1, reply=advice.reply)
-        event = expect_observation(await pipe.ask(step))
+        event = expect_observation(await stream.ask(step))
         name = types_pb2.ActionFormat.Name(action_format)
         expect_equal(event.parsed_action, advice.action, f"parsed_action of a {name} reply")
 
 
-async def action_format_can_change_per_command(bench: Bench) -> None:
+async def action_format_can_change_per_command(harness: Harness) -> None:
     """`action_format` of a command says how its reply is read, whatever the episode's format."""
-    bench.need(pb.CAPABILITY_EXPERT)
-    formats = bench.described.action_formats
+    harness.require(pb.CAPABILITY_EXPERT)
+    formats = harness.described.action_formats
     if len(formats) < 2:
         raise NotApplicable("the environment speaks one action format")
     written, other = formats[0], formats[1]
-    first = bench.reset()
+    first = harness.reset()
     first.reset.action_format = written
-    pipe = await bench.pipe()
-    expect_observation(await pipe.ask(first))
+    stream = await harness.open_stream()
+    expect_observation(await stream.ask(first))
     advice = (
-        await pipe.ask(
+        await stream.ask(
             pb.Command(episode_id=first.episode_id, consult=pb.Consult(advisor=pb.ADVISOR_EXPERT))
         )
     ).advice
-    second = bench.reset()
+    second = harness.reset()
     second.reset.action_format = other
-    expect_observation(await pipe.ask(second))
+    expect_observation(await stream.ask(second))
     step = pb.Command(
         episode_id=second.episode_id, seq=1, reply=advice.reply, action_format=written
     )
-    event = expect_observation(await pipe.ask(step))
+    event = expect_observation(await stream.ask(step))
     expect_equal(event.parsed_action, advice.action, "parsed_action")
 
 
-async def tool_calls_are_steps(bench: Bench) -> None:
+async def tool_calls_are_steps(harness: Harness) -> None:
     """A structured call is a step; one that cannot be read is an observation all the same."""
-    bench.need_echo()
-    play = await bench.play()
+    harness.require_echo()
+    play = await harness.play()
     call = types_pb2.ToolCall(name="say", arguments_json='{"text": "hello"}')
     event = expect_observation(await play.ask(1, tool_call=call))
     expect_equal(event.parsed_action, "hello", "parsed_action")
@@ -107,9 +107,9 @@ async def tool_calls_are_steps(bench: Bench) -> None:
     expect(not event.HasField("parsed_action"), "an unreadable call has a parsed_action")
 
 
-async def invalid_actions_are_observations(bench: Bench) -> None:
+async def invalid_actions_are_observations(harness: Harness) -> None:
     """Nonsense from the agent is answered by the environment, never with an error."""
-    play = await bench.play()
+    play = await harness.play()
     texts = ("", "\x00\x01\x7f", "?" * 20_000, "Action:\nAction:\nAction:", "\U0001f600 \u202e")
     for text in texts:
         event = expect_observation(await play.ask(play.seq + 1, action=text))
@@ -123,10 +123,10 @@ async def invalid_actions_are_observations(bench: Bench) -> None:
             return
 
 
-async def rewards_are_optional(bench: Bench) -> None:
+async def rewards_are_optional(harness: Harness) -> None:
     """A reset carries no reward unless the environment scores it; absent is not 0."""
-    bench.need_echo()
-    play = await bench.play(length=2)
+    harness.require_echo()
+    play = await harness.play(length=2)
     expect(not play.events[0].HasField("reward"), "echo's reset has a reward")
     middle = await play.step()
     expect(not middle.HasField("reward"), "an unscored step has a reward")
@@ -136,11 +136,11 @@ async def rewards_are_optional(bench: Bench) -> None:
     expect_equal(last.reward, 1.0, "the last reward")
 
 
-async def the_end_is_said_once_and_for_all(bench: Bench) -> None:
+async def the_end_is_said_once_and_for_all(harness: Harness) -> None:
     """The last event says terminated or truncated and why; further steps are EPISODE_ENDED."""
-    play = await bench.play(**bench.length(3))
-    if not bench.is_echo:
-        bench.need(pb.CAPABILITY_EXPERT)
+    play = await harness.play(**harness.length(3))
+    if not harness.is_echo:
+        harness.require(pb.CAPABILITY_EXPERT)
     for _ in range(200):
         if play.ended:
             break
@@ -160,10 +160,10 @@ async def the_end_is_said_once_and_for_all(bench: Bench) -> None:
     expect_observation(again, replayed=True)
 
 
-async def advice_changes_nothing(bench: Bench) -> None:
+async def advice_changes_nothing(harness: Harness) -> None:
     """Consult answers with a native action and its rendering, and leaves the episode alone."""
-    bench.need(pb.CAPABILITY_EXPERT)
-    asked, left_alone = await bench.play(), await bench.play()
+    harness.require(pb.CAPABILITY_EXPERT)
+    asked, left_alone = await harness.play(), await harness.play()
     for _ in range(2):
         first = await asked.ask(consult=pb.Consult(advisor=pb.ADVISOR_EXPERT, seed=5))
         expect(first.HasField("advice"), f"{first.WhichOneof('body')} instead of advice")
@@ -172,15 +172,15 @@ async def advice_changes_nothing(bench: Bench) -> None:
         expect(bool(first.advice.reply), "advice without a reply")
         one = await asked.step(first.advice.action)
         other = await left_alone.step(first.advice.action)
-        if bench.deterministic:
+        if harness.deterministic:
             expect_equal(one.state_hash, other.state_hash, "state_hash after being asked")
         if asked.ended:
             return
 
 
-async def advice_is_for_the_current_state(bench: Bench) -> None:
+async def advice_is_for_the_current_state(harness: Harness) -> None:
     """Consult at another seq is SEQ_GAP, without an advisor INVALID_ARGUMENT."""
-    play = await bench.play()
+    play = await harness.play()
     expert = pb.Consult(advisor=pb.ADVISOR_EXPERT)
     metadata = await play.refused("SEQ_GAP", "expected", seq=1, consult=expert)
     expect_equal(metadata["expected"], "0", "metadata expected")
@@ -188,12 +188,12 @@ async def advice_is_for_the_current_state(bench: Bench) -> None:
     expect_equal(metadata["field"], "advisor", "metadata field")
 
 
-async def crashes_end_one_episode(bench: Bench) -> None:
+async def crashes_end_one_episode(harness: Harness) -> None:
     """An environment that raises ends its own episode as ENVIRONMENT_CRASHED and no other."""
-    bench.need_echo()
-    pipe = await bench.pipe()
-    bystander = await bench.play(pipe)
-    play = await bench.play(pipe, crash_at=2)
+    harness.require_echo()
+    stream = await harness.open_stream()
+    bystander = await harness.play(stream)
+    play = await harness.play(stream, crash_at=2)
     await play.step()
     error = await play.ask(2, action="boom")
     metadata = expect_error(error, "ENVIRONMENT_CRASHED", fault="ENVIRONMENT", retriable="false")

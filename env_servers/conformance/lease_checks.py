@@ -6,8 +6,8 @@ import asyncio
 from typing import Final
 
 from agentgym.env.v1 import environment_pb2 as pb
-from env_servers.conformance.bench import Bench, Play
-from env_servers.conformance.pipe import Pipe
+from env_servers.conformance.harness import Harness, Play
+from env_servers.conformance.stream_client import StreamClient
 from env_servers.conformance.verdicts import (
     expect,
     expect_equal,
@@ -21,38 +21,38 @@ _SHORT_LEASE_MS: Final = 300
 _PATIENCE_SECONDS: Final = 15.0
 
 
-async def lost_streams_lose_nothing(bench: Bench) -> None:
+async def lost_streams_lose_nothing(harness: Harness) -> None:
     """After a lost stream the episode goes on where it was, on any other stream."""
-    play = await bench.play()
+    play = await harness.play()
     await play.steps(2)
     if play.ended:
-        play = await bench.play()
-    await play.pipe.drop()
-    play.pipe = await bench.pipe()
+        play = await harness.play()
+    await play.stream.drop()
+    play.stream = await harness.open_stream()
     await play.must_be_at(play.seq)
     event = await play.step()
     expect_equal(event.seq, play.seq, "seq of the next step")
 
 
-async def attach_replays_what_was_missed(bench: Bench) -> None:
+async def attach_replays_what_was_missed(harness: Harness) -> None:
     """Attach sends exactly the events after last_seq_seen, marked replayed, before its own."""
-    kept = bench.described.limits.response_cache_events
-    play = await bench.play()
+    kept = harness.described.limits.response_cache_events
+    play = await harness.play()
     await play.steps(min(3, kept - 1))
-    await play.pipe.drop()
+    await play.stream.drop()
     for seen in range(-1, play.seq + 1):
-        pipe = await bench.pipe()
-        await pipe.send(play.command(99, attach=pb.Attach(last_seq_seen=seen)))
-        await _expect_missed(pipe, play, seen)
+        stream = await harness.open_stream()
+        await stream.send(play.command(99, attach=pb.Attach(last_seq_seen=seen)))
+        await _expect_missed(stream, play, seen)
 
 
-async def _expect_missed(pipe: Pipe, play: Play, seen: int) -> None:
+async def _expect_missed(stream: StreamClient, play: Play, seen: int) -> None:
     for wanted in play.events[seen + 1 :]:
-        event = await pipe.take(lambda event: True, f"the event of seq {wanted.seq}")
+        event = await stream.take(lambda event: True, f"the event of seq {wanted.seq}")
         expect_observation(event, replayed=True)
         event.replayed = False
         expect_equal(event, wanted, f"the event of seq {wanted.seq}, attached")
-    own = await pipe.take(lambda event: True, "the answer to attach")
+    own = await stream.take(lambda event: True, "the answer to attach")
     expect(own.HasField("attached"), f"{own.WhichOneof('body')} instead of attached")
     expect_equal(own.seq, 99, "seq of the answer to attach")
     expect_equal(own.attached.current_seq, play.seq, "current_seq")
@@ -60,67 +60,67 @@ async def _expect_missed(pipe: Pipe, play: Play, seen: int) -> None:
     expect(own.attached.lease_ms > 0, "lease_ms is 0")
 
 
-async def attach_beyond_the_state_is_a_gap(bench: Bench) -> None:
+async def attach_beyond_the_state_is_a_gap(harness: Harness) -> None:
     """Attach with a last_seq_seen that the episode never reached is SEQ_GAP."""
-    play = await bench.play()
+    play = await harness.play()
     metadata = await play.refused("SEQ_GAP", "expected", attach=pb.Attach(last_seq_seen=5))
     expect_equal(metadata["expected"], "0", "metadata expected")
 
 
-async def leases_run_out(bench: Bench) -> None:
+async def leases_run_out(harness: Harness) -> None:
     """An episode whose stream is lost ends when its lease runs out, not before."""
-    short = await _with_lease(bench, _SHORT_LEASE_MS)
-    long = await _with_lease(bench, 60_000)
-    await short.pipe.drop()
-    await long.pipe.drop()
+    short = await _with_lease(harness, _SHORT_LEASE_MS)
+    long = await _with_lease(harness, 60_000)
+    await short.stream.drop()
+    await long.stream.drop()
     async with asyncio.timeout(_PATIENCE_SECONDS):
-        while await bench.summary(short.episode_id) is not None:
+        while await harness.summary(short.episode_id) is not None:
             await asyncio.sleep(0.1)
-    pipe = await bench.pipe()
-    expect_error(await pipe.ask(short.command(1, action="late")), "EPISODE_NOT_FOUND")
-    expect(await bench.summary(long.episode_id) is not None, "a long lease ran out early")
+    stream = await harness.open_stream()
+    expect_error(await stream.ask(short.command(1, action="late")), "EPISODE_NOT_FOUND")
+    expect(await harness.summary(long.episode_id) is not None, "a long lease ran out early")
 
 
-async def attached_episodes_outlive_their_lease(bench: Bench) -> None:
+async def attached_episodes_outlive_their_lease(harness: Harness) -> None:
     """The lease clock runs only while no stream holds the episode."""
-    held = await _with_lease(bench, _SHORT_LEASE_MS)
-    lost = await _with_lease(bench, _SHORT_LEASE_MS)
-    await lost.pipe.drop()
+    held = await _with_lease(harness, _SHORT_LEASE_MS)
+    lost = await _with_lease(harness, _SHORT_LEASE_MS)
+    await lost.stream.drop()
     async with asyncio.timeout(_PATIENCE_SECONDS):
-        while await bench.summary(lost.episode_id) is not None:
+        while await harness.summary(lost.episode_id) is not None:
             await asyncio.sleep(0.1)
-    summary = await bench.summary(held.episode_id)
+    summary = await harness.summary(held.episode_id)
     expect(summary is not None and summary.attached, "an attached episode is gone")
     await held.step()
 
 
-async def heartbeats_tell_the_lease(bench: Bench) -> None:
+async def heartbeats_tell_the_lease(harness: Harness) -> None:
     """A heartbeat answers with the lease; a lease is at most limits.max_lease_ms."""
-    limits = bench.described.limits
+    limits = harness.described.limits
     wishes = {0: limits.default_lease_ms, 5_000: 5_000, 2**32 - 1: limits.max_lease_ms}
     for asked, given in wishes.items():
-        play = await _with_lease(bench, asked)
+        play = await _with_lease(harness, asked)
         event = await play.ask(heartbeat=pb.Heartbeat())
         expect(event.HasField("lease_extended"), f"{event.WhichOneof('body')} for a heartbeat")
         expect_equal(event.lease_extended.lease_ms, given, f"the lease when {asked} was asked")
 
 
-async def any_stream_takes_over(bench: Bench) -> None:
+async def any_stream_takes_over(harness: Harness) -> None:
     """A command on another stream takes the episode over; the first stream's end is no loss."""
-    play = await bench.play()
-    first = play.pipe
-    play.pipe = await bench.pipe()
+    play = await harness.play()
+    first = play.stream
+    play.stream = await harness.open_stream()
     await play.step()
     await first.drop()
     await asyncio.sleep(0.1)
-    summary = await bench.summary(play.episode_id)
+    summary = await harness.summary(play.episode_id)
     expect(summary is not None and summary.attached, "the losing stream took the episode along")
     await play.step()
 
 
-async def _with_lease(bench: Bench, lease_ms: int) -> Play:
-    play = Play(bench, await bench.pipe(), bench.fresh_id())
-    command = bench.reset(play.episode_id)
+async def _with_lease(harness: Harness, lease_ms: int) -> Play:
+    play = Play(harness, await harness.open_stream(), harness.fresh_id())
+    command = harness.reset(play.episode_id)
     command.reset.lease_ms = lease_ms
     await play.open(command)
     return play

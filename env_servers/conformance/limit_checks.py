@@ -6,7 +6,7 @@ from typing import Final
 
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
-from env_servers.conformance.bench import Bench, NotApplicable
+from env_servers.conformance.harness import Harness, NotApplicable
 from env_servers.conformance.verdicts import (
     expect,
     expect_equal,
@@ -20,35 +20,35 @@ _MAX_PROBED_CREDITS: Final = 128
 _MAX_PROBED_BYTES: Final = 64 * 1024 * 1024
 
 
-async def credits_are_enforced(bench: Bench) -> None:
+async def credits_are_enforced(harness: Harness) -> None:
     """Commands beyond the credits are CREDITS_EXCEEDED with a RetryInfo; the others go on."""
-    await bench.need_waiting()
-    allowed = bench.described.limits.max_in_flight
+    await harness.require_observable_steps()
+    allowed = harness.described.limits.max_in_flight
     if allowed > _MAX_PROBED_CREDITS:
         raise NotApplicable(f"{allowed} credits are too many to exhaust politely")
-    pipe = await bench.pipe()
-    ids = [bench.fresh_id() for _ in range(allowed + 1)]
+    stream = await harness.open_stream()
+    ids = [harness.fresh_id() for _ in range(allowed + 1)]
     for episode_id in ids:
-        expect_observation(await pipe.ask(bench.reset(episode_id, sleep_ms=150)))
+        expect_observation(await stream.ask(harness.reset(episode_id, sleep_ms=150)))
     steps = [pb.Command(episode_id=i, seq=1, action="slowly") for i in ids]
     control = pb.Command(episode_id=ids[0], seq=40, heartbeat=pb.Heartbeat())
-    await pipe.send(*steps, control)
-    expect((await pipe.answer(control)).HasField("lease_extended"), "a heartbeat needed credit")
-    events = [await pipe.answer(step) for step in steps]
+    await stream.send(*steps, control)
+    expect((await stream.answer(control)).HasField("lease_extended"), "a heartbeat needed credit")
+    events = [await stream.answer(step) for step in steps]
     refused = [event for event in events if event.HasField("error")]
     expect_equal(len(refused), 1, f"refusals of {allowed + 1} commands with {allowed} credits")
     expect_error(refused[0], "CREDITS_EXCEEDED", retriable="true")
     expect_equal(len(refused[0].error.details), 2, "details (ErrorInfo and RetryInfo)")
-    expect_observation(await pipe.ask(steps[-1]))
+    expect_observation(await stream.ask(steps[-1]))
 
 
-async def texts_have_a_limit(bench: Bench) -> None:
+async def texts_have_a_limit(harness: Harness) -> None:
     """A text beyond limits.max_text_bytes is TEXT_TOO_LONG; the episode goes on."""
-    limit = bench.described.limits.max_text_bytes
+    limit = harness.described.limits.max_text_bytes
     expect(limit > 0, "limits.max_text_bytes is 0")
     if limit > _MAX_PROBED_BYTES:
         raise NotApplicable(f"{limit} bytes are too many to send")
-    play = await bench.play()
+    play = await harness.play()
     long = "x" * (limit + 1)
     call = types_pb2.ToolCall(name="f", arguments_json=long)
     for body in ({"action": long}, {"reply": long}, {"tool_call": call}):
@@ -59,25 +59,25 @@ async def texts_have_a_limit(bench: Bench) -> None:
     await play.step()
 
 
-async def episode_ids_have_a_size(bench: Bench) -> None:
+async def episode_ids_have_a_size(harness: Harness) -> None:
     """An opening needs an episode_id of 1 to 128 bytes."""
-    pipe = await bench.pipe()
+    stream = await harness.open_stream()
     for bad in ("", "x" * 129, "\u00e9" * 65):
-        command = bench.reset("placeholder")
+        command = harness.reset("placeholder")
         command.episode_id = bad
-        expect_error(await pipe.ask(command), "INVALID_ARGUMENT", field="episode_id")
-    fits = bench.fresh_id()
+        expect_error(await stream.ask(command), "INVALID_ARGUMENT", field="episode_id")
+    fits = harness.fresh_id()
     fits += "x" * (128 - len(fits))
-    expect_observation(await pipe.ask(bench.reset(fits)))
-    await pipe.ask(pb.Command(episode_id=fits, close=pb.Close()))
+    expect_observation(await stream.ask(harness.reset(fits)))
+    await stream.ask(pb.Command(episode_id=fits, close=pb.Close()))
 
 
-async def unknown_verbs_are_refused_alone(bench: Bench) -> None:
+async def unknown_verbs_are_refused_alone(harness: Harness) -> None:
     """A command without a known body is UNSUPPORTED_VERB; the stream goes on."""
-    play = await bench.play()
+    play = await harness.play()
     metadata = await play.refused("UNSUPPORTED_VERB", seq=1)
     expect_equal(metadata["fault"], "AGENT", "metadata fault")
-    raw = await bench.raw_pipe()
+    raw = await harness.open_raw_stream()
     command = pb.Command(episode_id=play.episode_id, seq=3).SerializeToString()
     future_verb = b"\xca\x3e\x00"  # field 1001, an empty message
     body = command + future_verb
@@ -86,12 +86,12 @@ async def unknown_verbs_are_refused_alone(bench: Bench) -> None:
     await play.step()
 
 
-async def unknown_names_tell_the_valid_ones(bench: Bench) -> None:
+async def unknown_names_tell_the_valid_ones(harness: Harness) -> None:
     """Unknown environments, items, profiles, options and formats are refused with `valid`."""
-    pipe = await bench.pipe()
+    stream = await harness.open_stream()
 
     def reset(**fields: object) -> pb.Command:
-        command = bench.reset()
+        command = harness.reset()
         for name, value in fields.items():
             setattr(command.reset, name, value)
         return command
@@ -99,29 +99,31 @@ async def unknown_names_tell_the_valid_ones(bench: Bench) -> None:
     wrong = {
         "UNKNOWN_ENVIRONMENT": [reset(environment="no-such-environment")],
         "UNKNOWN_ITEM": [reset(item_id="nosuch_1"), reset(item_id="999999999999")],
-        "UNKNOWN_OPTION": [reset(profile="no such profile"), bench.reset(no_such_option=1)],
+        "UNKNOWN_OPTION": [reset(profile="no such profile"), harness.reset(no_such_option=1)],
         "UNSUPPORTED_ACTION_FORMAT": [reset(action_format=77)],
     }
     for reason, commands in wrong.items():
         for command in commands:
-            expect_error(await pipe.ask(command), reason, "valid", fault="AGENT", retriable="false")
+            expect_error(
+                await stream.ask(command), reason, "valid", fault="AGENT", retriable="false"
+            )
             step = pb.Command(episode_id=command.episode_id, seq=1, action="hello?")
-            expect_error(await pipe.ask(step), "EPISODE_NOT_FOUND")
+            expect_error(await stream.ask(step), "EPISODE_NOT_FOUND")
 
 
-async def unknown_formats_spare_the_episode(bench: Bench) -> None:
+async def unknown_formats_spare_the_episode(harness: Harness) -> None:
     """A reply in an unknown action format is refused; the episode goes on."""
-    play = await bench.play()
+    play = await harness.play()
     step = play.command(1, reply="hello", action_format=77)
-    expect_error(await play.pipe.ask(step), "UNSUPPORTED_ACTION_FORMAT", "valid")
+    expect_error(await play.stream.ask(step), "UNSUPPORTED_ACTION_FORMAT", "valid")
     await play.step()
 
 
-async def options_are_json(bench: Bench) -> None:
+async def options_are_json(harness: Harness) -> None:
     """Options that JSON cannot say are INVALID_ARGUMENT."""
-    pipe = await bench.pipe()
+    stream = await harness.open_stream()
     for number in (float("nan"), float("inf")):
-        error = await pipe.ask(bench.reset(length=number))
+        error = await stream.ask(harness.reset(length=number))
         expect_error(error, "INVALID_ARGUMENT", field="options")
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from agentgym.env.v1 import environment_pb2 as pb
-from env_servers.conformance.bench import Bench, Play
+from env_servers.conformance.harness import Harness, Play
 from env_servers.conformance.verdicts import expect_equal, expect_error, expect_observation
 
 __all__ = ["CHECKS"]
 
 
-async def equal_journals_give_equal_states(bench: Bench) -> None:
+async def equal_journals_give_equal_states(harness: Harness) -> None:
     """Two episodes with the same opening and actions agree in every event."""
-    bench.need(pb.CAPABILITY_DETERMINISTIC)
-    one, other = await bench.play(), await bench.play()
+    harness.require(pb.CAPABILITY_DETERMINISTIC)
+    one, other = await harness.play(), await harness.play()
     for _ in range(3):
         if one.ended:
             break
@@ -25,13 +25,13 @@ async def equal_journals_give_equal_states(bench: Bench) -> None:
     expect_equal(other.events[0].state_hash, one.events[0].state_hash, "the first state_hash")
 
 
-async def journals_rebuild_episodes(bench: Bench) -> None:
+async def journals_rebuild_episodes(harness: Harness) -> None:
     """A reset with a journal opens at its end, proves every hash, and goes on as before."""
-    bench.need(pb.CAPABILITY_DETERMINISTIC)
-    play = await bench.play()
+    harness.require(pb.CAPABILITY_DETERMINISTIC)
+    play = await harness.play()
     await play.steps(3)
-    rebuilt = Play(bench, play.pipe, bench.fresh_id())
-    event = expect_observation(await play.pipe.ask(_journal(play, rebuilt.episode_id)))
+    rebuilt = Play(harness, play.stream, harness.fresh_id())
+    event = expect_observation(await play.stream.ask(_journal(play, rebuilt.episode_id)))
     expect_equal(event.seq, play.seq, "seq of the rebuilt episode's event")
     expect_equal(event.state_hash, play.events[-1].state_hash, "state_hash after the rebuild")
     expect_equal(event.observation, play.events[-1].observation, "the observation of the rebuild")
@@ -39,89 +39,89 @@ async def journals_rebuild_episodes(bench: Bench) -> None:
         wanted = await play.step()
         found = await rebuilt.ask(wanted.seq, action=play.actions[-1])
         expect_equal(found.state_hash, wanted.state_hash, "the state_hash of the next step")
-    again = await play.pipe.ask(_journal(play, rebuilt.episode_id, play.seq))
+    again = await play.stream.ask(_journal(play, rebuilt.episode_id, play.seq))
     expect_observation(again, replayed=True)
 
 
-async def rebuilt_episodes_answer_old_steps(bench: Bench) -> None:
+async def rebuilt_episodes_answer_old_steps(harness: Harness) -> None:
     """The steps of the journal count as done: sent again, they are replayed."""
-    bench.need(pb.CAPABILITY_DETERMINISTIC)
-    play = await bench.play()
+    harness.require(pb.CAPABILITY_DETERMINISTIC)
+    play = await harness.play()
     await play.steps(2)
-    rebuilt = Play(bench, play.pipe, bench.fresh_id())
-    expect_observation(await play.pipe.ask(_journal(play, rebuilt.episode_id)))
+    rebuilt = Play(harness, play.stream, harness.fresh_id())
+    expect_observation(await play.stream.ask(_journal(play, rebuilt.episode_id)))
     again = await rebuilt.ask(play.seq, action=play.actions[-1])
     expect_observation(again, replayed=True)
 
 
-async def wrong_hashes_are_refused(bench: Bench) -> None:
+async def wrong_hashes_are_refused(harness: Harness) -> None:
     """A journal that leads to another state_hash is REPLAY_DIVERGED; no episode is opened."""
-    bench.need(pb.CAPABILITY_DETERMINISTIC)
-    play = await bench.play()
+    harness.require(pb.CAPABILITY_DETERMINISTIC)
+    play = await harness.play()
     await play.steps(2)
     for wrong_at in range(play.seq + 1):
-        command = _journal(play, bench.fresh_id())
+        command = _journal(play, harness.fresh_id())
         if wrong_at:
             command.reset.journal[wrong_at - 1].state_hash = b"\0" * 8
         else:
             command.reset.initial_state_hash = b"\0" * 8
-        error = await play.pipe.ask(command)
+        error = await play.stream.ask(command)
         expect_error(error, "REPLAY_DIVERGED", at_seq=str(wrong_at), fault="ENVIRONMENT")
         step = pb.Command(episode_id=command.episode_id, seq=play.seq + 1, action="hello?")
-        expect_error(await play.pipe.ask(step), "EPISODE_NOT_FOUND")
+        expect_error(await play.stream.ask(step), "EPISODE_NOT_FOUND")
 
 
-async def diverging_environments_are_caught(bench: Bench) -> None:
+async def diverging_environments_are_caught(harness: Harness) -> None:
     """An environment that is not as deterministic as it says fails its rebuild loudly."""
-    bench.need_echo()
-    play = await bench.play(diverge=True)
+    harness.require_echo()
+    play = await harness.play(diverge=True)
     await play.steps(2)
     # Worker processes may have answered equally often so far; not after a few rebuilds.
     event = pb.Event()
     for _ in range(8):
-        event = await play.pipe.ask(_journal(play, bench.fresh_id()))
+        event = await play.stream.ask(_journal(play, harness.fresh_id()))
         if event.HasField("error"):
             break
     expect_error(event, "REPLAY_DIVERGED", "at_seq")
 
 
-async def journals_fit_their_seq(bench: Bench) -> None:
+async def journals_fit_their_seq(harness: Harness) -> None:
     """A reset's seq is the number of its journal entries, and every entry has an input."""
-    play = await bench.play()
-    bare = bench.reset()
+    play = await harness.play()
+    bare = harness.reset()
     bare.seq = 1
-    expect_error(await play.pipe.ask(bare), "INVALID_ARGUMENT", field="seq")
-    if bench.deterministic:
-        empty = bench.reset()
+    expect_error(await play.stream.ask(bare), "INVALID_ARGUMENT", field="seq")
+    if harness.deterministic:
+        empty = harness.reset()
         empty.seq = 1
         empty.reset.journal.add()
-        expect_error(await play.pipe.ask(empty), "INVALID_ARGUMENT", field="journal")
+        expect_error(await play.stream.ask(empty), "INVALID_ARGUMENT", field="journal")
 
 
-async def longer_journals_replace_stale_episodes(bench: Bench) -> None:
+async def longer_journals_replace_stale_episodes(harness: Harness) -> None:
     """A journal that continues what a server still knows replaces the stale episode."""
-    bench.need(pb.CAPABILITY_DETERMINISTIC)
-    stale = await bench.play()
+    harness.require(pb.CAPABILITY_DETERMINISTIC)
+    stale = await harness.play()
     await stale.step()
-    ahead = await bench.play()
+    ahead = await harness.play()
     await ahead.step(stale.actions[0])
     await ahead.steps(2)
     command = _journal(ahead, stale.episode_id)
-    event = expect_observation(await stale.pipe.ask(command))
+    event = expect_observation(await stale.stream.ask(command))
     expect_equal(event.state_hash, ahead.events[-1].state_hash, "state_hash after the rebuild")
 
 
-async def forks_copy_the_present(bench: Bench) -> None:
+async def forks_copy_the_present(harness: Harness) -> None:
     """A fork at the current seq is in the same state and independent from then on."""
-    bench.need(pb.CAPABILITY_FORK)
-    play = await bench.play(**bench.length(0))
+    harness.require(pb.CAPABILITY_FORK)
+    play = await harness.play(**harness.length(0))
     await play.steps(2)
-    copy = Play(bench, play.pipe, bench.fresh_id())
-    event = expect_observation(await play.pipe.ask(_fork(play, copy.episode_id, play.seq)))
+    copy = Play(harness, play.stream, harness.fresh_id())
+    event = expect_observation(await play.stream.ask(_fork(play, copy.episode_id, play.seq)))
     expect_equal(event.seq, play.seq, "seq of the fork's event")
     expect_equal(event.observation, play.events[-1].observation, "the fork's observation")
     expect_equal(event.state_hash, play.events[-1].state_hash, "the fork's state_hash")
-    again = await play.pipe.ask(_fork(play, copy.episode_id, play.seq))
+    again = await play.stream.ask(_fork(play, copy.episode_id, play.seq))
     expect_observation(again, replayed=True)
     if play.ended:
         return
@@ -135,31 +135,31 @@ async def forks_copy_the_present(bench: Bench) -> None:
     await play.must_be_at(play.seq)
 
 
-async def forks_copy_the_past(bench: Bench) -> None:
+async def forks_copy_the_past(harness: Harness) -> None:
     """A fork at an earlier seq opens there, and its own past counts as done."""
-    bench.need(pb.CAPABILITY_FORK)
-    bench.need(pb.CAPABILITY_DETERMINISTIC)
-    play = await bench.play(**bench.length(0))
+    harness.require(pb.CAPABILITY_FORK)
+    harness.require(pb.CAPABILITY_DETERMINISTIC)
+    play = await harness.play(**harness.length(0))
     await play.steps(3)
     for seq in range(play.seq):
-        copy = Play(bench, play.pipe, bench.fresh_id())
-        event = expect_observation(await play.pipe.ask(_fork(play, copy.episode_id, seq)))
+        copy = Play(harness, play.stream, harness.fresh_id())
+        event = expect_observation(await play.stream.ask(_fork(play, copy.episode_id, seq)))
         expect_equal(event.seq, seq, "seq of the fork's event")
         expect_equal(event.state_hash, play.events[seq].state_hash, "the fork's state_hash")
         step = await copy.ask(seq + 1, action=play.actions[seq])
         expect_equal(step.state_hash, play.events[seq + 1].state_hash, "the fork's next state")
 
 
-async def forks_need_a_source(bench: Bench) -> None:
+async def forks_need_a_source(harness: Harness) -> None:
     """A fork needs a live source that has reached its seq, and an id that is free."""
-    bench.need(pb.CAPABILITY_FORK)
-    play = await bench.play()
-    error = await play.pipe.ask(_fork(play, bench.fresh_id(), 5))
+    harness.require(pb.CAPABILITY_FORK)
+    play = await harness.play()
+    error = await play.stream.ask(_fork(play, harness.fresh_id(), 5))
     expect_error(error, "SEQ_GAP", expected="0")
-    nobody = Play(bench, play.pipe, bench.fresh_id())
-    expect_error(await play.pipe.ask(_fork(nobody, bench.fresh_id(), 0)), "EPISODE_NOT_FOUND")
-    other = await bench.play(play.pipe)
-    expect_error(await play.pipe.ask(_fork(play, other.episode_id, 0)), "SEQ_CONFLICT")
+    nobody = Play(harness, play.stream, harness.fresh_id())
+    expect_error(await play.stream.ask(_fork(nobody, harness.fresh_id(), 0)), "EPISODE_NOT_FOUND")
+    other = await harness.play(play.stream)
+    expect_error(await play.stream.ask(_fork(play, other.episode_id, 0)), "SEQ_CONFLICT")
 
 
 def _fork(play: Play, episode_id: str, seq: int) -> pb.Command:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from agentgym.env.v1 import environment_pb2 as pb
-from env_servers.conformance.bench import Bench, NotApplicable
+from env_servers.conformance.harness import Harness, NotApplicable
 from env_servers.conformance.verdicts import (
     expect,
     expect_equal,
@@ -16,9 +16,9 @@ from env_servers.conformance.verdicts import (
 __all__ = ["CHECKS"]
 
 
-async def same_command_same_event(bench: Bench) -> None:
+async def same_command_same_event(harness: Harness) -> None:
     """The same seq with the same body gives the same event again, marked replayed."""
-    play = await bench.play()
+    play = await harness.play()
     first = await play.step()
     again = expect_observation(await play.ask(1, action=play.actions[0]), replayed=True)
     again.replayed = False
@@ -26,38 +26,38 @@ async def same_command_same_event(bench: Bench) -> None:
     await play.must_be_at(1)
 
 
-async def same_reset_same_event(bench: Bench) -> None:
+async def same_reset_same_event(harness: Harness) -> None:
     """The same reset again gives the first observation again, also after a step."""
-    play = await bench.play()
+    play = await harness.play()
     for _ in range(2):
-        again = expect_observation(await play.pipe.ask(play.opening), replayed=True)
+        again = expect_observation(await play.stream.ask(play.opening), replayed=True)
         again.replayed = False
         expect_equal(again, play.events[0], "the replayed reset")
         await play.steps(1)
 
 
-async def other_body_conflicts(bench: Bench) -> None:
+async def other_body_conflicts(harness: Harness) -> None:
     """The same seq with another body is SEQ_CONFLICT and changes nothing."""
-    play = await bench.play()
+    play = await harness.play()
     await play.step()
     await play.refused("SEQ_CONFLICT", seq=1, action=play.actions[0] + " differently")
     await play.refused("SEQ_CONFLICT", seq=1, reply=play.actions[0])
     await play.must_be_at(1)
 
 
-async def other_opening_conflicts(bench: Bench) -> None:
+async def other_opening_conflicts(harness: Harness) -> None:
     """Another opening under the id of a live episode is SEQ_CONFLICT."""
-    play = await bench.play()
+    play = await harness.play()
     other = pb.Command()
     other.CopyFrom(play.opening)
     other.reset.seed = 4711
-    expect_error(await play.pipe.ask(other), "SEQ_CONFLICT")
+    expect_error(await play.stream.ask(other), "SEQ_CONFLICT")
     await play.must_be_at(0)
 
 
-async def gaps_are_refused(bench: Bench) -> None:
+async def gaps_are_refused(harness: Harness) -> None:
     """A seq beyond the next is SEQ_GAP and tells the one that is expected."""
-    play = await bench.play()
+    play = await harness.play()
     for seq in (2, 3, 2**63):
         metadata = await play.refused("SEQ_GAP", "expected", seq=seq, action="too far")
         expect_equal(metadata["expected"], "1", "metadata expected")
@@ -65,19 +65,19 @@ async def gaps_are_refused(bench: Bench) -> None:
     await play.step()
 
 
-async def unknown_episodes_are_not_found(bench: Bench) -> None:
+async def unknown_episodes_are_not_found(harness: Harness) -> None:
     """A step of an episode that is not live is EPISODE_NOT_FOUND."""
-    pipe = await bench.pipe()
-    command = pb.Command(episode_id=bench.fresh_id(), seq=1, action="hello?")
-    metadata = expect_error(await pipe.ask(command), "EPISODE_NOT_FOUND", "journal_replayable")
+    stream = await harness.open_stream()
+    command = pb.Command(episode_id=harness.fresh_id(), seq=1, action="hello?")
+    metadata = expect_error(await stream.ask(command), "EPISODE_NOT_FOUND", "journal_replayable")
     expect(metadata["journal_replayable"] in ("true", "false"), "journal_replayable is no flag")
 
 
-async def old_answers_are_evicted(bench: Bench) -> None:
+async def old_answers_are_evicted(harness: Harness) -> None:
     """An answer that has left the bounded cache is RESPONSE_EVICTED, and nothing happens twice."""
-    kept = bench.described.limits.response_cache_events
+    kept = harness.described.limits.response_cache_events
     expect(kept >= 1, "limits.response_cache_events is 0: no answer could ever be repeated")
-    play = await bench.play(**bench.length(0))
+    play = await harness.play(**harness.length(0))
     await play.steps(kept + 1)
     if play.seq < kept + 1:
         raise NotApplicable(f"the episode ended after {play.seq} steps, the cache holds {kept}")
@@ -90,16 +90,16 @@ async def old_answers_are_evicted(bench: Bench) -> None:
     await play.must_be_at(play.seq)
 
 
-async def two_streams_open_one_episode(bench: Bench) -> None:
+async def two_streams_open_one_episode(harness: Harness) -> None:
     """The same reset sent on two streams at once opens one episode; both are answered."""
-    one, other = await bench.pipe(), await bench.pipe()
-    command = bench.reset()
+    one, other = await harness.open_stream(), await harness.open_stream()
+    command = harness.reset()
     await one.send(command)
     await other.send(command)
     first = expect_observation(await one.answer(command))
     second = expect_observation(await other.answer(command))
     expect_equal(second.observation, first.observation, "the second stream's observation")
-    if bench.deterministic:
+    if harness.deterministic:
         expect_equal(second.state_hash, first.state_hash, "the second stream's state_hash")
 
 

@@ -5,119 +5,121 @@ from __future__ import annotations
 from typing import Final
 
 from agentgym.env.v1 import environment_pb2 as pb
-from env_servers.conformance.bench import Bench
+from env_servers.conformance.harness import Harness
 from env_servers.conformance.verdicts import expect, expect_equal, expect_observation
 
 __all__ = ["CHECKS"]
 
 
-async def credits_come_first(bench: Bench) -> None:
+async def credits_come_first(harness: Harness) -> None:
     """The first event of a stream tells how many commands may be in flight."""
-    pipe = await bench.pipe(credits_first=False)
-    first = await pipe.take(lambda event: True, "the first event")
+    stream = await harness.open_stream(credits_first=False)
+    first = await stream.take(lambda event: True, "the first event")
     expect(first.HasField("credits"), f"the first event is {first.WhichOneof('body')}")
     expect_equal(first.episode_id, "", "episode_id of Credits")
     expect_equal(
         first.credits.max_in_flight,
-        bench.described.limits.max_in_flight,
+        harness.described.limits.max_in_flight,
         "max_in_flight of Credits, compared with GetEnvironment's",
     )
     expect(first.credits.max_in_flight > 0, "no credits at all")
 
 
-async def every_command_gets_one_answer(bench: Bench) -> None:
+async def every_command_gets_one_answer(harness: Harness) -> None:
     """Every command gets exactly one event, with its episode_id and seq."""
-    pipe = await bench.pipe()
-    play = await bench.play(pipe)
+    stream = await harness.open_stream()
+    play = await harness.play(stream)
     commands = [
         play.command(heartbeat=pb.Heartbeat()),
         play.command(1, action=await play.advised()),
         play.command(7, action="too far"),
-        pb.Command(episode_id=bench.fresh_id(), seq=3, action="nobody is here"),
+        pb.Command(episode_id=harness.fresh_id(), seq=3, action="nobody is here"),
         pb.Command(episode_id=play.episode_id, seq=9),
         play.command(1, attach=pb.Attach(last_seq_seen=1)),
         play.command(55, cancel=pb.Cancel()),
         play.command(77, close=pb.Close()),
     ]
-    await pipe.send(*commands)
-    events = await pipe.finish()
+    await stream.send(*commands)
+    events = await stream.finish()
     answered = sorted((event.episode_id, event.seq) for event in events)
     sent = sorted((command.episode_id, command.seq) for command in commands)
     expect_equal(answered, sent, "(episode_id, seq) of all events")
-    expect(pipe.error is None, "the stream ended with an error though the client ended it well")
+    expect(stream.error is None, "the stream ended with an error though the client ended it well")
 
 
-async def messages_mix_episodes(bench: Bench) -> None:
+async def messages_mix_episodes(harness: Harness) -> None:
     """A message carries commands of many episodes, each handled in its own order."""
-    pipe = await bench.pipe()
-    ids = [bench.fresh_id() for _ in range(16)]
-    opened = await pipe.ask_all([bench.reset(episode_id) for episode_id in ids])
+    stream = await harness.open_stream()
+    ids = [harness.fresh_id() for _ in range(16)]
+    opened = await stream.ask_all([harness.reset(episode_id) for episode_id in ids])
     for event in opened:
         expect_observation(event, replayed=False)
-    action = "say 1" if bench.is_echo else "look"
+    action = "say 1" if harness.is_echo else "look"
     rounds = [pb.Command(episode_id=episode_id, seq=1, action=action) for episode_id in ids]
     beats = [pb.Command(episode_id=i, seq=1, heartbeat=pb.Heartbeat()) for i in ids]
-    await pipe.send(*[command for pair in zip(rounds, beats, strict=True) for command in pair])
+    await stream.send(*[command for pair in zip(rounds, beats, strict=True) for command in pair])
     for episode_id in ids:
-        event = await pipe.take(
+        event = await stream.take(
             lambda event, wanted=episode_id: (
                 event.episode_id == wanted and event.HasField("observation")
             ),
             f"the observation of {episode_id}",
         )
         expect_equal(event.seq, 1, "seq of the step's event")
-        await pipe.take(
+        await stream.take(
             lambda event, wanted=episode_id: (
                 event.episode_id == wanted and event.HasField("lease_extended")
             ),
             f"the heartbeat's answer of {episode_id}",
         )
-    expect_equal(pipe.left(), [], "events that nobody asked for")
+    expect_equal(stream.left(), [], "events that nobody asked for")
 
 
-async def many_answers_keep_the_size(bench: Bench) -> None:
+async def many_answers_keep_the_size(harness: Harness) -> None:
     """Many commands in one message are all answered, in messages of the announced size."""
-    pipe = await bench.pipe()
-    play = await bench.play(pipe)
-    limit = bench.described.limits.max_items_per_message
+    stream = await harness.open_stream()
+    play = await harness.play(stream)
+    limit = harness.described.limits.max_items_per_message
     expect(limit > 0, "limits.max_items_per_message is 0")
     count = 3 * limit + 1
-    before = pipe.messages
-    await pipe.send(*[play.command(i, heartbeat=pb.Heartbeat()) for i in range(count)])
+    before = stream.messages
+    await stream.send(*[play.command(i, heartbeat=pb.Heartbeat()) for i in range(count)])
     for seq in range(count):
-        event = await pipe.answer(play.command(seq))
+        event = await stream.answer(play.command(seq))
         expect(event.HasField("lease_extended"), f"{event.WhichOneof('body')} for a heartbeat")
-    expect(pipe.messages - before >= 4, f"{count} events came in {pipe.messages - before} messages")
+    expect(
+        stream.messages - before >= 4, f"{count} events came in {stream.messages - before} messages"
+    )
 
 
-async def half_close_ends_the_stream(bench: Bench) -> None:
+async def half_close_ends_the_stream(harness: Harness) -> None:
     """A client that half-closes gets every outstanding answer, then a good end."""
-    pipe = await bench.pipe()
-    command = bench.reset()
-    await pipe.send(command)
-    events = await pipe.finish()
+    stream = await harness.open_stream()
+    command = harness.reset()
+    await stream.send(command)
+    events = await stream.finish()
     expect_equal([event.episode_id for event in events], [command.episode_id], "answers")
     expect_observation(events[0])
-    expect(pipe.error is None, f"the stream ended with {pipe.error and pipe.error.details()}")
+    expect(stream.error is None, f"the stream ended with {stream.error and stream.error.details()}")
 
 
-async def malformed_bytes_end_one_stream(bench: Bench) -> None:
+async def malformed_bytes_end_one_stream(harness: Harness) -> None:
     """Bytes that are no message end their stream and no other."""
-    healthy = await bench.play()
-    raw = await bench.raw_pipe()
+    healthy = await harness.play()
+    raw = await harness.open_raw_stream()
     await raw.take(lambda event: event.HasField("credits"), "the Credits event")
     await raw.write_bytes(b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")
     await raw.wait_end()
     expect(raw.error is not None, "a stream with malformed bytes ended as if all were well")
     await healthy.step()
-    another = await bench.play()
+    another = await harness.play()
     await another.step()
 
 
-async def unknown_fields_are_ignored(bench: Bench) -> None:
+async def unknown_fields_are_ignored(harness: Harness) -> None:
     """Fields that the server does not know are no error."""
-    raw = await bench.raw_pipe()
-    command = bench.reset()
+    raw = await harness.open_raw_stream()
+    command = harness.reset()
     unknown = b"\xc2\x3e\x03abc"  # field 1000, length-delimited
     body = command.SerializeToString() + unknown
     await raw.write_bytes(b"\x0a" + _varint(len(body)) + body + unknown)

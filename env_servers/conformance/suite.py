@@ -1,6 +1,6 @@
 """The checks in order, and what running them found.
 
-A check is an async function of a bench; its docstring's first line is the rule
+A check is an async function of a harness; its docstring's first line is the rule
 in short, its number is that of docs/protocol.md. What it raises is sorted here and nowhere else.
 """
 
@@ -15,21 +15,21 @@ from typing import Final
 import grpc.aio
 
 from env_servers.conformance import (
-    asking_checks,
+    deadline_checks,
     episode_checks,
     lease_checks,
     limit_checks,
     rebuild_checks,
     sequence_checks,
     stream_checks,
-    waiting_checks,
+    unary_checks,
 )
-from env_servers.conformance.bench import Bench, NotApplicable, Violation
+from env_servers.conformance.harness import Harness, NotApplicable, Violation
 from env_servers.conformance.target import Target
 
 __all__ = ["CHECKS", "Check", "CheckResult", "ConformanceReport", "run_conformance"]
 
-Check = Callable[[Bench], Awaitable[None]]
+Check = Callable[[Harness], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     *sequence_checks.CHECKS,
     *lease_checks.CHECKS,
     *rebuild_checks.CHECKS,
-    *waiting_checks.CHECKS,
+    *deadline_checks.CHECKS,
     *limit_checks.CHECKS,
-    *asking_checks.CHECKS,
+    *unary_checks.CHECKS,
 )
 """(rule, check) in the order of docs/protocol.md."""
 
@@ -97,23 +97,23 @@ async def run_conformance(
     not answer or has no such environment; whatever else is wrong is in the report.
     """
     results: list[CheckResult] = []
-    async with Bench(target) as bench:
-        listed = await asking_checks.list_environments(bench)
+    async with Harness(target) as harness:
+        listed = await unary_checks.list_environments(harness)
         for rule, check in checks:
-            results.append(await _make(bench, rule, check))
+            results.append(await _make(harness, rule, check))
             if on_result is not None:
                 on_result(results[-1])
     return ConformanceReport(target, listed.server_version, tuple(results))
 
 
-async def _make(bench: Bench, rule: str, check: Check) -> CheckResult:
+async def _make(harness: Harness, rule: str, check: Check) -> CheckResult:
     name = getattr(check, "__name__", "?")
     description = (check.__doc__ or name).partition("\n")[0]
     started = time.monotonic()
     failure = skipped = ""
     try:
-        async with bench.tidy():
-            await check(bench)
+        async with harness.cleanup():
+            await check(harness)
     except NotApplicable as reason:
         skipped = str(reason)
     except Violation as violation:

@@ -26,7 +26,7 @@ ONLY_WITH_A_TOKEN = {"strangers_are_refused"}
 PROTOCOL = Path(__file__).parents[3] / "docs" / "protocol.md"
 
 
-def said(report):
+def failures(report):
     return "\n".join(f"{r.name}: {r.failure}" for r in report.results if r.failure)
 
 
@@ -42,14 +42,14 @@ async def conformance_of(how, *names, **options):
 @pytest.mark.parametrize("how", ["thread", "process"])
 async def test_a_server_that_executes_elsewhere_conforms(how):
     report = await conformance_of(how)
-    assert report.passed, said(report)
+    assert report.passed, failures(report)
     assert {r.name for r in report.results if r.skipped} == ONLY_WITH_A_TOKEN
     assert report.exit_status == 0
 
 
 async def test_a_server_that_executes_inline_conforms():
     report = await conformance_of("inline")
-    assert report.passed, said(report)
+    assert report.passed, failures(report)
     skipped = [r for r in report.results if r.skipped and r.name not in ONLY_WITH_A_TOKEN]
     assert all("inline" in result.skipped for result in skipped)
 
@@ -57,10 +57,10 @@ async def test_a_server_that_executes_inline_conforms():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["maze", "textcraft", "wordle"])
 async def test_other_environments_conform(name):
-    pytest.importorskip(f"env_servers.{name}")
+    pytest.importorskip(f"env_servers.environments.{name}")
     async with serving(environments=(name,), execution={}) as server:
         report = await run_conformance(Target(address=server.addresses[0], environment=name))
-    assert report.passed, said(report)
+    assert report.passed, failures(report)
     assert sum(result.passed for result in report.results) > 40
 
 

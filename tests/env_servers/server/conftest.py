@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from env_servers.conformance import Target
-from env_servers.conformance.bench import Bench
+from env_servers.conformance.harness import Harness
 from env_servers.sdk import Execution
 from env_servers.server import EnvironmentServer, ServerConfig, ServerLimits
 from tests.env_servers.server.server_process import ServerProcess
@@ -26,10 +26,10 @@ async def serving(how="inline", *, limits=None, **options):
 
 
 @contextlib.asynccontextmanager
-async def bench_of(address, **options):
+async def harness_for(address, **options):
     """A client's workbench on a server; closes what it opened."""
-    async with Bench(Target(address=address, **options)) as bench, bench.tidy():
-        yield bench
+    async with Harness(Target(address=address, **options)) as harness, harness.cleanup():
+        yield harness
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.conformance.verdicts import expect_error, expect_observation
-from tests.env_servers.server.conftest import bench_of, serving
+from tests.env_servers.server.conftest import harness_for, serving
 
 FOREVER = {"length": 0}
 
@@ -24,10 +24,10 @@ async def go_on(plays, steps=3):
 
 async def test_an_inline_hang_is_interrupted_and_other_episodes_go_on(server_process):
     server = server_process(limits={"step_limit": 0.4})
-    async with bench_of(server.address) as bench:
-        bystander = await bench.play(**FOREVER)
+    async with harness_for(server.address) as harness:
+        bystander = await harness.play(**FOREVER)
         for _ in range(2):
-            culprit = await bench.play(hang_at=1)
+            culprit = await harness.play(hang_at=1)
             hung = await culprit.ask(1, action="hang")
             expect_error(hung, "ENVIRONMENT_HUNG", fault="ENVIRONMENT", retriable="false")
             await go_on([bystander])
@@ -38,11 +38,11 @@ async def test_an_inline_hang_is_interrupted_and_other_episodes_go_on(server_pro
 async def test_a_thread_that_hangs_is_given_up_and_replaced(option):
     async with (
         serving("thread", limits={"step_limit": 0.3}, threads=2) as server,
-        bench_of(server.addresses[0]) as bench,
+        harness_for(server.addresses[0]) as harness,
     ):
-        bystander = await bench.play(**FOREVER)
+        bystander = await harness.play(**FOREVER)
         for count in range(1, 4):
-            culprit = await bench.play(**{option: 1})
+            culprit = await harness.play(**{option: 1})
             expect_error(await culprit.ask(1, action="hang"), "ENVIRONMENT_HUNG")
             expect_error(await culprit.ask(1, action="hang"), "ENVIRONMENT_HUNG")
             consult = pb.Consult(advisor=pb.ADVISOR_EXPERT)
@@ -55,13 +55,13 @@ async def test_a_thread_that_hangs_is_given_up_and_replaced(option):
 async def test_closing_an_episode_that_hangs_still_frees_its_thread():
     async with (
         serving("thread", limits={"step_limit": 0.3}, threads=1) as server,
-        bench_of(server.addresses[0]) as bench,
+        harness_for(server.addresses[0]) as harness,
     ):
-        culprit = await bench.play(hang_sleep_at=1)
+        culprit = await harness.play(hang_sleep_at=1)
         step = culprit.command(1, action="hang")
-        await culprit.pipe.send(step, culprit.command(50, close=pb.Close()))
-        expect_error(await culprit.pipe.answer(step), "CANCELLED")
-        await go_on([await bench.play(**FOREVER)])
+        await culprit.stream.send(step, culprit.command(50, close=pb.Close()))
+        expect_error(await culprit.stream.answer(step), "CANCELLED")
+        await go_on([await harness.play(**FOREVER)])
 
 
 @pytest.mark.parametrize(
@@ -70,19 +70,19 @@ async def test_closing_an_episode_that_hangs_still_frees_its_thread():
 async def test_a_worker_that_hangs_is_killed_and_its_other_episodes_are_rebuilt(option):
     async with (
         serving("process", limits={"step_limit": 0.5}, workers=1) as server,
-        bench_of(server.addresses[0]) as bench,
+        harness_for(server.addresses[0]) as harness,
     ):
-        bystanders = [await bench.play(**FOREVER) for _ in range(3)]
+        bystanders = [await harness.play(**FOREVER) for _ in range(3)]
         await go_on(bystanders, 2)
-        culprit = await bench.play(**{option: 1})
+        culprit = await harness.play(**{option: 1})
         hang = culprit.command(1, action="hang")
         waiting = [play.command(play.seq + 1, action="wait") for play in bystanders]
-        await culprit.pipe.send(hang)
+        await culprit.stream.send(hang)
         for play, command in zip(bystanders, waiting, strict=True):
-            await play.pipe.send(command)
-        expect_error(await culprit.pipe.answer(hang), "ENVIRONMENT_HUNG", fault="ENVIRONMENT")
+            await play.stream.send(command)
+        expect_error(await culprit.stream.answer(hang), "ENVIRONMENT_HUNG", fault="ENVIRONMENT")
         for play, command in zip(bystanders, waiting, strict=True):
-            event = expect_observation(await play.pipe.answer(command), replayed=False)
+            event = expect_observation(await play.stream.answer(command), replayed=False)
             play.events.append(event)
             play.actions.append("wait")
         await go_on(bystanders)
@@ -92,33 +92,33 @@ async def test_a_worker_that_hangs_is_killed_and_its_other_episodes_are_rebuilt(
 async def test_many_slow_steps_in_a_queue_are_no_hang():
     async with (
         serving("process", limits={"step_limit": 0.5}, workers=1) as server,
-        bench_of(server.addresses[0]) as bench,
+        harness_for(server.addresses[0]) as harness,
     ):
-        plays = [await bench.play(sleep_ms=100) for _ in range(12)]
+        plays = [await harness.play(sleep_ms=100) for _ in range(12)]
         for play in plays:
-            await play.pipe.send(play.command(1, action="slowly"))
+            await play.stream.send(play.command(1, action="slowly"))
         for play in plays:
-            expect_observation(await play.pipe.answer(play.command(1)))
+            expect_observation(await play.stream.answer(play.command(1)))
         assert server.pool.restarts == 0
 
 
 async def test_an_environment_that_kills_its_worker_twice_fails_alone():
     async with (
         serving("process", workers=1) as server,
-        bench_of(server.addresses[0]) as bench,
+        harness_for(server.addresses[0]) as harness,
     ):
-        pipe = await bench.pipe()
-        bystanders = [await bench.play(pipe, **FOREVER) for _ in range(4)]
+        stream = await harness.open_stream()
+        bystanders = [await harness.play(stream, **FOREVER) for _ in range(4)]
         await go_on(bystanders, 1)
-        culprit = await bench.play(pipe, exit_at=2)
+        culprit = await harness.play(stream, exit_at=2)
         await culprit.step()
         first, *others = [play.command(play.seq + 1, action="x") for play in bystanders]
         killer = culprit.command(2, action="exit")
         # One message, so that answers of innocent calls are pending when the worker dies.
-        await pipe.send(first, killer, *others)
-        expect_error(await pipe.answer(killer), "ENVIRONMENT_CRASHED", fault="ENVIRONMENT")
+        await stream.send(first, killer, *others)
+        expect_error(await stream.answer(killer), "ENVIRONMENT_CRASHED", fault="ENVIRONMENT")
         for command in (first, *others):
-            event = expect_observation(await pipe.answer(command))
+            event = expect_observation(await stream.answer(command))
             assert "Step 2, " in event.observation
         assert server.pool.restarts == 2
 
@@ -126,11 +126,11 @@ async def test_an_environment_that_kills_its_worker_twice_fails_alone():
 async def test_a_reset_that_kills_its_worker_fails_after_the_second_try():
     async with (
         serving("process", workers=1) as server,
-        bench_of(server.addresses[0]) as bench,
+        harness_for(server.addresses[0]) as harness,
     ):
-        bystander = await bench.play(**FOREVER)
-        pipe = await bench.pipe()
-        expect_error(await pipe.ask(bench.reset(exit_at=0)), "ENVIRONMENT_CRASHED")
+        bystander = await harness.play(**FOREVER)
+        stream = await harness.open_stream()
+        expect_error(await stream.ask(harness.reset(exit_at=0)), "ENVIRONMENT_CRASHED")
         assert server.engine.seats.taken["echo"] == 1
         await go_on([bystander])
 
@@ -138,18 +138,18 @@ async def test_a_reset_that_kills_its_worker_fails_after_the_second_try():
 async def test_a_killed_worker_loses_nothing():
     async with (
         serving("process", workers=2) as server,
-        bench_of(server.addresses[0]) as bench,
+        harness_for(server.addresses[0]) as harness,
     ):
-        pipe = await bench.pipe()
-        plays = [await bench.play(pipe, **FOREVER) for _ in range(6)]
+        stream = await harness.open_stream()
+        plays = [await harness.play(stream, **FOREVER) for _ in range(6)]
         for deaths in range(1, 4):
             await go_on(plays, 2)
             pid = server.pool._workers[0]._process.pid
             commands = [play.command(play.seq + 1, action="on") for play in plays]
-            await pipe.send(*commands)
+            await stream.send(*commands)
             os.kill(pid, signal.SIGKILL)
             for play, command in zip(plays, commands, strict=True):
-                event = expect_observation(await pipe.answer(command))
+                event = expect_observation(await stream.answer(command))
                 assert f"Step {play.seq + 1}, " in event.observation
                 play.events.append(event)
                 play.actions.append("on")
@@ -158,7 +158,7 @@ async def test_a_killed_worker_loses_nothing():
                 while server.pool.restarts < deaths:
                     await asyncio.sleep(0.01)
         assert server.pool.restarts == 3
-        twin = await bench.play(pipe, **FOREVER)
+        twin = await harness.play(stream, **FOREVER)
         for action in plays[0].actions:
             await twin.step(action)
         assert twin.events[-1].state_hash == plays[0].events[-1].state_hash
@@ -167,11 +167,11 @@ async def test_a_killed_worker_loses_nothing():
 async def test_a_rebuild_that_diverges_fails_loudly():
     async with (
         serving("process", workers=1) as server,
-        bench_of(server.addresses[0]) as bench,
+        harness_for(server.addresses[0]) as harness,
     ):
-        other = await bench.play(diverge=True, length=0)
+        other = await harness.play(diverge=True, length=0)
         await go_on([other], 1)
-        play = await bench.play(diverge=True, length=0)
+        play = await harness.play(diverge=True, length=0)
         await play.steps(2)
         os.kill(server.pool._workers[0]._process.pid, signal.SIGKILL)
         diverged = await play.ask(3, action="more")
@@ -180,9 +180,9 @@ async def test_a_rebuild_that_diverges_fails_loudly():
 
 async def test_workers_end_with_a_server_that_is_killed(server_process):
     server = server_process(execution={"echo": "process"}, workers=1)
-    async with bench_of(server.address) as bench:
-        culprit = await bench.play(hang_at=1)
-        await culprit.pipe.send(culprit.command(1, action="hang"))
+    async with harness_for(server.address) as harness:
+        culprit = await harness.play(hang_at=1)
+        await culprit.stream.send(culprit.command(1, action="hang"))
         (worker,) = server.worker_pids()
         server.kill()
     async with asyncio.timeout(20):

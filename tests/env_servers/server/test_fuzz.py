@@ -9,9 +9,9 @@ import pytest
 
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
-from env_servers.conformance.pipe import Pipe
+from env_servers.conformance.stream_client import StreamClient
 from env_servers.conformance.verdicts import Violation, expect_well_formed
-from tests.env_servers.server.conftest import bench_of, serving
+from tests.env_servers.server.conftest import harness_for, serving
 
 SECONDS = {"inline": 1.5, "thread": 1.5, "process": 2.0}
 TEXTS = ["", "a", "x" * 3000, "\x00", "\u202e\U0001f600", "Action:\nsay", "{", "```say(1)```",
@@ -105,11 +105,11 @@ class Fuzzer:
         return bytes(data[: self.random.randint(1, len(data))])
 
 
-async def answered(pipe, commands):
+async def answered(stream, commands):
     """Send commands; there must be an answer for each one's (episode_id, seq)."""
-    await pipe.send(*commands)
+    await stream.send(*commands)
     for command in commands:
-        event = await pipe.answer(command)
+        event = await stream.answer(command)
         if event.HasField("error"):
             expect_well_formed(event.error)
 
@@ -121,18 +121,18 @@ async def answered(pipe, commands):
 async def test_random_commands_are_all_answered_and_disturb_nobody(how, seed, times):
     end = time.monotonic() + SECONDS[how] * times
     limits = {"step_limit": 5.0, "max_episodes": 50}
-    async with serving(how, limits=limits) as server, bench_of(server.addresses[0]) as bench:
-        bystander = await bench.play(length=0)
-        fuzzer, pipe, rounds = Fuzzer(f"{seed} {how}"), await bench.pipe(), 0
+    async with serving(how, limits=limits) as server, harness_for(server.addresses[0]) as harness:
+        bystander = await harness.play(length=0)
+        fuzzer, stream, rounds = Fuzzer(f"{seed} {how}"), await harness.open_stream(), 0
         while rounds < 25 or time.monotonic() < end:
             rounds += 1
-            await answered(pipe, [fuzzer.command() for _ in range(fuzzer.random.randint(1, 12))])
+            await answered(stream, [fuzzer.command() for _ in range(fuzzer.random.randint(1, 12))])
             if rounds % 20 == 0:
                 await bystander.step()
-                await pipe.drop()
-                pipe = await bench.pipe()
+                await stream.drop()
+                stream = await harness.open_stream()
         assert f"Step {bystander.seq + 1}, " in (await bystander.step()).observation
-        await pipe.ask_all(
+        await stream.ask_all(
             [pb.Command(episode_id=i, seq=999, close=pb.Close()) for i in fuzzer.ids]
         )
         await bystander.ask(close=pb.Close())
@@ -143,12 +143,12 @@ async def test_random_commands_are_all_answered_and_disturb_nobody(how, seed, ti
 
 async def test_random_bytes_end_at_most_their_own_stream():
     end = time.monotonic() + 1.5
-    async with serving() as server, bench_of(server.addresses[0]) as bench:
-        bystander = await bench.play(length=0)
+    async with serving() as server, harness_for(server.addresses[0]) as harness:
+        bystander = await harness.play(length=0)
         fuzzer, count = Fuzzer("bytes"), 0
         while count < 20 or time.monotonic() < end:
             count += 1
-            raw = await bench.raw_pipe()
+            raw = await harness.open_raw_stream()
             for _ in range(3):
                 await raw.write_bytes(
                     fuzzer.corrupt() if count % 2 else fuzzer.random.randbytes(count % 300)
@@ -161,17 +161,17 @@ async def test_random_bytes_end_at_most_their_own_stream():
 
 async def test_oversized_messages_end_at_most_their_own_stream():
     limits = {"max_message_bytes": 100_000, "max_text_bytes": 10_000}
-    async with serving(limits=limits) as server, bench_of(server.addresses[0]) as bench:
-        bystander = await bench.play(length=0)
-        pipe: Pipe = await bench.pipe()
-        await pipe.send(pb.Command(episode_id="x", seq=1, action="y" * 200_000))
-        await pipe.wait_end()
-        assert pipe.error is not None
-        pipe = await bench.pipe()
-        huge = bench.reset()
+    async with serving(limits=limits) as server, harness_for(server.addresses[0]) as harness:
+        bystander = await harness.play(length=0)
+        stream: StreamClient = await harness.open_stream()
+        await stream.send(pb.Command(episode_id="x", seq=1, action="y" * 200_000))
+        await stream.wait_end()
+        assert stream.error is not None
+        stream = await harness.open_stream()
+        huge = harness.reset()
         huge.reset.options["nosuch"] = "z" * 50_000
-        event = await pipe.ask(huge)
+        event = await stream.ask(huge)
         assert expect_well_formed(event.error).reason == "TEXT_TOO_LONG"
         with pytest.raises(Violation):
-            await pipe.ask(pb.Command(episode_id="e" * 99_000, seq=1, action="y" * 999_000))
+            await stream.ask(pb.Command(episode_id="e" * 99_000, seq=1, action="y" * 999_000))
         await bystander.step()

@@ -16,7 +16,7 @@ from env_servers.conformance.verdicts import expect_error, expect_observation
 from env_servers.sdk import Execution
 from env_servers.server import EnvironmentServer, Security, ServerConfig
 from env_servers.server.security import InsecureAddress
-from tests.env_servers.server.conftest import bench_of, serving
+from tests.env_servers.server.conftest import harness_for, serving
 
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -25,33 +25,33 @@ async def test_a_draining_server_flips_its_health_refuses_resets_and_lets_steps_
     server_process,
 ):
     server = server_process(drain_seconds=20.0)
-    async with bench_of(server.address) as bench:
-        play = await bench.play(length=3)
-        health = health_pb2_grpc.HealthStub(bench.channel)
+    async with harness_for(server.address) as harness:
+        play = await harness.play(length=3)
+        health = health_pb2_grpc.HealthStub(harness.channel)
         watch = health.Watch(health_pb2.HealthCheckRequest(service="echo"))
         await watch.read()
         server.signal(signal.SIGTERM)
         assert (await watch.read()).status == NOT_SERVING
         watch.cancel()
-        refused = await play.pipe.ask(bench.reset())
+        refused = await play.stream.ask(harness.reset())
         expect_error(refused, "DRAINING", fault="INFRASTRUCTURE", retriable="true")
         assert len(refused.error.details) == 2, "no RetryInfo"
-        fork = pb.Command(episode_id=bench.fresh_id(), seq=0)
+        fork = pb.Command(episode_id=harness.fresh_id(), seq=0)
         fork.fork.from_episode_id = play.episode_id
-        expect_error(await play.pipe.ask(fork), "DRAINING")
-        expect_observation(await play.pipe.ask(play.opening), replayed=True)
+        expect_error(await play.stream.ask(fork), "DRAINING")
+        expect_observation(await play.stream.ask(play.opening), replayed=True)
         await play.steps(3)
         assert play.ended
-        await play.pipe.wait_end()
+        await play.stream.wait_end()
         assert server.wait() == 0
 
 
 async def test_a_second_signal_ends_the_drain(server_process):
     server = server_process(drain_seconds=600.0)
-    async with bench_of(server.address) as bench:
-        play = await bench.play()
+    async with harness_for(server.address) as harness:
+        play = await harness.play()
         server.signal(signal.SIGTERM)
-        while not (await play.pipe.ask(bench.reset())).HasField("error"):  # not draining yet
+        while not (await play.stream.ask(harness.reset())).HasField("error"):  # not draining yet
             pass
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
@@ -59,46 +59,46 @@ async def test_a_second_signal_ends_the_drain(server_process):
 
 async def test_an_opening_that_is_under_way_survives_the_drain():
     async with serving("thread", drain_seconds=10.0) as server:
-        async with bench_of(server.addresses[0]) as bench:
-            pipe = await bench.pipe()
-            command = bench.reset(sleep_ms=300)
+        async with harness_for(server.addresses[0]) as harness:
+            stream = await harness.open_stream()
+            command = harness.reset(sleep_ms=300)
             command.seq = 1
             command.reset.journal.add().input.action = "slowly"
-            await pipe.send(command)
+            await stream.send(command)
             while not server.engine.opening:
                 await asyncio.sleep(0.01)
             draining = asyncio.create_task(server.drain())
-            expect_observation(await pipe.answer(command))
+            expect_observation(await stream.answer(command))
             assert not draining.done()
-            await pipe.ask(pb.Command(episode_id=command.episode_id, close=pb.Close()))
+            await stream.ask(pb.Command(episode_id=command.episode_id, close=pb.Close()))
             await draining
 
 
 async def test_only_resets_compete_for_capacity():
     limits = {"max_episodes": 2}
-    async with serving(limits=limits) as server, bench_of(server.addresses[0]) as bench:
-        plays = [await bench.play() for _ in range(2)]
-        pipe = await bench.pipe()
-        refused = await pipe.ask(bench.reset())
+    async with serving(limits=limits) as server, harness_for(server.addresses[0]) as harness:
+        plays = [await harness.play() for _ in range(2)]
+        stream = await harness.open_stream()
+        refused = await stream.ask(harness.reset())
         expect_error(refused, "CAPACITY_EXHAUSTED", fault="INFRASTRUCTURE", retriable="true")
         assert len(refused.error.details) == 2, "no RetryInfo"
         for play in plays:
             await play.steps(2)
-            expect_observation(await play.pipe.ask(play.opening), replayed=True)
+            expect_observation(await play.stream.ask(play.opening), replayed=True)
         await plays[0].ask(close=pb.Close())
-        expect_observation(await pipe.ask(bench.reset()))
-        assert bench.described.limits.max_episodes == 2
+        expect_observation(await stream.ask(harness.reset()))
+        assert harness.described.limits.max_episodes == 2
 
 
 async def test_one_client_cannot_take_more_than_its_share():
     limits = {"max_episodes_per_client": 1}
     async with (
         serving(limits=limits) as server,
-        bench_of(server.addresses[0]) as greedy,
-        bench_of(server.addresses[0]) as other,
+        harness_for(server.addresses[0]) as greedy,
+        harness_for(server.addresses[0]) as other,
     ):
         play = await greedy.play()
-        refused = await play.pipe.ask(greedy.reset())
+        refused = await play.stream.ask(greedy.reset())
         expect_error(refused, "CLIENT_LIMIT", fault="AGENT", retriable="true")
         await other.play()
         await play.ask(close=pb.Close())
@@ -108,9 +108,9 @@ async def test_one_client_cannot_take_more_than_its_share():
 async def test_unused_episodes_go_even_while_their_stream_lives():
     async with (
         serving(limits={"idle_limit": 0.2}) as server,
-        bench_of(server.addresses[0]) as bench,
+        harness_for(server.addresses[0]) as harness,
     ):
-        play = await bench.play()
+        play = await harness.play()
         await asyncio.sleep(0.3)
         assert server.engine.reap() == 1
         expect_error(await play.ask(1, action="late"), "EPISODE_NOT_FOUND")
@@ -126,14 +126,14 @@ async def test_several_environments_live_in_one_server_on_several_addresses(tmp_
     ) as server:
         assert server.addresses[1] == path
         async with (
-            bench_of(path) as echo,
-            bench_of(server.addresses[0], environment="textcraft") as textcraft,
+            harness_for(path) as echo,
+            harness_for(server.addresses[0], environment="textcraft") as textcraft,
         ):
             await (await echo.play()).steps(2)
             await (await textcraft.play()).steps(2)
             nameless = echo.reset()
             nameless.reset.environment = ""
-            refused = await (await echo.pipe()).ask(nameless)
+            refused = await (await echo.open_stream()).ask(nameless)
             expect_error(refused, "UNKNOWN_ENVIRONMENT", valid="echo, textcraft")
             listed = await echo.stub.ListEnvironments(pb.ListEnvironmentsRequest())
             assert list(listed.environments) == ["echo", "textcraft"]
@@ -150,13 +150,16 @@ async def test_plain_text_for_other_machines_is_refused(address):
 async def test_plain_text_for_other_machines_is_served_when_asked_for():
     async with serving(bind=("0.0.0.0:0",), insecure=True) as server:
         port = server.addresses[0].rpartition(":")[2]
-        async with bench_of(f"127.0.0.1:{port}") as bench:
-            await (await bench.play()).step()
+        async with harness_for(f"127.0.0.1:{port}") as harness:
+            await (await harness.play()).step()
 
 
 async def test_metrics_tell_what_happened():
-    async with serving(metrics_port=free_port()) as server, bench_of(server.addresses[0]) as bench:
-        play = await bench.play()
+    async with (
+        serving(metrics_port=free_port()) as server,
+        harness_for(server.addresses[0]) as harness,
+    ):
+        play = await harness.play()
         await play.steps(3)
         expect_observation(await play.ask(3, action=play.actions[-1]), replayed=True)
         text = await asyncio.to_thread(scrape, server.config.metrics_port)
@@ -222,8 +225,8 @@ async def test_tls_and_client_certificates_let_in_only_those_who_are_signed(cert
     async with serving(security=security) as server:
         port = server.addresses[0].rpartition(":")[2]
         address = f"localhost:{port}"
-        async with bench_of(address, **client(certificates, "client")) as bench:
-            await (await bench.play()).steps(2)
+        async with harness_for(address, **client(certificates, "client")) as harness:
+            await (await harness.play()).steps(2)
         for name in ("stranger", ""):
             target = Target(address=address, **client(certificates, name))
             channel = target.channel()
@@ -241,8 +244,8 @@ async def test_tls_may_listen_to_other_machines(certificates):
     async with serving(bind=("0.0.0.0:0",), security=security) as server:
         address = f"localhost:{server.addresses[0].rpartition(':')[2]}"
         options = client(certificates, "", token="sesame")
-        async with bench_of(address, **options) as bench:
-            await (await bench.play()).step()
+        async with harness_for(address, **options) as harness:
+            await (await harness.play()).step()
 
 
 async def test_a_token_is_asked_of_every_call():

@@ -6,16 +6,16 @@ import pytest
 
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.conformance.verdicts import expect_error, expect_observation
-from tests.env_servers.server.conftest import bench_of, serving
+from tests.env_servers.server.conftest import harness_for, serving
 
 ELSEWHERE = pytest.mark.parametrize(
     "how", ["thread", pytest.param("process", marks=pytest.mark.slow)]
 )
 
 
-def slow_rebuild(bench, entries=2, sleep_ms=200):
+def slow_rebuild(harness, entries=2, sleep_ms=200):
     """A reset that takes a while: its journal is slow to play."""
-    command = bench.reset(sleep_ms=sleep_ms, length=0)
+    command = harness.reset(sleep_ms=sleep_ms, length=0)
     command.seq = entries
     for number in range(entries):
         command.reset.journal.add().input.action = f"a{number}"
@@ -30,90 +30,90 @@ def nothing_is_left(server):
 
 @ELSEWHERE
 async def test_closing_an_episode_that_is_being_opened_ends_it(how):
-    async with serving(how) as server, bench_of(server.addresses[0]) as bench:
-        pipe = await bench.pipe()
-        opening = slow_rebuild(bench)
+    async with serving(how) as server, harness_for(server.addresses[0]) as harness:
+        stream = await harness.open_stream()
+        opening = slow_rebuild(harness)
         close = pb.Command(episode_id=opening.episode_id, seq=50, close=pb.Close())
-        await pipe.send(opening, close)
-        assert (await pipe.answer(close)).closed.found
-        expect_error(await pipe.answer(opening), "CANCELLED", retriable="true")
+        await stream.send(opening, close)
+        assert (await stream.answer(close)).closed.found
+        expect_error(await stream.answer(opening), "CANCELLED", retriable="true")
         await asyncio.gather(*server.engine._tasks, return_exceptions=True)
         nothing_is_left(server)
 
 
 @ELSEWHERE
 async def test_cancelling_an_opening_lets_the_same_reset_join_it(how):
-    async with serving(how) as server, bench_of(server.addresses[0]) as bench:
-        pipe = await bench.pipe()
-        opening = slow_rebuild(bench)
+    async with serving(how) as server, harness_for(server.addresses[0]) as harness:
+        stream = await harness.open_stream()
+        opening = slow_rebuild(harness)
         cancel = pb.Command(episode_id=opening.episode_id, seq=2, cancel=pb.Cancel())
-        await pipe.send(opening, cancel)
-        events = [await pipe.answer(opening), await pipe.answer(opening)]
+        await stream.send(opening, cancel)
+        events = [await stream.answer(opening), await stream.answer(opening)]
         found = next(e for e in events if e.HasField("cancelled"))
         assert found.cancelled.found
         expect_error(next(e for e in events if e.HasField("error")), "CANCELLED")
-        event = expect_observation(await pipe.ask(opening))
+        event = expect_observation(await stream.ask(opening))
         assert event.seq == 2
 
 
 @ELSEWHERE
 async def test_a_stream_lost_while_it_opens_an_episode_leaves_it_to_its_lease(how):
-    async with serving(how) as server, bench_of(server.addresses[0]) as bench:
-        pipe = await bench.pipe()
-        opening = slow_rebuild(bench)
+    async with serving(how) as server, harness_for(server.addresses[0]) as harness:
+        stream = await harness.open_stream()
+        opening = slow_rebuild(harness)
         beat = pb.Command(episode_id=opening.episode_id, seq=9, heartbeat=pb.Heartbeat())
-        await pipe.send(opening, beat)
-        expect_error(await pipe.answer(beat), "EPISODE_BUSY")
-        await pipe.drop()
-        other = await bench.pipe()
+        await stream.send(opening, beat)
+        expect_error(await stream.answer(beat), "EPISODE_BUSY")
+        await stream.drop()
+        other = await harness.open_stream()
         expect_observation(await other.ask(opening))
         assert len(server.engine.episodes) == 1
 
 
 async def test_a_fork_asked_for_before_a_step_is_of_the_state_before_it():
     for how in ("inline", "thread", "process"):
-        async with serving(how) as server, bench_of(server.addresses[0]) as bench:
-            play = await bench.play(diverge=True, length=0)
+        async with serving(how) as server, harness_for(server.addresses[0]) as harness:
+            play = await harness.play(diverge=True, length=0)
             await play.steps(2)
-            copy = pb.Command(episode_id=bench.fresh_id(), seq=2)
+            copy = pb.Command(episode_id=harness.fresh_id(), seq=2)
             copy.fork.from_episode_id = play.episode_id
             step = play.command(3, action="on")
-            await play.pipe.send(copy, step)
-            event = expect_observation(await play.pipe.answer(copy))
+            await play.stream.send(copy, step)
+            event = expect_observation(await play.stream.answer(copy))
             assert event.state_hash == play.events[2].state_hash, how
-            expect_observation(await play.pipe.answer(step))
+            expect_observation(await play.stream.answer(step))
             copy.seq, copy.action = 3, "on"
-            assert "Step 3, " in (await play.pipe.ask(copy)).observation
+            assert "Step 3, " in (await play.stream.ask(copy)).observation
 
 
 @ELSEWHERE
 async def test_a_fork_of_an_episode_that_is_closed_at_once_is_answered(how):
     async with serving(how) as server:
-        async with bench_of(server.addresses[0]) as bench:
-            play = await bench.play()
-            copy = pb.Command(episode_id=bench.fresh_id(), seq=0)
+        async with harness_for(server.addresses[0]) as harness:
+            play = await harness.play()
+            copy = pb.Command(episode_id=harness.fresh_id(), seq=0)
             copy.fork.from_episode_id = play.episode_id
             close = play.command(50, close=pb.Close())
-            await play.pipe.send(copy, close)
-            assert (await play.pipe.answer(close)).closed.found
-            event = await play.pipe.answer(copy)
+            await play.stream.send(copy, close)
+            assert (await play.stream.answer(close)).closed.found
+            event = await play.stream.answer(copy)
             assert event.HasField("observation") or event.HasField("error")
         nothing_is_left(server)
 
 
 @ELSEWHERE
 async def test_steps_consultations_and_forks_of_one_episode_never_overlap(how):
-    async with serving(how, threads=8) as server, bench_of(server.addresses[0]) as bench:
-        play = await bench.play(sleep_ms=20, length=0)
+    async with serving(how, threads=8) as server, harness_for(server.addresses[0]) as harness:
+        play = await harness.play(sleep_ms=20, length=0)
         for seq in range(1, 6):
             consult = play.command(seq - 1, consult=pb.Consult(advisor=pb.ADVISOR_EXPERT))
-            copy = pb.Command(episode_id=bench.fresh_id(), seq=seq - 1)
+            copy = pb.Command(episode_id=harness.fresh_id(), seq=seq - 1)
             copy.fork.from_episode_id = play.episode_id
-            await play.pipe.send(consult, copy, play.command(seq, action=f"a{seq}"))
+            await play.stream.send(consult, copy, play.command(seq, action=f"a{seq}"))
             answers = [
-                await play.pipe.answer(consult),
-                await play.pipe.answer(copy),
-                await play.pipe.answer(play.command(seq)),
+                await play.stream.answer(consult),
+                await play.stream.answer(copy),
+                await play.stream.answer(play.command(seq)),
             ]
             assert answers[0].advice.action == f"message {seq}"
             expect_observation(answers[1])
@@ -121,29 +121,29 @@ async def test_steps_consultations_and_forks_of_one_episode_never_overlap(how):
 
 
 async def test_the_reaper_spares_an_episode_whose_step_executes():
-    async with serving("thread") as server, bench_of(server.addresses[0]) as bench:
-        reset = bench.reset(sleep_ms=1500)
+    async with serving("thread") as server, harness_for(server.addresses[0]) as harness:
+        reset = harness.reset(sleep_ms=1500)
         reset.reset.lease_ms = 100
-        pipe = await bench.pipe()
-        expect_observation(await pipe.ask(reset))
+        stream = await harness.open_stream()
+        expect_observation(await stream.ask(reset))
         step = pb.Command(episode_id=reset.episode_id, seq=1, action="slowly")
         beat = pb.Command(episode_id=reset.episode_id, seq=9, heartbeat=pb.Heartbeat())
-        await pipe.send(step, beat)
-        await pipe.answer(beat)
-        await pipe.drop()
+        await stream.send(step, beat)
+        await stream.answer(beat)
+        await stream.drop()
         await asyncio.sleep(1.1)
         assert server.engine.reap() == 0
-        other = await bench.pipe()
+        other = await harness.open_stream()
         expect_observation(await other.ask(step))
 
 
 @pytest.mark.parametrize("how", ["inline", "thread", "process"])
 async def test_nothing_grows_with_the_number_of_episodes_played(how):
     async with serving(how) as server:
-        async with bench_of(server.addresses[0]) as bench:
-            pipe = await bench.pipe()
+        async with harness_for(server.addresses[0]) as harness:
+            stream = await harness.open_stream()
             for _ in range(20):
-                play = await bench.play(pipe, length=1)
+                play = await harness.play(stream, length=1)
                 await play.step()
                 await play.ask(close=pb.Close())
             engine = server.engine
@@ -160,10 +160,10 @@ async def test_nothing_grows_with_the_number_of_episodes_played(how):
 
 
 async def test_a_client_that_does_not_read_is_held_back():
-    async with serving("thread") as server, bench_of(server.addresses[0]) as bench:
-        play = await bench.play(observation_bytes=1_000_000, length=0)
+    async with serving("thread") as server, harness_for(server.addresses[0]) as harness:
+        play = await harness.play(observation_bytes=1_000_000, length=0)
         await play.step()
-        call = bench.stub.Interact(metadata=())
+        call = harness.stub.Interact(metadata=())
         commands = [play.command(1, action=play.actions[0]) for _ in range(50)]
         sender = asyncio.create_task(send_for_ever(call, commands))
         await asyncio.sleep(1.0)

@@ -17,10 +17,10 @@ import grpc.aio
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.conformance.verdicts import Violation
 
-__all__ = ["Pipe"]
+__all__ = ["StreamClient"]
 
 
-class Pipe:
+class StreamClient:
     """A stream with a reader that is always on."""
 
     def __init__(self, call: Any, timeout: float) -> None:

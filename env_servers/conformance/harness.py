@@ -1,7 +1,7 @@
 """What checks work with: stubs of a target, its description, fresh names and tasks.
 
-Owns the channel and every pipe that a check opened; each check leaves no episode behind. Knows how
-to ask for actions that any environment takes seriously: its own scripted players say them.
+The harness closes every stream and episode that a check opened. Actions that any environment takes
+seriously come from the environment's own scripted players.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import grpc.aio
 
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import environment_pb2_grpc
-from env_servers.conformance.pipe import Pipe
+from env_servers.conformance.stream_client import StreamClient
 from env_servers.conformance.target import Target
 from env_servers.conformance.verdicts import (
     NotApplicable,
@@ -26,16 +26,16 @@ from env_servers.conformance.verdicts import (
     expect_observation,
 )
 
-__all__ = ["Bench", "NotApplicable", "Play", "Violation"]
+__all__ = ["Harness", "NotApplicable", "Play", "Violation"]
 
 
-class Bench:
+class Harness:
     """One target under test."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self.environment = target.environment
-        self._pipes: list[Pipe] = []
+        self._streams: list[StreamClient] = []
         self._ids: list[str] = []
         self._waits: bool | None = None
         """Steps execute away from the stream's reader; None = not known yet."""
@@ -75,12 +75,12 @@ class Bench:
         """Journals rebuild its episodes."""
         return pb.CAPABILITY_DETERMINISTIC in self.described.capabilities
 
-    def need_echo(self) -> None:
+    def require_echo(self) -> None:
         """Raise NotApplicable on environments without echo's options."""
         if not self.is_echo:
             raise NotApplicable("needs the options of the environment `echo`")
 
-    def need(self, capability: pb.Capability) -> None:
+    def require(self, capability: pb.Capability) -> None:
         """Raise NotApplicable where the environment lacks a capability."""
         if capability not in self.described.capabilities:
             name = pb.Capability.Name(capability).removeprefix("CAPABILITY_")
@@ -90,13 +90,13 @@ class Bench:
         """Options for an episode of so many steps (0 = endless), where they can be chosen."""
         return {"length": steps} if self.is_echo else {}
 
-    async def need_waiting(self) -> None:
+    async def require_observable_steps(self) -> None:
         """Raise NotApplicable where a slow step cannot be watched while it executes."""
-        self.need_echo()
+        self.require_echo()
         if self._waits is None:
             play = await self.play(sleep_ms=400)
-            await play.pipe.send(play.command(1, action="slowly"))
-            other = await self.pipe()
+            await play.stream.send(play.command(1, action="slowly"))
+            other = await self.open_stream()
             event = await other.ask(play.command(9, attach=pb.Attach(last_seq_seen=0)))
             self._waits = event.attached.in_flight
         if not self._waits:
@@ -107,24 +107,26 @@ class Bench:
         self._ids.append(f"conformance-{secrets.token_hex(8)}")
         return self._ids[-1]
 
-    async def pipe(self, *, credits_first: bool = True) -> Pipe:
+    async def open_stream(self, *, credits_first: bool = True) -> StreamClient:
         """A new stream; takes its Credits unless they are to be looked at."""
-        pipe = Pipe(self.stub.Interact(metadata=self.target.metadata()), self.target.timeout)
-        self._pipes.append(pipe)
+        stream = StreamClient(
+            self.stub.Interact(metadata=self.target.metadata()), self.target.timeout
+        )
+        self._streams.append(stream)
         if credits_first:
-            await pipe.take(lambda event: event.HasField("credits"), "the Credits event")
-        return pipe
+            await stream.take(lambda event: event.HasField("credits"), "the Credits event")
+        return stream
 
-    async def raw_pipe(self) -> Pipe:
+    async def open_raw_stream(self) -> StreamClient:
         """A new stream that takes bytes instead of messages."""
         method: Any = self.channel.stream_stream(
             "/agentgym.env.v1.EnvironmentService/Interact",
             request_serializer=bytes,
             response_deserializer=pb.InteractResponse.FromString,
         )
-        pipe = Pipe(method(metadata=self.target.metadata()), self.target.timeout)
-        self._pipes.append(pipe)
-        return pipe
+        stream = StreamClient(method(metadata=self.target.metadata()), self.target.timeout)
+        self._streams.append(stream)
+        return stream
 
     def reset(self, episode_id: str = "", **options: Any) -> pb.Command:
         """A reset of the first task; keyword arguments are options of the environment."""
@@ -133,21 +135,21 @@ class Bench:
             reset.options.update(options)
         return pb.Command(episode_id=episode_id or self.fresh_id(), reset=reset)
 
-    async def play(self, pipe: Pipe | None = None, **options: Any) -> Play:
+    async def play(self, stream: StreamClient | None = None, **options: Any) -> Play:
         """A fresh episode at seq 0."""
-        play = Play(self, pipe or await self.pipe(), self.fresh_id())
+        play = Play(self, stream or await self.open_stream(), self.fresh_id())
         await play.open(self.reset(play.episode_id, **options))
         return play
 
     @contextlib.asynccontextmanager
-    async def tidy(self) -> AsyncIterator[Self]:
+    async def cleanup(self) -> AsyncIterator[Self]:
         """Whatever a check opens in here is closed afterwards."""
         try:
             yield self
         finally:
-            for pipe in self._pipes:
-                await pipe.drop()
-            self._pipes.clear()
+            for stream in self._streams:
+                await stream.drop()
+            self._streams.clear()
             ids, self._ids = self._ids, []
             for episode_id in ids:
                 with contextlib.suppress(grpc.aio.AioRpcError):
@@ -177,9 +179,9 @@ class Bench:
 class Play:
     """One episode as its client sees it."""
 
-    def __init__(self, bench: Bench, pipe: Pipe, episode_id: str) -> None:
-        self.bench = bench
-        self.pipe = pipe
+    def __init__(self, harness: Harness, stream: StreamClient, episode_id: str) -> None:
+        self.harness = harness
+        self.stream = stream
         self.episode_id = episode_id
         self.opening = pb.Command()
         self.events: list[pb.Event] = []
@@ -194,7 +196,7 @@ class Play:
     async def open(self, command: pb.Command) -> pb.Event:
         """Send the opening and take its observation."""
         self.opening = command
-        event = expect_observation(await self.pipe.ask(command), replayed=False)
+        event = expect_observation(await self.stream.ask(command), replayed=False)
         self.events.append(event)
         return event
 
@@ -206,7 +208,7 @@ class Play:
 
     async def ask(self, seq: int | None = None, **body: Any) -> pb.Event:
         """Send a command of this episode and take its answer."""
-        return await self.pipe.ask(self.command(seq, **body))
+        return await self.stream.ask(self.command(seq, **body))
 
     async def step(self, action: str = "", seq: int | None = None) -> pb.Event:
         """The next step, which must succeed; by default with an action of a scripted player."""
@@ -230,7 +232,7 @@ class Play:
 
     async def advised(self) -> str:
         """An action that a scripted player of the environment would take now."""
-        if self.bench.is_echo:
+        if self.harness.is_echo:
             return f"say {self.seq + 1}"
         event = await self.ask(consult=pb.Consult(advisor=pb.ADVISOR_RANDOM, seed=self.seq))
         if event.HasField("error"):

@@ -1,4 +1,4 @@
-"""Rules of commands that take time: deadlines, cancellation, business, closing.
+"""Rules of commands that take time: deadlines, cancellation, busy episodes, closing.
 
 They need a step that is slow on request and a server that does not execute it inline; on a server
 that does, the step is simply done and there is nothing to check.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from agentgym.env.v1 import environment_pb2 as pb
-from env_servers.conformance.bench import Bench, Play
+from env_servers.conformance.harness import Harness, Play
 from env_servers.conformance.verdicts import (
     expect,
     expect_equal,
@@ -22,64 +22,64 @@ __all__ = ["CHECKS"]
 _SLOW_MS: Final = 400
 
 
-async def deadlines_are_kept(bench: Bench) -> None:
+async def deadlines_are_kept(harness: Harness) -> None:
     """A step past its deadline is DEADLINE_EXCEEDED; sent again, it gives its one result."""
-    play = await _slow(bench)
+    play = await _slow(harness)
     step = play.command(1, action="slowly")
     step.deadline_ms = 50
-    first = await play.pipe.ask(step)
+    first = await play.stream.ask(step)
     expect_error(first, "DEADLINE_EXCEEDED", retriable="true", may_have_been_applied="true")
     step.deadline_ms = 0
-    event = expect_observation(await play.pipe.ask(step))
+    event = expect_observation(await play.stream.ask(step))
     expect("Step 1," in event.observation, "the step was applied more than once")
     await play.must_be_at(1)
 
 
-async def deadlines_hold_for_openings(bench: Bench) -> None:
+async def deadlines_hold_for_resets(harness: Harness) -> None:
     """A reset whose deadline passes can be sent again and opens one episode."""
-    play = await _slow(bench)
+    play = await _slow(harness)
     await play.step("one")
-    command = bench.reset(sleep_ms=_SLOW_MS)
+    command = harness.reset(sleep_ms=_SLOW_MS)
     command.seq = 1
     command.deadline_ms = 50
     command.reset.journal.add().input.action = "one"
-    event = await play.pipe.ask(command)
+    event = await play.stream.ask(command)
     expect_error(event, "DEADLINE_EXCEEDED", may_have_been_applied="true")
     command.deadline_ms = 0
-    event = expect_observation(await play.pipe.ask(command))
+    event = expect_observation(await play.stream.ask(command))
     expect_equal(event.seq, 1, "seq of the opening that was sent again")
 
 
-async def cancel_answers_both(bench: Bench) -> None:
+async def cancel_answers_both(harness: Harness) -> None:
     """Cancel ends the step in flight with CANCELLED; sent again, it gives its one result."""
-    play = await _slow(bench)
+    play = await _slow(harness)
     step, cancel = play.command(1, action="slowly"), play.command(1, cancel=pb.Cancel())
-    await play.pipe.send(step, cancel)
-    events = [await play.pipe.answer(step), await play.pipe.answer(step)]
+    await play.stream.send(step, cancel)
+    events = [await play.stream.answer(step), await play.stream.answer(step)]
     cancelled = [event for event in events if event.HasField("cancelled")]
     expect_equal(len(cancelled), 1, "the number of Cancelled events")
     expect(cancelled[0].cancelled.found, "cancel did not find the step")
     errors = [event for event in events if event.HasField("error")]
     expect_equal(len(errors), 1, "the number of answers to the cancelled step")
     expect_error(errors[0], "CANCELLED", retriable="true", may_have_been_applied="true")
-    event = expect_observation(await play.pipe.ask(step))
+    event = expect_observation(await play.stream.ask(step))
     expect("Step 1," in event.observation, "the step was applied more than once")
 
 
-async def nothing_to_cancel_is_no_error(bench: Bench) -> None:
+async def nothing_to_cancel_is_no_error(harness: Harness) -> None:
     """Cancel with nothing in flight at that seq says found = false."""
-    play = await bench.play()
+    play = await harness.play()
     for seq in (0, 1, 9):
         event = await play.ask(seq, cancel=pb.Cancel())
         expect(event.HasField("cancelled"), f"{event.WhichOneof('body')} instead of cancelled")
         expect(not event.cancelled.found, "something was found to cancel")
 
 
-async def busy_episodes_say_so(bench: Bench) -> None:
+async def busy_episodes_say_so(harness: Harness) -> None:
     """While a step executes, the same one joins it and any other is EPISODE_BUSY or a conflict."""
-    play = await _slow(bench)
-    await play.pipe.send(play.command(1, action="slowly"))
-    other = await bench.pipe()
+    play = await _slow(harness)
+    await play.stream.send(play.command(1, action="slowly"))
+    other = await harness.open_stream()
     attached = await other.ask(play.command(70, attach=pb.Attach(last_seq_seen=0)))
     expect(attached.attached.in_flight, "attach does not see the step in flight")
     busy = await other.ask(play.command(2, action="the next already"))
@@ -88,46 +88,46 @@ async def busy_episodes_say_so(bench: Bench) -> None:
     consult = play.command(0, consult=pb.Consult(advisor=pb.ADVISOR_NOOP))
     expect_error(await other.ask(consult), "EPISODE_BUSY", in_flight="1")
     fork = pb.Fork(from_episode_id=play.episode_id)
-    command = pb.Command(episode_id=bench.fresh_id(), seq=0, fork=fork)
+    command = pb.Command(episode_id=harness.fresh_id(), seq=0, fork=fork)
     expect_error(await other.ask(command), "EPISODE_BUSY", in_flight="1")
     joined = expect_observation(await other.ask(play.command(1, action="slowly")))
     expect("Step 1," in joined.observation, "the step was applied more than once")
-    expect_observation(await play.pipe.answer(play.command(1)))
+    expect_observation(await play.stream.answer(play.command(1)))
 
 
-async def lost_streams_do_not_cancel(bench: Bench) -> None:
+async def lost_streams_do_not_cancel(harness: Harness) -> None:
     """A step whose stream is lost goes on; whoever sends it again gets its one result."""
-    play = await _slow(bench)
+    play = await _slow(harness)
     step = play.command(1, action="slowly")
-    await play.pipe.send(step, play.command(50, heartbeat=pb.Heartbeat()))
-    await play.pipe.answer(play.command(50))
-    await play.pipe.drop()
-    play.pipe = await bench.pipe()
-    event = expect_observation(await play.pipe.ask(step))
+    await play.stream.send(step, play.command(50, heartbeat=pb.Heartbeat()))
+    await play.stream.answer(play.command(50))
+    await play.stream.drop()
+    play.stream = await harness.open_stream()
+    event = expect_observation(await play.stream.ask(step))
     expect("Step 1," in event.observation, "the step was applied more than once")
     await play.must_be_at(1)
 
 
-async def closing_answers_what_is_in_flight(bench: Bench) -> None:
+async def closing_answers_what_is_in_flight(harness: Harness) -> None:
     """Close while a step executes answers the step with CANCELLED and ends the episode."""
-    play = await _slow(bench)
+    play = await _slow(harness)
     step = play.command(1, action="slowly")
-    await play.pipe.send(step, play.command(60, close=pb.Close()))
-    closed = await play.pipe.answer(play.command(60))
+    await play.stream.send(step, play.command(60, close=pb.Close()))
+    closed = await play.stream.answer(play.command(60))
     expect(closed.closed.found, "close did not find the episode")
-    answer = await play.pipe.answer(step)
+    answer = await play.stream.answer(step)
     expect_error(answer, "CANCELLED", may_have_been_applied="true")
-    expect_error(await play.pipe.ask(step), "EPISODE_NOT_FOUND")
+    expect_error(await play.stream.ask(step), "EPISODE_NOT_FOUND")
 
 
-async def _slow(bench: Bench) -> Play:
-    await bench.need_waiting()
-    return await bench.play(sleep_ms=_SLOW_MS)
+async def _slow(harness: Harness) -> Play:
+    await harness.require_observable_steps()
+    return await harness.play(sleep_ms=_SLOW_MS)
 
 
 CHECKS: Final = (
     ("R30", deadlines_are_kept),
-    ("R30", deadlines_hold_for_openings),
+    ("R30", deadlines_hold_for_resets),
     ("R31", cancel_answers_both),
     ("R31", nothing_to_cancel_is_no_error),
     ("R32", busy_episodes_say_so),
