@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
 import grpc.aio
@@ -20,7 +21,15 @@ from env_servers.server.stream import Stream
 
 __all__ = ["SERVER_VERSION", "EnvironmentService"]
 
-SERVER_VERSION = "agentgym-grpc 0.1.0"
+
+def _server_version() -> str:
+    try:
+        return f"agentgym-grpc {version('agentgym-grpc')}"
+    except PackageNotFoundError:  # a checkout on PYTHONPATH that was never installed
+        return "agentgym-grpc unknown"
+
+
+SERVER_VERSION = _server_version()
 _MAX_PAGE = 10_000
 _DEFAULT_PAGE = 1_000
 _MAX_TOKEN_DIGITS = 18

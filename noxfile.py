@@ -1,0 +1,92 @@
+"""The tasks of the project. `nox -l` lists them; `.ci/run` and the workflows call the same ones.
+
+Alone, nox makes an environment for each session (`nox -s tests`). With `--no-venv --no-install`
+the sessions use the environment that is active, which is what `.ci/run` does.
+"""
+
+from __future__ import annotations
+
+import nox
+
+nox.options.sessions = ["static", "contract", "docs", "tests"]
+nox.options.reuse_existing_virtualenvs = True
+nox.options.error_on_missing_interpreters = False
+
+PYTHONS = ("3.11", "3.12", "3.13")
+PINS = ("-c", "constraints.txt")
+
+
+def _development(session: nox.Session) -> None:
+    session.install("-q", *PINS, "-e", ".[dev]")
+
+
+def _torch(session: nox.Session) -> None:
+    # Torch first, from where a CPU build is found; what follows leaves it as it is.
+    session.install("-q", "torch==2.13.0")
+    session.install("-q", *PINS, "-e", ".[test,train]", "transformers==5.23.0")
+    session.install("-q", *PINS, "pyright")
+
+
+@nox.session
+def static(session: nox.Session) -> None:
+    """Lint, format, types without torch, and the import contracts."""
+    _development(session)
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    _pyright(session)
+    session.run("lint-imports")
+
+
+@nox.session
+def contract(session: nox.Session) -> None:
+    """The wire contract: lint, compatibility with the released one, generated code up to date."""
+    _development(session)
+    session.run("buf", "lint")
+    session.run("buf", "breaking", "--against", "protos/contract.binpb")
+    session.run("buf", "generate")
+    session.run("git", "diff", "--exit-code", "--", "gen", external=True)
+    untracked = session.run("git", "status", "--porcelain", "--", "gen", external=True, silent=True)
+    if isinstance(untracked, str) and untracked.strip():
+        session.error(f"buf generate left files that git does not know:\n{untracked}")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site; a broken link or an unknown name in the API reference is an error."""
+    _development(session)
+    session.run("mkdocs", "build", "--strict", "--quiet")
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """Run the default suite. Arguments after `--` go to pytest."""
+    _development(session)
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def slow(session: nox.Session) -> None:
+    """Run the suites that are marked `slow`."""
+    _development(session)
+    session.run("python", "-m", "pytest", "-m", "slow", *session.posargs)
+
+
+@nox.session
+def torch(session: nox.Session) -> None:
+    """Check the types of everything that imports torch, then run the suites marked `torch`."""
+    _torch(session)
+    _pyright(session, "--project", "pyright-torch.json")
+    session.run("python", "-m", "pytest", "-m", "torch", *session.posargs)
+
+
+@nox.session
+def sglang(session: nox.Session) -> None:
+    """Play with a real SGLang server on this machine's CPU; AGENTGYM_SGLANG_PYTHON names it."""
+    _torch(session)
+    session.run("python", "-m", "pytest", "-m", "sglang", *session.posargs)
+
+
+def _pyright(session: nox.Session, *arguments: str) -> None:
+    # Pyright may be installed elsewhere than what it looks at: name the interpreter.
+    interpreter = session.run("python", "-c", "import sys; print(sys.executable)", silent=True)
+    session.run("pyright", "--pythonpath", str(interpreter).strip(), *arguments)

@@ -1,0 +1,57 @@
+"""What an installation brings, read from the file list of the build backend."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from env_servers.server.service import SERVER_VERSION
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PACKAGES = ("agent_runtime", "agentgym", "env_servers", "orchestrator", "training")
+SOURCES = ("agent_runtime", "env_servers", "gen/agentgym", "orchestrator", "training")
+
+
+@pytest.fixture(scope="module")
+def wheel() -> frozenset[str]:
+    builders = pytest.importorskip("hatchling.builders.wheel", reason="needs the extra `dev`")
+    builder = builders.WheelBuilder(str(REPOSITORY))
+    return frozenset(file.distribution_path for file in builder.recurse_included_files())
+
+
+def test_the_wheel_has_the_five_packages_and_nothing_else_at_the_top(
+    wheel: frozenset[str],
+) -> None:
+    assert {path.split("/")[0] for path in wheel} == set(PACKAGES)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_says_that_it_is_typed(wheel: frozenset[str], package: str) -> None:
+    assert f"{package}/py.typed" in wheel
+
+
+def test_every_file_of_a_package_that_git_tracks_is_in_the_wheel(wheel: frozenset[str]) -> None:
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", *SOURCES], cwd=REPOSITORY, capture_output=True, check=False
+    )
+    if listing.returncode:
+        pytest.skip("not a git checkout")
+    tracked = [path for path in listing.stdout.decode().split("\0") if path]
+    present = {path.removeprefix("gen/") for path in tracked if (REPOSITORY / path).exists()}
+    assert present - wheel == set()
+
+
+def test_the_version_is_written_in_one_place() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
+    assert f"{project['name']} {version(project['name'])}" == SERVER_VERSION
+    written = [
+        path
+        for source in SOURCES
+        for path in (REPOSITORY / source).rglob("*.py")
+        if f'{project["name"]} {project["version"]}"' in path.read_text("utf-8")
+    ]
+    assert written == []
