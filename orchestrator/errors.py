@@ -2,6 +2,7 @@
 
     OrchestratorError               base; carries the exit code of a command that ends with it
     ├── UsageError                  what was asked for does not exist; names the valid choices
+    │   ├── ConfigurationError      a field of a configuration is unknown or has a wrong value
     │   └── OutputExists            a file is there already and overwriting was not asked for
     ├── RunMismatch                 a resume with another configuration; names each difference
     ├── RunFolderError              a folder cannot be used as a run; it was left as it was
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 __all__ = [
+    "ConfigurationError",
     "Difference",
     "DuplicateEpisode",
     "ExtraMissing",
@@ -62,6 +64,15 @@ class UsageError(OrchestratorError):
     def __init__(self, message: str, *, valid: Iterable[str] = ()) -> None:
         self.valid = tuple(valid)
         super().__init__(f"{message} (valid: {', '.join(self.valid)})" if self.valid else message)
+
+
+class ConfigurationError(UsageError):
+    """When a configuration has an unknown key or a value of another type; names the field."""
+
+    def __init__(self, message: str, *, field: str = "", valid: Iterable[str] = ()) -> None:
+        self.field = field
+        """Dotted path; empty = no single field is wrong."""
+        super().__init__(f"{field}: {message}" if field else message, valid=valid)
 
 
 class OutputExists(UsageError):

@@ -23,6 +23,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
+from orchestrator import configuration
 from orchestrator.atomic_file import write_atomically
 from orchestrator.errors import (
     Difference,
@@ -164,16 +165,11 @@ def redact(value: Json) -> Json:
 
 
 def differences(recorded: Manifest, requested: Manifest) -> list[Difference]:
-    """The binding fields in which two manifests differ, sorted by name."""
-    left, right = _binding(recorded), _binding(requested)
-    if None in (left["policies"], right["policies"]):
-        del left["policies"], right["policies"]
-    old, new = _flatten(left), _flatten(right)
-    return [
-        Difference(name, old.get(name, "-"), new.get(name, "-"))
-        for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
-    ]
+    """Return the binding fields in which two manifests differ, sorted by name."""
+    old, new = _binding(recorded), _binding(requested)
+    if None in (old["policies"], new["policies"]):
+        del old["policies"], new["policies"]
+    return configuration.differences(old, new)
 
 
 def check_resumable(recorded: Manifest, requested: Manifest) -> None:
@@ -239,15 +235,6 @@ def _binding(manifest: Manifest) -> dict[str, Json]:
     # What was redacted before it was written must compare equal to what is requested now.
     document["config"] = redact(document["config"])
     return {name: value for name, value in document.items() if name not in _NOT_BINDING}
-
-
-def _flatten(value: Json, prefix: str = "") -> dict[str, str]:
-    if isinstance(value, Mapping) and (value or not prefix):
-        flat: dict[str, str] = {}
-        for name, entry in value.items():
-            flat |= _flatten(entry, f"{prefix}.{name}" if prefix else name)
-        return flat
-    return {prefix: json.dumps(value, sort_keys=True, ensure_ascii=False)}
 
 
 def _redact_command(command: Sequence[str]) -> tuple[str, ...]:
