@@ -1,7 +1,4 @@
-import gzip
 import json
-import os
-from pathlib import Path
 
 import pytest
 
@@ -10,6 +7,7 @@ from orchestrator import errors
 from orchestrator.exporting import ExportFilter, export_run
 from orchestrator.formats import WRITERS
 from orchestrator.store import RunStore
+from tests.kit.data import read_conversations
 from tests.orchestrator.records import (
     PROMPT_IDS,
     REPLY_IDS,
@@ -57,15 +55,11 @@ def test_agenttraj_has_the_original_s_form(run, tmp_path):
 
 
 def test_agenttraj_agrees_with_recorded_files_in_every_key_and_flag(run, tmp_path):
-    data = os.environ.get("AGENTGYM_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data"
-    recorded = Path(data) / "agenttraj_l" / "textcraft.jsonl.gz"
-    if not recorded.is_file():
-        pytest.skip("no recorded AgentTraj-L files here: set AGENTGYM_DATA")
+    recorded = read_conversations("textcraft")
     export_run(run, tmp_path / "out.json", format_name="agenttraj")
     [ours, *_] = json.loads((tmp_path / "out.json").read_text())
-    with gzip.open(recorded, "rt", encoding="utf-8") as stream:
-        for line in stream:
-            assert shape_of(json.loads(line)) == shape_of(ours)
+    for entry in recorded:
+        assert shape_of(entry) == shape_of(ours)
 
 
 def shape_of(entry: dict) -> tuple:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from pathlib import Path
 
 import pytest
@@ -13,21 +12,18 @@ pytest.importorskip("transformers", reason="the extra `train` is not installed")
 
 from rich.console import Console
 
+from tests.kit.data import REPOSITORY, require_data
 from training import bc, dpo
 from training.config.recipe import load_recipe
 from training.data.conversations import read_conversations
 from training.data.dataset import Corpus
 from training.runs.tracking import read_log
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.torch
 
 
 def recorded() -> Path:
-    folder = Path(os.environ.get("AGENTGYM_DATA", ROOT.parent / "shared/data")) / "agenttraj_l"
-    if not folder.is_dir():
-        pytest.skip("no AgentTraj-L data: set AGENTGYM_DATA to the folder that holds agenttraj_l")
-    return folder
+    return require_data("agenttraj_l") / "agenttraj_l"
 
 
 @pytest.mark.parametrize(
@@ -39,7 +35,7 @@ def recorded() -> Path:
     ],
 )
 def test_the_recipes_of_the_repository_are_sound(kind: type, name: str) -> None:
-    assert load_recipe(kind, ROOT / f"recipes/{name}.toml").out == Path(f"runs/{name}")
+    assert load_recipe(kind, REPOSITORY / f"recipes/{name}.toml").out == Path(f"runs/{name}")
 
 
 @pytest.mark.slow
@@ -49,7 +45,7 @@ def test_cloning_recorded_conversations_learns_and_leaves_nothing_out_silently(
     folder = recorded()
     recipe = load_recipe(
         bc.BcRecipe,
-        ROOT / "recipes/bc-agenttraj.toml",
+        REPOSITORY / "recipes/bc-agenttraj.toml",
         {
             "out": str(tmp_path / "out"),
             "data.sources.0.path": str(folder),

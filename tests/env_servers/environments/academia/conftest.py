@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
 from env_servers.environments.academia import Academia
@@ -12,15 +9,9 @@ from env_servers.environments.academia.backends import invented_graphs
 from env_servers.environments.academia.graphs import InventedGraphs
 from env_servers.sdk import EnvironmentConfig
 from env_servers.toolkit.tool_calls import ToolTaskSet
+from tests.kit.data import data_fixture
 
-
-@pytest.fixture(scope="session")
-def data_dir() -> Path:
-    given = os.environ.get("AGENTGYM_DATA")
-    path = Path(given) if given else Path(__file__).parents[5] / "shared" / "data"
-    if not (path / "tools" / "academia.jsonl").is_file():
-        pytest.skip("needs the official tool tasks: set AGENTGYM_DATA")
-    return path
+data_dir = data_fixture("tools/academia.jsonl")
 
 
 @pytest.fixture(scope="session")

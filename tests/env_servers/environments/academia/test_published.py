@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import pickle
 import shutil
 import sys
@@ -23,6 +22,7 @@ from env_servers.environments.academia.pickle_reader import (
 from env_servers.environments.academia.published import FILE, convert, main, read_published
 from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable, ResetOptions, UnknownItem
 from env_servers.toolkit.tool_calls import MalformedFile, ToolTaskSet
+from tests.kit.data import read_eval_ids
 
 
 @pytest.fixture
@@ -157,8 +157,7 @@ def test_official_tasks_are_there_only_with_their_graphs(
         Academia.load_tasks(config).get("tool_academia_3")
     convert(raw, folder / FILE)
     tasks: ToolTaskSet = Academia.load_tasks(config)
-    listed = json.loads((data_dir / "agenteval" / "tool_academia_test.json").read_text())
-    assert {entry["item_id"] for entry in listed} == set(tasks.item_ids("official_eval", 0, 99))
+    assert set(read_eval_ids("tool_academia")) == set(tasks.item_ids("official_eval", 0, 99))
     for item in ("tool_academia_3", "academia_3"):
         assert tasks.get(item).item_id == "tool_academia_3"
     episode = Academia(tasks)

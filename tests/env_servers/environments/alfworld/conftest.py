@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +13,7 @@ import pytest
 from env_servers.environments.alfworld import Alfworld
 from env_servers.environments.alfworld.tasks import AlfworldTasks
 from env_servers.sdk import EnvironmentConfig, Observation, ResetOptions
-
-REPOSITORY = Path(__file__).parents[4]
+from tests.kit.data import data_fixture
 
 
 class Transcript(NamedTuple):
@@ -27,12 +25,7 @@ class Transcript(NamedTuple):
     """(command, what was told)."""
 
 
-@pytest.fixture(scope="session")
-def data_dir() -> Path:
-    found = Path(os.environ.get("AGENTGYM_DATA") or REPOSITORY.parent / "shared" / "data")
-    if not (found / "alfworld").is_dir():
-        pytest.skip("needs the official games: set AGENTGYM_DATA")
-    return found
+data_dir = data_fixture("alfworld")
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ from env_servers.sdk import (
 )
 from env_servers.sdk.contract import EnvironmentContract, Terms
 from tests.env_servers.environments.alfworld.conftest import play, solve, start
+from tests.kit.data import read_eval_ids
 
 EVAL_ARCHIVE = "json_2.1.1-valid_train.tar.xz"
 
@@ -52,12 +53,8 @@ def test_the_registry_finds_the_environment() -> None:
     assert load_environment("alfworld") is Alfworld
 
 
-def test_official_eval_is_agenteval(official: AlfworldTasks, data_dir: Path) -> None:
-    path = data_dir / "agenteval" / "alfworld_test.json"
-    if not path.is_file():
-        pytest.skip("needs the AgentEval lists")
-    listed = [row["item_id"] for row in json.loads(path.read_text())]
-    assert list(official.item_ids("official_eval", 0, 1000)) == listed
+def test_official_eval_is_agenteval(official: AlfworldTasks) -> None:
+    assert list(official.item_ids("official_eval", 0, 1000)) == read_eval_ids("alfworld")
 
 
 def test_official_train_holds_the_mapped_games_that_are_there(official: AlfworldTasks) -> None:

@@ -1,13 +1,9 @@
-"""What the BabyAI tests share: where recordings are, and how an episode is started and played."""
+"""What the BabyAI tests share: how an episode is started and played."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from env_servers.environments.babyai.environment import BabyaiEnvironment
 from env_servers.environments.babyai.levels import LEVELS
@@ -15,15 +11,6 @@ from env_servers.environments.babyai.tasks import BabyaiTasks
 from env_servers.sdk import Observation, ResetOptions
 
 TASKS = BabyaiTasks()
-
-
-def data_dir() -> Path:
-    """The folder with recorded data; skips the test where there is none."""
-    beside = Path(__file__).parents[4].parent / "shared" / "data"
-    found = Path(os.environ.get("AGENTGYM_DATA", beside))
-    if not (found / "agenttraj_l" / "babyai.jsonl.gz").exists():
-        pytest.skip("no recorded BabyAI conversations: set AGENTGYM_DATA")
-    return found
 
 
 def start(

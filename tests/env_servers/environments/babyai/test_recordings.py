@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-
 import pytest
 
 from env_servers.sdk import ActionFormat, Rejected, read_first_action
-from tests.env_servers.environments.babyai.play import begin, data_dir
+from tests.env_servers.environments.babyai.play import begin
+from tests.kit.data import read_conversations
 
 
 @pytest.fixture(scope="module")
 def recordings() -> list[tuple[str, list[str]]]:
-    with gzip.open(data_dir() / "agenttraj_l" / "babyai.jsonl.gz", "rt", encoding="utf-8") as file:
-        found = [json.loads(line) for line in file]
     return [
         (entry["item_id"], [turn["value"] for turn in entry["conversations"][2:]])
-        for entry in found
+        for entry in read_conversations("babyai")
     ]
 
 

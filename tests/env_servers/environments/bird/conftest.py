@@ -16,8 +16,7 @@ from env_servers.environments.bird.database import Database
 from env_servers.environments.bird.guard import Limits
 from env_servers.environments.bird.tasks import BirdTasks
 from env_servers.sdk import EnvironmentConfig, Observation, ResetOptions
-
-REPOSITORY = Path(__file__).parents[4]
+from tests.kit.data import data_fixture
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -32,12 +31,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         os.environ["XDG_CACHE_HOME"] = before
 
 
-@pytest.fixture(scope="session")
-def data_dir() -> Path:
-    found = Path(os.environ.get("AGENTGYM_DATA") or REPOSITORY.parent / "shared" / "data")
-    if not (found / "bird").is_dir():
-        pytest.skip("needs BIRD's files: set AGENTGYM_DATA")
-    return found
+data_dir = data_fixture("bird")
 
 
 @pytest.fixture(scope="session")

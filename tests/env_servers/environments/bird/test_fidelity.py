@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,14 +12,10 @@ from env_servers.environments.bird.schema import Schema, read_schema_file
 from env_servers.environments.bird.tasks import BirdTasks
 from env_servers.sdk import ActionFormat
 from tests.env_servers.environments.bird.conftest import every_item, start
+from tests.kit.data import read_conversations
 
 TABLE = re.compile(r"Table (.+?) has columns such as (.*?)\. (.*?) is the primary key\.")
 FOREIGN = re.compile(r" The (.+?) of (.+?) is the foreign key of (.+?) of (.+?)\.(?= The |$)")
-
-
-def recordings(data_dir: Path) -> Iterator[dict[str, Any]]:
-    with gzip.open(data_dir / "agenttraj_l" / "sqlgym.jsonl.gz", "rt", encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
 
 
 def test_recorded_conversations_earn_their_reward_and_begin_alike(
@@ -31,7 +23,7 @@ def test_recorded_conversations_earn_their_reward_and_begin_alike(
 ) -> None:
     playable = set(every_item(official, "official_train"))
     played = 0
-    for recording in recordings(data_dir):
+    for recording in read_conversations("sqlgym"):
         if recording["item_id"] not in playable:
             continue
         _, _, first, reply = (turn["value"] for turn in recording["conversations"])
@@ -87,7 +79,7 @@ def _read_prompt(text: str) -> tuple[Schema, list[tuple[int, int]]] | None:
 def test_recorded_descriptions_can_be_written_again(data_dir: Path) -> None:
     """Every one whose names can be told apart: the sentences and the shift are the original's."""
     same = different = unread = 0
-    for recording in recordings(data_dir):
+    for recording in read_conversations("sqlgym"):
         text = recording["conversations"][2]["value"].rpartition("\n\n")[0]
         read = _read_prompt(text)
         if read is None:

@@ -22,7 +22,8 @@ from env_servers.sdk import (
     UnknownItem,
     load_environment,
 )
-from tests.env_servers.environments.bird.conftest import REPOSITORY, every_item
+from tests.env_servers.environments.bird.conftest import every_item
+from tests.kit.data import REPOSITORY
 
 DIGESTS = {
     "retail": "c3f6015af967206ea34da3328fa0cdc4",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -12,21 +11,9 @@ from env_servers.environments.movie.backends import embedded_service
 from env_servers.environments.movie.service import EmbeddedService
 from env_servers.sdk import EnvironmentConfig
 from env_servers.toolkit.tool_calls import ToolTaskSet
+from tests.kit.data import data_fixture
 
-
-def official_data() -> Path | None:
-    """The folder of official data, if it has Movie's tasks."""
-    given = os.environ.get("AGENTGYM_DATA")
-    path = Path(given) if given else Path(__file__).parents[5] / "shared" / "data"
-    return path if (path / "tools" / "movie.jsonl").is_file() else None
-
-
-@pytest.fixture(scope="session")
-def data_dir() -> Path:
-    path = official_data()
-    if path is None:
-        pytest.skip("needs the official tool tasks: set AGENTGYM_DATA")
-    return path
+data_dir = data_fixture("tools/movie.jsonl")
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """Movie keeps the contract of all environments, and takes no harm."""
 
-import unittest
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -8,7 +7,7 @@ from env_servers.sdk import EnvironmentConfig
 from env_servers.sdk.contract import EnvironmentContract
 from env_servers.sdk.contract.subject import Subject
 from env_servers.toolkit.tool_calls.hostile import HostileInputContract
-from tests.env_servers.environments.movie.conftest import official_data
+from tests.kit.data import require_data
 
 
 class TestMovie(EnvironmentContract):
@@ -31,8 +30,5 @@ class TestOfficialMovie(EnvironmentContract):
 
     @classmethod
     def subject(cls) -> Subject:
-        folder = official_data()
-        if folder is None:
-            raise unittest.SkipTest("needs the official tool tasks: set AGENTGYM_DATA")
-        cls.config = EnvironmentConfig(data_dir=folder)
+        cls.config = EnvironmentConfig(data_dir=require_data("tools/movie.jsonl"))
         return super().subject()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from env_servers.environments.movie import Movie
 from env_servers.sdk import ActionFormat, Observation, Rejected, ResetOptions
 from env_servers.toolkit.tool_calls import ToolTaskSet
+from tests.kit.data import read_conversations
 
 ANSWERED_IN_OTHER_WORDS = {
     f"movie_{index}"
@@ -22,12 +22,8 @@ ANSWERED_IN_OTHER_WORDS = {
 
 
 @pytest.fixture(scope="module")
-def conversations(data_dir: Path) -> list[Mapping[str, Any]]:
-    path = data_dir / "agenttraj_l" / "movie.jsonl.gz"
-    if not path.is_file():
-        pytest.skip("needs AgentTraj-L")
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+def conversations() -> list[Mapping[str, Any]]:
+    return read_conversations("movie")
 
 
 def replay(tasks: ToolTaskSet, row: Mapping[str, Any]) -> Iterator[tuple[Observation, str | None]]:

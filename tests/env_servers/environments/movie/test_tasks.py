@@ -14,6 +14,7 @@ from env_servers.environments.movie.questions import KINDS
 from env_servers.environments.movie.tasks import AGENT_EVAL, EVAL_SIZE, TRAIN_SIZE
 from env_servers.sdk import EnvironmentConfig, InvalidOption, ResetOptions
 from env_servers.toolkit.tool_calls import MalformedFile, ToolTask, ToolTaskSet
+from tests.kit.data import read_eval_ids
 
 
 def payloads(tasks: ToolTaskSet, split: str, step: int = 1) -> list[ToolTask]:
@@ -113,12 +114,12 @@ def test_progress_tells_the_share_of_the_way(tasks: ToolTaskSet) -> None:
     assert told == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
 
 
-def test_official_tasks_have_their_ids(official: ToolTaskSet, data_dir: Path) -> None:
+def test_official_tasks_have_their_ids(official: ToolTaskSet) -> None:
     sizes = official.splits()
     assert (sizes["official_train"], sizes["official_eval"]) == (218, 20)
-    listed = json.loads((data_dir / "agenteval" / "tool_movie_test.json").read_text())
-    assert {entry["item_id"] for entry in listed} == set(official.item_ids("official_eval", 0, 99))
-    assert {f"movie_{index}" for index in AGENT_EVAL} == {entry["item_id"] for entry in listed}
+    listed = set(read_eval_ids("tool_movie"))
+    assert listed == set(official.item_ids("official_eval", 0, 99))
+    assert {f"movie_{index}" for index in AGENT_EVAL} == listed
     assert official.get("movie_18").payload.subgoals == (160000000,)
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,17 +12,12 @@ from env_servers.environments.sciworld.engine import Engine
 from env_servers.environments.sciworld.java import find_java
 from env_servers.environments.sciworld.tasks import SciWorldTasks
 from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable
+from tests.kit.data import data_fixture
 
-REPOSITORY = Path(__file__).parents[4]
 HEAP_MIB = 512
 
 
-@pytest.fixture(scope="session")
-def data_dir() -> Path:
-    found = Path(os.environ.get("AGENTGYM_DATA") or REPOSITORY.parent / "shared" / "data")
-    if not (found / "sciworld").is_dir():
-        pytest.skip("needs recorded ScienceWorld episodes: set AGENTGYM_DATA")
-    return found
+data_dir = data_fixture("sciworld")
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ from env_servers.environments.sciworld.engine import Engine
 from env_servers.environments.sciworld.simulator import Assignment
 from env_servers.environments.sciworld.tasks import SciWorldTasks
 from env_servers.sdk import ActionFormat, Rejected, ResetOptions
+from tests.kit.data import read_conversations
 
 _SEPARATORS = re.compile(r"[\n\t,.():]|\bcontaining\b")
 EACH = 53
@@ -54,12 +55,8 @@ def replay(tasks: SciWorldTasks, row: Mapping[str, Any]) -> Iterator[tuple[str, 
     episode.close()
 
 
-def conversations(data_dir: Path) -> list[Mapping[str, Any]]:
-    path = data_dir / "agenttraj_l" / "sciworld.jsonl.gz"
-    if not path.is_file():
-        pytest.skip("needs AgentTraj-L")
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+def conversations() -> list[Mapping[str, Any]]:
+    return read_conversations("sciworld")
 
 
 def tally(tasks: SciWorldTasks, rows: list[Mapping[str, Any]]) -> Tally:
@@ -75,7 +72,7 @@ def tally(tasks: SciWorldTasks, rows: list[Mapping[str, Any]]) -> Tally:
 
 
 def test_recorded_conversations_come_back(tasks: SciWorldTasks, data_dir: Path) -> None:
-    steps, same, exact = tally(tasks, conversations(data_dir)[::EACH])
+    steps, same, exact = tally(tasks, conversations()[::EACH])
     assert steps > 300
     assert same >= 0.97 * steps
     assert exact >= 0.85 * steps
@@ -84,7 +81,7 @@ def test_recorded_conversations_come_back(tasks: SciWorldTasks, data_dir: Path) 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_all_recorded_conversations_come_back(tasks: SciWorldTasks, data_dir: Path) -> None:
-    rows = conversations(data_dir)
+    rows = conversations()
     found = tally(tasks, rows)
     print(found, found.same / found.steps, found.exact / found.steps)
     assert (len(rows), found.steps) == (1060, 20026)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,9 @@ from env_servers.environments.searchqa import SearchQA
 from env_servers.environments.searchqa.embedded import EmbeddedSource, load_embedded
 from env_servers.environments.searchqa.tasks import SearchQATasks
 from env_servers.sdk import EnvironmentConfig, ResetOptions
+from tests.kit.data import data_fixture
 
-REPOSITORY = Path(__file__).parents[4]
-
-
-@pytest.fixture(scope="session")
-def data_dir() -> Path:
-    found = Path(os.environ.get("AGENTGYM_DATA") or REPOSITORY.parent / "shared" / "data")
-    if not (found / "searchqa").is_dir():
-        pytest.skip("needs the HotpotQA sample: set AGENTGYM_DATA")
-    return found
+data_dir = data_fixture("searchqa")
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,16 +9,9 @@ import pytest
 from env_servers.environments.sheet import SheetWork
 from env_servers.sdk import EnvironmentConfig
 from env_servers.toolkit.tool_calls import ToolTaskSet
+from tests.kit.data import data_fixture
 
-
-@pytest.fixture(scope="package")
-def data_dir() -> Path:
-    pytest.importorskip("openpyxl")
-    beside = Path(__file__).parents[5] / "shared" / "data"
-    folder = Path(os.environ.get("AGENTGYM_DATA", str(beside)))
-    if not (folder / "tools" / "sheet_reference_workbook.xlsx").is_file():
-        pytest.skip("needs the official sheet tasks and their workbook")
-    return folder
+data_dir = data_fixture("tools/sheet_reference_workbook.xlsx")
 
 
 @pytest.fixture(scope="package")

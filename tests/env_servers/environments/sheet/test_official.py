@@ -9,21 +9,23 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("openpyxl", reason="the extra `sheet` is not installed")
+
 from env_servers.environments.sheet import SheetWork
 from env_servers.environments.sheet.official import TASKS, WORKBOOK
 from env_servers.environments.sheet.scoring import overlap_share, strict_share
 from env_servers.environments.sheet.sessions import assignment_of
 from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable, ResetOptions
 from env_servers.toolkit.tool_calls import MalformedFile, ToolTaskSet
+from tests.kit.data import read_eval_ids
 
 
 def items(official: ToolTaskSet) -> list[str]:
     return list(official.item_ids("official_eval", 0, 20))
 
 
-def test_ids_are_agentevals(official: ToolTaskSet, data_dir: Path) -> None:
-    listed = json.loads((data_dir / "agenteval" / "tool_sheet_test.json").read_text())
-    assert items(official) == [entry["item_id"] for entry in listed]
+def test_ids_are_agentevals(official: ToolTaskSet) -> None:
+    assert items(official) == read_eval_ids("tool_sheet")
     for known in ("tool_sheet_7", "sheet_7", "7"):
         assert official.get(known).item_id == "tool_sheet_7"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,16 +9,9 @@ import pytest
 from env_servers.environments.textcraft import TextCraft
 from env_servers.environments.textcraft.tasks import TextCraftTasks
 from env_servers.sdk import EnvironmentConfig, ResetOptions
+from tests.kit.data import data_fixture
 
-REPOSITORY = Path(__file__).parents[4]
-
-
-@pytest.fixture(scope="session")
-def data_dir() -> Path:
-    found = Path(os.environ.get("AGENTGYM_DATA") or REPOSITORY.parent / "shared" / "data")
-    if not (found / "textcraft").is_dir():
-        pytest.skip("needs the official recipes: set AGENTGYM_DATA")
-    return found
+data_dir = data_fixture("textcraft")
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,15 +10,12 @@ import pytest
 from env_servers.environments.textcraft import TextCraft
 from env_servers.environments.textcraft.tasks import TextCraftTasks
 from env_servers.sdk import ActionFormat, Observation, Rejected, ResetOptions
+from tests.kit.data import read_conversations
 
 
 @pytest.fixture(scope="module")
-def conversations(data_dir: Path) -> list[Mapping[str, Any]]:
-    path = data_dir / "agenttraj_l" / "textcraft.jsonl.gz"
-    if not path.is_file():
-        pytest.skip("needs AgentTraj-L")
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+def conversations() -> list[Mapping[str, Any]]:
+    return read_conversations("textcraft")
 
 
 def replay(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import tarfile
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from env_servers.sdk import (
     UnknownSplit,
     load_environment,
 )
+from tests.kit.data import read_eval_ids
 
 EVERYTHING = 10**6
 
@@ -164,12 +164,8 @@ def test_official_ids_run_through_the_goals_by_depth(official: TextCraftTasks) -
     assert categories == sorted(categories)
 
 
-def test_official_eval_is_agenteval(official: TextCraftTasks, data_dir: Path) -> None:
-    path = data_dir / "agenteval" / "textcraft_test.json"
-    if not path.is_file():
-        pytest.skip("needs the AgentEval lists")
-    listed = [row["item_id"] for row in json.loads(path.read_text())]
-    assert sorted(all_ids(official, "official_eval")) == sorted(listed)
+def test_official_eval_is_agenteval(official: TextCraftTasks) -> None:
+    assert sorted(all_ids(official, "official_eval")) == sorted(read_eval_ids("textcraft"))
 
 
 def test_recorded_commands_all_exist_in_the_official_world(official: TextCraftTasks) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,21 +9,9 @@ import pytest
 from env_servers.environments.todo import Todo
 from env_servers.sdk import EnvironmentConfig
 from env_servers.toolkit.tool_calls import ToolTaskSet
+from tests.kit.data import data_fixture
 
-
-def official_data() -> Path | None:
-    """Root of the official files, where the to-do tasks are among them."""
-    beside = Path(__file__).parents[5] / "shared" / "data"
-    folder = Path(os.environ.get("AGENTGYM_DATA", str(beside)))
-    return folder if (folder / "tools" / "todo.jsonl").is_file() else None
-
-
-@pytest.fixture(scope="package")
-def data_dir() -> Path:
-    folder = official_data()
-    if folder is None:
-        pytest.skip("needs the official to-do tasks")
-    return folder
+data_dir = data_fixture("tools/todo.jsonl")
 
 
 @pytest.fixture(scope="package")

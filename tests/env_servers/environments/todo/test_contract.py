@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from env_servers.sdk import EnvironmentConfig
 from env_servers.sdk.contract import EnvironmentContract, Terms
 from env_servers.toolkit.tool_calls.hostile import HostileInputContract
-from tests.env_servers.environments.todo.conftest import official_data
+from tests.kit.data import require_data
 
 
 class TestTodo(EnvironmentContract):
@@ -27,7 +25,4 @@ class TestOfficialTodo(EnvironmentContract):
 
     @classmethod
     def setup_class(cls) -> None:
-        found = official_data()
-        if found is None:
-            pytest.skip("needs the official to-do tasks")
-        cls.config = EnvironmentConfig(data_dir=found)
+        cls.config = EnvironmentConfig(data_dir=require_data("tools/todo.jsonl"))

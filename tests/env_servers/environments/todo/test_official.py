@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,15 +12,12 @@ import pytest
 from env_servers.environments.todo import Todo
 from env_servers.sdk import ActionFormat, EnvironmentConfig, Observation, Rejected, ResetOptions
 from env_servers.toolkit.tool_calls import MalformedFile, ToolTaskSet
+from tests.kit.data import read_conversations
 
 
 @pytest.fixture(scope="module")
-def conversations(data_dir: Path) -> list[Mapping[str, Any]]:
-    path = data_dir / "agenttraj_l" / "todo.jsonl.gz"
-    if not path.is_file():
-        pytest.skip("needs AgentTraj-L")
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+def conversations() -> list[Mapping[str, Any]]:
+    return read_conversations("todo")
 
 
 @pytest.fixture(scope="module", params=["embedded", "recorded"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,16 +9,9 @@ import pytest
 from env_servers.environments.weather import Weather
 from env_servers.sdk import EnvironmentConfig, Observation, ResetOptions
 from env_servers.toolkit.tool_calls import ToolTaskSet, write_call
+from tests.kit.data import data_fixture
 
-REPOSITORY = Path(__file__).parents[4]
-
-
-@pytest.fixture(scope="session")
-def data_dir() -> Path:
-    found = Path(os.environ.get("AGENTGYM_DATA") or REPOSITORY.parent / "shared" / "data")
-    if not (found / "tools" / "weather.jsonl").is_file():
-        pytest.skip("needs the official task files: set AGENTGYM_DATA")
-    return found
+data_dir = data_fixture("tools/weather.jsonl")
 
 
 @pytest.fixture(scope="session")

@@ -8,11 +8,8 @@ handed in is worth 1.
 from __future__ import annotations
 
 import ast
-import gzip
-import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,18 +18,15 @@ from env_servers.environments.weather import Weather
 from env_servers.sdk import ActionFormat, EnvironmentConfig, Observation, ResetOptions
 from env_servers.toolkit.tool_calls import ToolTaskSet
 from tests.env_servers.environments.weather.conftest import begin, play_expert, shown
+from tests.kit.data import read_conversations, read_eval_ids
 
 GOAL = "accomplish the goal: "
 PROMPT = "\nGive me one action."
 
 
 @pytest.fixture(scope="module")
-def conversations(data_dir: Path) -> list[Mapping[str, Any]]:
-    path = data_dir / "agenttraj_l" / "weather.jsonl.gz"
-    if not path.is_file():
-        pytest.skip("needs AgentTraj-L")
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+def conversations() -> list[Mapping[str, Any]]:
+    return read_conversations("weather")
 
 
 def turns_of(row: Mapping[str, Any]) -> list[str]:
@@ -123,11 +117,8 @@ def test_all_official_tasks_load_with_their_ids(official: ToolTaskSet) -> None:
     assert ids == {f"weather_{number}" for number in range(343)}
 
 
-def test_the_held_out_tasks_are_agent_evals(official: ToolTaskSet, data_dir: Path) -> None:
-    path = data_dir / "agenteval" / "tool_weather_test.json"
-    if not path.is_file():
-        pytest.skip("needs AgentEval's item ids")
-    expected = {entry["item_id"] for entry in json.loads(path.read_text())}
+def test_the_held_out_tasks_are_agent_evals(official: ToolTaskSet) -> None:
+    expected = set(read_eval_ids("tool_weather"))
     assert set(official.item_ids("official_eval", 0, 99)) == expected
 
 

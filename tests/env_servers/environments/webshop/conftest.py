@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,9 @@ import pytest
 from env_servers.environments.webshop import WebShop
 from env_servers.environments.webshop.tasks import WebShopTasks
 from env_servers.sdk import EnvironmentConfig, ResetOptions
+from tests.kit.data import data_fixture
 
-REPOSITORY = Path(__file__).parents[4]
-
-
-@pytest.fixture(scope="session")
-def data_dir() -> Path:
-    found = Path(os.environ.get("AGENTGYM_DATA") or REPOSITORY.parent / "shared" / "data")
-    if not (found / "webshop").is_dir():
-        pytest.skip("needs WebShop's product files: set AGENTGYM_DATA")
-    return found
+data_dir = data_fixture("webshop")
 
 
 @pytest.fixture(scope="session")

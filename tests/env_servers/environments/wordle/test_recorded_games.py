@@ -4,21 +4,11 @@ Recorded with a fixed hidden word (the last, winning guess) over `wordle_officia
 given as options.
 """
 
-import gzip
-import json
-import os
-from pathlib import Path
-
-import pytest
-
 from env_servers.environments.wordle.environment import WordleEnvironment
 from env_servers.environments.wordle.prompt import GRAMMAR
 from env_servers.environments.wordle.tasks import WordleTasks
 from env_servers.sdk import ActionFormat, ResetOptions
-
-_BESIDE = Path(__file__).parents[5] / "shared" / "data"
-DATA = Path(os.environ.get("AGENTGYM_DATA", _BESIDE))
-RECORDED = DATA / "agenttraj_l" / "lmrlgym_wordle.jsonl.gz"
+from tests.kit.data import read_conversations, require_data
 
 
 def _actions(replies: list[str]) -> list[str]:
@@ -26,11 +16,9 @@ def _actions(replies: list[str]) -> list[str]:
     return [action for action in actions if isinstance(action, str)]
 
 
-@pytest.mark.skipif(not RECORDED.exists(), reason=f"no recorded games at {RECORDED}")
 def test_every_recorded_step_is_reproduced():
-    tasks = WordleTasks(DATA)
-    with gzip.open(RECORDED, "rt", encoding="utf-8") as lines:
-        games = [json.loads(line) for line in lines]
+    tasks = WordleTasks(require_data("wordle"))
+    games = read_conversations("lmrlgym_wordle")
     vocabulary = tasks.vocabularies.named("wordle_official_400")
     steps = 0
     for recorded in games:

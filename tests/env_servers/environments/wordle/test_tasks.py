@@ -1,6 +1,5 @@
 """Word lists and splits of Wordle."""
 
-import os
 import re
 from pathlib import Path
 
@@ -16,12 +15,10 @@ from env_servers.environments.wordle.tasks import (
 )
 from env_servers.environments.wordle.words import OFFICIAL_WORDS, Vocabularies, Vocabulary
 from env_servers.sdk import EMBEDDED_BASE, InvalidOption, UnknownItem, UnknownSplit
+from tests.kit.data import data_dir, needs_data
 
-_BESIDE = Path(__file__).parents[5] / "shared" / "data"
-DATA = Path(os.environ.get("AGENTGYM_DATA", _BESIDE))
-needs_data = pytest.mark.skipif(
-    not (DATA / "wordle").is_dir(), reason=f"no official word lists at {DATA / 'wordle'}"
-)
+DATA = data_dir()
+needs_word_lists = needs_data("wordle")
 TASKS = WordleTasks(None)
 
 
@@ -145,13 +142,13 @@ def test_a_named_list_that_is_not_there_is_refused():
             lists.named("../secret")
 
 
-@needs_data
+@needs_word_lists
 def test_the_forty_words_are_those_of_the_official_file():
     text = (DATA / "wordle" / "tweet_words.txt").read_text()
     assert tuple(text.split()) == OFFICIAL_WORDS
 
 
-@needs_data
+@needs_word_lists
 def test_official_lists_are_read_from_the_data_folder():
     lists = Vocabularies(DATA)
     assert len(lists.named("wordle_official_400")) == 431
