@@ -19,10 +19,10 @@ from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.policies.base import (
     Completion,
     EpisodeContext,
-    FinishReason,
     Policy,
     PolicySession,
 )
+from agent_runtime.sampling import FinishReason
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2

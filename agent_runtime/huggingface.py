@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -22,7 +22,7 @@ from agent_runtime.rendering import Template, TemplateRenderer
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as RustTokenizer
 
-__all__ = ["HuggingFaceRenderer", "ModelTokenizer"]
+__all__ = ["HuggingFaceRenderer", "ModelTokenizer", "check_vocabulary"]
 
 _ROLES = {Role.SYSTEM: "system", Role.USER: "user", Role.ASSISTANT: "assistant"}
 _TEMPLATE_FILE = "chat_template.jinja"
@@ -85,6 +85,35 @@ class ModelTokenizer:
         name = _special_tokens(config).get("eos_token")
         found = self._tokenizer.token_to_id(name) if name else None
         return [value for value in (found, *ids) if isinstance(value, int)]
+
+
+def check_vocabulary(folder: Path) -> None:
+    """Raise PolicyMisconfigured where the tokenizer has ids that the model has no row for.
+
+    Such an id ends the whole engine.
+    """
+    try:
+        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        tokenizer: dict[str, Any] = json.loads(
+            (folder / "tokenizer.json").read_text(encoding="utf-8")
+        )
+        inner: dict[str, Any] = config.get("text_config") or config
+        size = inner.get("vocab_size")
+        vocabulary: Any = tokenizer["model"]["vocab"]
+        known: Iterable[int] = (
+            cast("dict[str, int]", vocabulary).values()
+            if isinstance(vocabulary, dict)
+            else range(len(vocabulary))
+        )
+        added = [int(token["id"]) for token in tokenizer.get("added_tokens") or ()]
+        highest = max([*known, *added], default=-1)
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise PolicyMisconfigured(f"{folder}: config or tokenizer: {error!r}") from error
+    if isinstance(size, int) and highest >= size:
+        raise PolicyMisconfigured(
+            f"{folder}: the tokenizer has the id {highest}, the model {size} ids: they do not "
+            "belong together"
+        )
 
 
 def compile_template(

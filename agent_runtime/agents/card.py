@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from agent_runtime.errors import PolicyMisconfigured
-from agent_runtime.policies.base import Sampling
+from agent_runtime.sampling import Sampling
 
 __all__ = [
     "CARD_FILE",

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 from agent_runtime.engine.checkpoint import Architecture
+from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.layout import Layout
 from agent_runtime.errors import PolicyMisconfigured
-from agent_runtime.policies.base import Sampling
-from agent_runtime.policies.config import EmbeddedOptions
+from agent_runtime.sampling import Sampling
 
 __all__ = ["Backend", "Cache", "choose_backend", "installed", "make_backend"]
 

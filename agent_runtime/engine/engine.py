@@ -15,14 +15,14 @@ from typing import Any, Final
 
 from agent_runtime.engine.backend import Backend, make_backend
 from agent_runtime.engine.checkpoint import digest, read_architecture
+from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.generation import GenerationRequest, GenerationResult
 from agent_runtime.engine.grouping import group_chunks
 from agent_runtime.engine.layout import lay_out
 from agent_runtime.engine.randomness import uniform
 from agent_runtime.engine.scheduling import Chunk, Generation, Scheduler, StepPlan
 from agent_runtime.errors import ContextOverflow, PolicyMisbehaved, PolicyMisconfigured
-from agent_runtime.policies.base import FinishReason
-from agent_runtime.policies.config import EmbeddedOptions
+from agent_runtime.sampling import FinishReason
 
 __all__ = ["Ended", "Engine", "Totals", "load_engine"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agent_runtime.ledger import VersionSpan
-from agent_runtime.policies.base import FinishReason, Sampling
+from agent_runtime.sampling import FinishReason, Sampling
 
 __all__ = ["GenerationRequest", "GenerationResult"]
 

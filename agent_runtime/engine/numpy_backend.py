@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from agent_runtime.engine.backend import free_memory
 from agent_runtime.engine.checkpoint import Architecture, weight_files
+from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.layout import Layout
 from agent_runtime.errors import PolicyMisconfigured
-from agent_runtime.policies.base import Sampling
-from agent_runtime.policies.config import EmbeddedOptions
+from agent_runtime.sampling import Sampling
 
 if TYPE_CHECKING:
     from agent_runtime.engine.llama_numpy import NumpyCache, NumpyLlama

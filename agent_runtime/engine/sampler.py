@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
-from agent_runtime.policies.base import Sampling
+from agent_runtime.sampling import Sampling
 
 __all__ = ["sample"]
 

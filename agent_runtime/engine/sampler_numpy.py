@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent_runtime.engine.tensor_file import Array
-from agent_runtime.policies.base import Sampling
+from agent_runtime.sampling import Sampling
 
 __all__ = ["log_softmax", "sample"]
 

@@ -22,7 +22,7 @@ from typing import Final
 
 from agent_runtime.engine.generation import GenerationRequest, GenerationResult
 from agent_runtime.ledger import VersionSpan
-from agent_runtime.policies.base import FinishReason
+from agent_runtime.sampling import FinishReason
 
 __all__ = ["Chunk", "Copy", "Generation", "Scheduler", "Slot", "StepPlan", "common_prefix"]
 

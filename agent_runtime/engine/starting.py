@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.engine import load_engine
 from agent_runtime.engine.worker import EngineThread
-from agent_runtime.policies.config import EmbeddedOptions
 
 __all__ = ["start_engine"]
 

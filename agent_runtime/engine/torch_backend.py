@@ -17,12 +17,12 @@ from safetensors.torch import load_file
 
 from agent_runtime.engine.backend import free_memory
 from agent_runtime.engine.checkpoint import Architecture, weight_files
+from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.layout import Layout
 from agent_runtime.engine.llama import KeyValueCache, Llama, make_batch
 from agent_runtime.engine.sampler import sample
 from agent_runtime.errors import PolicyMisconfigured
-from agent_runtime.policies.base import Sampling
-from agent_runtime.policies.config import EmbeddedOptions
+from agent_runtime.sampling import Sampling
 
 __all__ = ["TorchBackend", "read_weights"]
 

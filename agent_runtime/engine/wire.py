@@ -1,6 +1,6 @@
 """SGLang's native request and reply, as the embedded engine's front reads and writes them.
 
-The other side of `agent_runtime.policies.sglang_wire`. Invariant: what is asked for and would
+The other side of `agent_runtime.sglang.wire`. Invariant: what is asked for and would
 change the reply is either done or refused, never ignored. Pure.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from agent_runtime.engine.generation import GenerationRequest, GenerationResult
 from agent_runtime.errors import ContextOverflow, PolicyRejected
-from agent_runtime.policies.base import FinishReason, Sampling
+from agent_runtime.sampling import FinishReason, Sampling
 
 __all__ = ["Asked", "read_request", "write_reply"]
 

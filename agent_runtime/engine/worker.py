@@ -24,7 +24,7 @@ from agent_runtime.engine.engine import Ended, Engine
 from agent_runtime.engine.generation import GenerationRequest, GenerationResult
 from agent_runtime.engine.scheduling import Generation
 from agent_runtime.errors import AgentRuntimeError, PolicyUnavailable
-from agent_runtime.policies.base import FinishReason
+from agent_runtime.sampling import FinishReason
 
 __all__ = ["EngineThread"]
 

@@ -4,22 +4,21 @@ Importing this package loads no HTTP client and no tokenizer; `make_policy` load
 policy needs.
 """
 
+from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.policies.base import (
     Completion,
     EpisodeContext,
-    FinishReason,
     LiveEpisode,
     Policy,
     PolicySession,
-    Sampling,
 )
 from agent_runtime.policies.config import (
-    EmbeddedOptions,
     OpenAIOptions,
     PolicyConfig,
     SGLangOptions,
 )
 from agent_runtime.policies.registry import POLICY_FORMS, make_policy
+from agent_runtime.sampling import FinishReason, Sampling
 
 __all__ = [
     "POLICY_FORMS",

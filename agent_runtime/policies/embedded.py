@@ -18,22 +18,21 @@ from typing import TYPE_CHECKING, Any
 
 from agent_runtime.conversation import Message
 from agent_runtime.dialogue import TokenDialogue
+from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.generation import GenerationRequest
 from agent_runtime.engine.starting import start_engine
 from agent_runtime.errors import ContextOverflow, PolicyMisconfigured
-from agent_runtime.huggingface import HuggingFaceRenderer
+from agent_runtime.huggingface import HuggingFaceRenderer, check_vocabulary
 from agent_runtime.policies.base import (
     Completion,
     EpisodeContext,
-    FinishReason,
     Policy,
     PolicySession,
-    Sampling,
 )
-from agent_runtime.policies.config import EmbeddedOptions, PolicyConfig
-from agent_runtime.policies.sglang_wire import Generated
+from agent_runtime.policies.config import PolicyConfig
 from agent_runtime.rendering import ChatRenderer
-from agent_runtime.serving.launch import check_vocabulary
+from agent_runtime.sampled_reply import SampledReply
+from agent_runtime.sampling import FinishReason, Sampling
 from agentgym.episode.v1 import episode_pb2
 
 if TYPE_CHECKING:
@@ -186,7 +185,7 @@ class _EmbeddedSession(PolicySession):
     async def close(self) -> None:
         self._engine.release(self._episode)
 
-    async def _sample(self, prompt: list[int], seed: int) -> Generated:
+    async def _sample(self, prompt: list[int], seed: int) -> SampledReply:
         """A whole reply: one that the engine gives back half-done goes on from its last token."""
         whole = await self._part(prompt, self._policy.config.sampling, seed)
         while whole.finish is FinishReason.ABORT:
@@ -195,7 +194,7 @@ class _EmbeddedSession(PolicySession):
             whole = whole.followed_by(await self._part(prompt + whole.ids, left, seed))
         return whole
 
-    async def _part(self, prompt: list[int], sampling: Sampling, seed: int) -> Generated:
+    async def _part(self, prompt: list[int], sampling: Sampling, seed: int) -> SampledReply:
         request = GenerationRequest(
             prompt=prompt,
             sampling=sampling,
@@ -205,7 +204,7 @@ class _EmbeddedSession(PolicySession):
         )
         timeout = self._policy.config.request_timeout
         done = await self._engine.generate(request, timeout=timeout)
-        return Generated(
+        return SampledReply(
             done.ids, list(done.logprobs), done.versions, done.finish, done.cached_tokens
         )
 

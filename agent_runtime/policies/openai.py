@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from agent_runtime.conversation import Message, Role
+from agent_runtime.endpoint import Endpoint, is_loopback
 from agent_runtime.errors import (
     ContextOverflow,
     PolicyMisbehaved,
@@ -25,12 +26,11 @@ from agent_runtime.errors import (
 from agent_runtime.policies.base import (
     Completion,
     EpisodeContext,
-    FinishReason,
     Policy,
     PolicySession,
 )
 from agent_runtime.policies.config import OpenAIOptions, PolicyConfig
-from agent_runtime.policies.endpoint import Endpoint, is_loopback
+from agent_runtime.sampling import FinishReason
 from agentgym.env.v1 import types_pb2
 
 __all__ = ["OpenAIPolicy"]

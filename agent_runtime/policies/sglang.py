@@ -12,7 +12,7 @@ them: with top_p < 1 or top_k set, tokens were drawn from a truncated one. The s
 effect on servers started with --enable-deterministic-inference; others ignore it.
 
 Knows the server's HTTP interface (0.5.x); what engines are asked besides /generate is
-`agent_runtime.policies.engines`'.
+`agent_runtime.sglang.engines`'.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import Any, Final
 
 from agent_runtime.conversation import Message, Role
 from agent_runtime.dialogue import TokenDialogue
+from agent_runtime.endpoint import Endpoint
 from agent_runtime.errors import (
     ContextOverflow,
     PolicyLost,
@@ -38,19 +39,19 @@ from agent_runtime.errors import (
     PolicyUnavailable,
 )
 from agent_runtime.huggingface import HuggingFaceRenderer
-from agent_runtime.policies.admission import Admission, AdmissionRules
 from agent_runtime.policies.base import (
     Completion,
     EpisodeContext,
-    FinishReason,
     Policy,
     PolicySession,
 )
 from agent_runtime.policies.config import PolicyConfig, SGLangOptions
-from agent_runtime.policies.endpoint import Endpoint
-from agent_runtime.policies.engines import EngineGroup, WeightUpdate
-from agent_runtime.policies.sglang_wire import Generated, Streamed, generate_body, read_scores
 from agent_runtime.rendering import ChatRenderer
+from agent_runtime.sampled_reply import SampledReply
+from agent_runtime.sampling import FinishReason
+from agent_runtime.sglang.admission import Admission, AdmissionRules
+from agent_runtime.sglang.engines import EngineGroup, WeightUpdate
+from agent_runtime.sglang.wire import Streamed, generate_body, read_reply, read_scores
 from agentgym.episode.v1 import episode_pb2
 
 __all__ = ["SGLangPolicy"]
@@ -170,7 +171,7 @@ class SGLangPolicy(Policy):
 
     async def generate(
         self, body: Mapping[str, Any], *, routing_key: str, stop_at: StopRule | None = None
-    ) -> Generated:
+    ) -> SampledReply:
         """One reply or a part of one; aborted on the server when it is given up.
 
         `stop_at` ends a streamed reply at the first ids for which it holds. Raises PolicyError.
@@ -194,7 +195,7 @@ class SGLangPolicy(Policy):
 
     async def _attempt(
         self, body: Mapping[str, Any], routing_key: str, stop_at: StopRule | None
-    ) -> Generated:
+    ) -> SampledReply:
         """Send a request once, under a fresh id."""
         # The server aborts by id prefix: ids of one length, none a prefix of another.
         rid = uuid.uuid4().hex
@@ -210,7 +211,7 @@ class SGLangPolicy(Policy):
         except (asyncio.CancelledError, PolicyUnavailable):
             self._abort_later(rid)
             raise
-        return Generated.read(answer, prompt_tokens)
+        return read_reply(answer, prompt_tokens)
 
     async def _streamed(
         self,
@@ -218,7 +219,7 @@ class SGLangPolicy(Policy):
         headers: Mapping[str, str],
         rid: str,
         stop_at: StopRule | None,
-    ) -> Generated:
+    ) -> SampledReply:
         reply = Streamed(stop_at)
         aborted = False
         events = self._endpoint.stream("/generate", {**request, "stream": True}, headers=headers)
@@ -231,7 +232,7 @@ class SGLangPolicy(Policy):
                     self._abort_later(rid)
         if not reply.ended:
             raise PolicyLost(f"{self._endpoint.base_url}: the stream broke off")
-        found = Generated.read(reply.answer(), len(request["input_ids"]))
+        found = read_reply(reply.answer(), len(request["input_ids"]))
         return found if reply.enough is None else found.cut(reply.enough, FinishReason.STOP)
 
     def _abort_later(self, rid: str) -> None:
@@ -327,7 +328,7 @@ class _SGLangSession(PolicySession):
     def token_segments(self) -> list[episode_pb2.TokenSegment]:
         return self._dialogue.ledger.to_protos()
 
-    async def _sample(self, prompt: list[int], budget: int, seed: int) -> Generated:
+    async def _sample(self, prompt: list[int], budget: int, seed: int) -> SampledReply:
         """A whole reply: what an engine gives back half-done goes on from its last token."""
         whole = await self._part(prompt, [], budget, seed)
         stalled = 0
@@ -347,7 +348,7 @@ class _SGLangSession(PolicySession):
 
     async def _part(
         self, prompt: list[int], sampled: list[int], budget: int, seed: int
-    ) -> Generated:
+    ) -> SampledReply:
         body = generate_body(
             prompt + sampled,
             self._policy.config.sampling,

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import tyro
 from aiohttp import web
 
+from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.front import EngineFront
 from agent_runtime.engine.starting import start_engine
 from agent_runtime.errors import PolicyMisconfigured, PolicyUnavailable
 from agent_runtime.huggingface import ModelTokenizer
-from agent_runtime.policies.config import EmbeddedOptions
+from agent_runtime.serving.base import Served
 from agent_runtime.serving.config import ServeConfig
-from agent_runtime.serving.launch import Served
 
 if TYPE_CHECKING:
     from agent_runtime.engine.worker import EngineThread

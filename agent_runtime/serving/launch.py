@@ -4,7 +4,7 @@ Owns the order of things (engines, then router, each gated on readiness) and the
 engine that died: with the weights that engines were last seen to serve, under the version that
 they reported, so that a restart never brings old weights back. A restarted engine that cannot have
 them starts with the first ones and says so by its version; whoever samples from it has to notice
-(`agent_runtime.serving.health`).
+(`agent_runtime.sglang.health`).
 
 `ENGINES` is the seam for further kinds of engines.
 """
@@ -13,51 +13,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import shutil
 import tempfile
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import aiohttp
 
 from agent_runtime.errors import PolicyMisconfigured, PolicyUnavailable
-from agent_runtime.huggingface import HuggingFaceRenderer
+from agent_runtime.huggingface import HuggingFaceRenderer, check_vocabulary
+from agent_runtime.serving.base import Served
 from agent_runtime.serving.commands import Checkpoint, engine_command, router_command
 from agent_runtime.serving.config import ServeConfig
 from agent_runtime.serving.installation import find_python
 from agent_runtime.serving.machine import Machine, detect, free_port
 from agent_runtime.serving.process import ServerProcess
 
-__all__ = ["ENGINES", "SGLangServed", "Served", "check_model", "check_vocabulary", "serving"]
+__all__ = ["ENGINES", "SGLangServed", "check_model", "serving"]
 
 _WATCH_SECONDS: Final = 2.0
 _PROBE_TIMEOUT: Final = 10.0
 _RESTART_PAUSE: Final = 1.0
-
-
-class Served(ABC):
-    """A model that is being served; use between `start` and `stop`."""
-
-    address: str = ""
-    """What clients use: `--policy sglang:ADDRESS`."""
-    engines: Sequence[str] = ()
-    """Addresses of the engines behind it, for weights and other control."""
-
-    @abstractmethod
-    async def start(self) -> None:
-        """Serve; returns when requests are answered. Raises PolicyError."""
-
-    @abstractmethod
-    async def stop(self) -> None:
-        """End everything that `start` began."""
-
-    @abstractmethod
-    async def wait(self) -> None:
-        """Until serving has failed for good; raises PolicyUnavailable."""
 
 
 class SGLangServed(Served):
@@ -260,35 +238,6 @@ def check_model(model: str, chat_template: Path | None = None) -> None:
         raise PolicyMisconfigured(f"chat template: {error}") from error
     HuggingFaceRenderer(folder, chat_template=template)
     check_vocabulary(folder)
-
-
-def check_vocabulary(folder: Path) -> None:
-    """Raise PolicyMisconfigured where the tokenizer has ids that the model has no row for.
-
-    Such an id ends the whole engine.
-    """
-    try:
-        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        tokenizer: dict[str, Any] = json.loads(
-            (folder / "tokenizer.json").read_text(encoding="utf-8")
-        )
-        inner: dict[str, Any] = config.get("text_config") or config
-        size = inner.get("vocab_size")
-        vocabulary: Any = tokenizer["model"]["vocab"]
-        known: Iterable[int] = (
-            cast("dict[str, int]", vocabulary).values()
-            if isinstance(vocabulary, dict)
-            else range(len(vocabulary))
-        )
-        added = [int(token["id"]) for token in tokenizer.get("added_tokens") or ()]
-        highest = max([*known, *added], default=-1)
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise PolicyMisconfigured(f"{folder}: config or tokenizer: {error!r}") from error
-    if isinstance(size, int) and highest >= size:
-        raise PolicyMisconfigured(
-            f"{folder}: the tokenizer has the id {highest}, the model {size} ids: they do not "
-            "belong together"
-        )
 
 
 @asynccontextmanager

@@ -35,9 +35,9 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from agent_runtime.endpoint import Endpoint
 from agent_runtime.errors import PolicyError
 from agent_runtime.policies import PolicyConfig, Sampling, SGLangOptions
-from agent_runtime.policies.endpoint import Endpoint
 from agent_runtime.serving.machine import free_port
 from agentgym.episode.v1 import episode_pb2
 from benchmark.limits import raise_file_limit

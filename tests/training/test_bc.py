@@ -14,7 +14,7 @@ import io
 import torch
 from rich.console import Console
 
-from agent_runtime.policies.config import EmbeddedOptions
+from agent_runtime.engine.config import EmbeddedOptions
 from tests.training.makers import write_conversations, write_recipe
 from training import bc
 from training.config.recipe import build
@@ -87,7 +87,7 @@ def test_the_embedded_engine_plays_it_and_gives_the_same_logprobs(trained) -> No
 
     from agent_runtime.engine.engine import load_engine
     from agent_runtime.engine.generation import GenerationRequest, GenerationResult
-    from agent_runtime.policies.base import Sampling
+    from agent_runtime.sampling import Sampling
 
     engine = load_engine(
         trained.checkpoint, EmbeddedOptions(device="cpu", threads=1, max_slots=2, cache_gib=0.1)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.policies import PolicyConfig, Sampling
-from agent_runtime.policies.config import EmbeddedOptions
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.command_line import run_loop
 from orchestrator.config import RunConfig

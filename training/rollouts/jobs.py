@@ -16,12 +16,13 @@ from typing import Literal
 
 from rich.console import Console
 
+from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.policies import PolicyConfig, Sampling
-from agent_runtime.policies.config import EmbeddedOptions, SGLangOptions
-from agent_runtime.policies.engines import WeightUpdate
+from agent_runtime.policies.config import SGLangOptions
 from agent_runtime.policies.sglang import SGLangPolicy
 from agent_runtime.serving import serving
 from agent_runtime.serving.config import ServeConfig
+from agent_runtime.sglang.engines import WeightUpdate
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.command_line import run_loop
 from orchestrator.config import RunConfig

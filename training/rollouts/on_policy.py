@@ -18,8 +18,8 @@ from agent_runtime.agent import EpisodePlan
 from agent_runtime.policies import PolicyConfig, Sampling, make_policy
 from agent_runtime.policies.base import Policy
 from agent_runtime.policies.embedded import EmbeddedPolicy
-from agent_runtime.policies.engines import WeightUpdate
 from agent_runtime.policies.sglang import SGLangPolicy
+from agent_runtime.sglang.engines import WeightUpdate
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2

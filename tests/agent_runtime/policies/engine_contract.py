@@ -22,8 +22,8 @@ from agent_runtime.errors import ContextOverflow, PolicyError, PolicyMisconfigur
 from agent_runtime.ledger import Origin, TokenLedger
 from agent_runtime.policies import FinishReason, PolicyConfig, Sampling, SGLangOptions
 from agent_runtime.policies.base import Completion, PolicySession
-from agent_runtime.policies.engines import Interrupt, WeightUpdate
 from agent_runtime.policies.sglang import SGLangPolicy
+from agent_runtime.sglang.engines import Interrupt, WeightUpdate
 from tests.agent_runtime import tiny_tokenizers as tiny
 from tests.agent_runtime.policies.live_episode import episode_context
 

@@ -16,11 +16,11 @@ from aiohttp import web
 
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.policies import Sampling
-from agent_runtime.policies.engines import WeightUpdate
 from agent_runtime.serving import ServeConfig, Served, serving
 from agent_runtime.serving.config import RouterPolicy
 from agent_runtime.serving.installation import find_python
-from agent_runtime.serving.tensors import WeightTensors
+from agent_runtime.sglang.engines import WeightUpdate
+from agent_runtime.sglang.tensors import WeightTensors
 from benchmark.policy.stand_in import Settings, StandIn
 from tests.agent_runtime.policies.engine_contract import (
     EngineContract,
@@ -271,8 +271,8 @@ class TestRouter(EngineContract):
 async def test_an_engine_that_is_killed_loses_no_request_and_comes_back_with_its_weights(
     checkpoints: tuple[Path, Path], sglang_python: Path
 ) -> None:
-    from agent_runtime.policies.engines import WeightUpdate
     from agent_runtime.serving.launch import SGLangServed
+    from agent_runtime.sglang.engines import WeightUpdate
 
     contract = TestSGLang()
     async with serving(str(checkpoints[0]), config_of(sglang_python)) as served:

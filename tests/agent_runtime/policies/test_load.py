@@ -13,10 +13,10 @@ import pytest
 
 from agent_runtime.errors import PolicyStale, PolicyUnavailable
 from agent_runtime.policies import PolicyConfig, Sampling, SGLangOptions
-from agent_runtime.policies.engines import WeightUpdate
 from agent_runtime.policies.sglang import SGLangPolicy
-from agent_runtime.serving.health import EngineState
 from agent_runtime.serving.machine import free_port
+from agent_runtime.sglang.engines import WeightUpdate
+from agent_runtime.sglang.health import EngineState
 from tests.agent_runtime.policies.engine_contract import START, play
 from tests.agent_runtime.policies.live_episode import episode_context
 from tests.agent_runtime.serving.tiny_model import tiny_llama

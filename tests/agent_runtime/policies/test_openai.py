@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from agent_runtime.conversation import Message, Role
+from agent_runtime.endpoint import error_for, is_loopback
 from agent_runtime.errors import (
     ContextOverflow,
     PolicyError,
@@ -31,7 +32,6 @@ from agent_runtime.policies import (
     PolicySession,
     Sampling,
 )
-from agent_runtime.policies.endpoint import error_for, is_loopback
 from agent_runtime.policies.openai import OpenAIPolicy
 from agentgym.env.v1 import types_pb2
 from tests.agent_runtime.policies.chat_server import KEY, Answer, ChatServer, completion, serving

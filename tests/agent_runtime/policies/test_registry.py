@@ -9,9 +9,10 @@ import sys
 import pytest
 import tyro
 
+from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.policies import POLICY_FORMS, PolicyConfig, Sampling, make_policy
-from agent_runtime.policies.config import EmbeddedOptions, OpenAIOptions, SGLangOptions
+from agent_runtime.policies.config import OpenAIOptions, SGLangOptions
 
 
 @pytest.mark.parametrize("spec", ["", "oracle", "gpt-4", ":model", "Expert"])

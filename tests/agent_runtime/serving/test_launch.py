@@ -19,13 +19,13 @@ import pytest
 from agent_runtime import serve
 from agent_runtime.errors import PolicyMisconfigured, PolicyUnavailable
 from agent_runtime.policies import PolicyConfig, Sampling, SGLangOptions
-from agent_runtime.policies.engines import WeightUpdate
 from agent_runtime.policies.sglang import SGLangPolicy
 from agent_runtime.serving import ServeConfig, serving
 from agent_runtime.serving.commands import Checkpoint, engine_command, router_command
 from agent_runtime.serving.installation import VARIABLE, find_python, install
 from agent_runtime.serving.launch import SGLangServed, check_model
 from agent_runtime.serving.machine import Machine
+from agent_runtime.sglang.engines import WeightUpdate
 from orchestrator import sample
 from orchestrator.store import RunReader
 from tests.agent_runtime import tiny_tokenizers

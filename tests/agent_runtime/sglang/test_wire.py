@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from agent_runtime.errors import PolicyMisbehaved
 from agent_runtime.ledger import VersionSpan
 from agent_runtime.policies import FinishReason, Sampling
-from agent_runtime.policies.sglang_wire import (
-    Generated,
+from agent_runtime.sampled_reply import join_spans
+from agent_runtime.sglang.wire import (
     Streamed,
     generate_body,
-    join_spans,
+    read_reply,
     read_scores,
 )
 
@@ -35,8 +35,8 @@ def answer(ids: list[int], finish: str | None, *, version: str = "v1", prompt: i
 
 
 def test_a_part_that_continues_another_makes_one_reply() -> None:
-    first = Generated.read(answer([4, 5], "abort"), 3)
-    second = Generated.read(answer([6], "stop", version="v2", prompt=5), 5)
+    first = read_reply(answer([4, 5], "abort"), 3)
+    second = read_reply(answer([6], "stop", version="v2", prompt=5), 5)
     whole = first.followed_by(second)
     assert whole.ids == [4, 5, 6]
     assert whole.logprobs == [-4.5, -5.5, -6.5]
@@ -55,7 +55,7 @@ def test_a_part_that_continues_another_makes_one_reply() -> None:
 def test_parts_and_cuts_keep_ids_logprobs_and_versions_together(
     parts: list[tuple[list[int], str]], count: int
 ) -> None:
-    read = [Generated.read(answer(ids, "abort", version=version), 3) for ids, version in parts]
+    read = [read_reply(answer(ids, "abort", version=version), 3) for ids, version in parts]
     whole = read[0]
     for part in read[1:]:
         whole = whole.followed_by(part)
@@ -80,7 +80,7 @@ def test_a_stream_adds_up_whether_its_events_repeat_or_not(cumulative: bool) -> 
         assert not stream.ended
         stream.add(event)
     assert stream.ended
-    assert Generated.read(stream.answer(), 3).ids == ids
+    assert read_reply(stream.answer(), 3).ids == ids
 
 
 def test_a_stream_notices_the_first_ids_that_are_enough() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from agent_runtime.endpoint import Endpoint
 from agent_runtime.errors import PolicyMisconfigured
-from agent_runtime.policies.endpoint import Endpoint
-from agent_runtime.policies.engines import EngineGroup, WeightUpdate
-from agent_runtime.serving.tensors import WeightTensors
+from agent_runtime.sglang.engines import EngineGroup, WeightUpdate
+from agent_runtime.sglang.tensors import WeightTensors
 
 
 class _Handle:

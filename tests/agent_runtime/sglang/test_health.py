@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_runtime.serving.health import EngineHealth, EngineState, FleetHealth, Sighting
+from agent_runtime.sglang.health import EngineHealth, EngineState, FleetHealth, Sighting
 
 READY = EngineHealth().probed(Sighting("boot-1", "default"))
 UPDATED = READY.update_begun().update_done(Sighting("boot-1", "v1"))

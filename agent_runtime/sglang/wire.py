@@ -7,14 +7,15 @@ are checked by the token ledger.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from agent_runtime.errors import PolicyMisbehaved
 from agent_runtime.ledger import VersionSpan
-from agent_runtime.policies.base import FinishReason, Sampling
+from agent_runtime.sampled_reply import SampledReply
+from agent_runtime.sampling import FinishReason, Sampling
 
-__all__ = ["Generated", "Streamed", "generate_body", "join_spans", "read_scores"]
+__all__ = ["Streamed", "generate_body", "read_reply", "read_scores"]
 
 _SEED_MASK: Final = 2**63 - 1
 """The server takes signed 64-bit seeds."""
@@ -42,72 +43,33 @@ def generate_body(
     return {"input_ids": list(prompt), "sampling_params": params, "return_logprob": True}
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
-    """What was sampled for one reply, in one request or in several that continue each other."""
+def read_reply(answer: Mapping[str, Any], prompt_tokens: int) -> SampledReply:
+    """Read an answer of /generate to a prompt of so many tokens.
 
-    ids: list[int]
-    logprobs: list[float | None]
-    """One per id, in nats."""
-    versions: list[VersionSpan]
-    """Counted from the first id; empty = the engine reported none."""
-    finish: FinishReason
-    cached: int
-    """Prompt tokens of the first request that the engine had cached."""
-
-    @classmethod
-    def read(cls, answer: Mapping[str, Any], prompt_tokens: int) -> Generated:
-        """Raises PolicyMisbehaved for a reply without the fields that make a record."""
-        meta = cast("dict[str, Any]", _field(answer, "meta_info", dict))
-        ids = cast("list[int]", _field(answer, "output_ids", list))
-        rows = cast("list[Any]", _field(meta, "output_token_logprobs", list))
-        finish = cast("dict[str, Any]", _field(meta, "finish_reason", dict))
-        seen = meta.get("prompt_tokens", prompt_tokens)
-        if seen != prompt_tokens:
-            raise PolicyMisbehaved(f"the server read {seen} of {prompt_tokens} prompt tokens")
-        logprobs, scored = _columns(rows)
-        if scored != ids:
-            raise PolicyMisbehaved("logprobs and output ids are of different tokens")
-        reason = _FINISH.get(str(finish.get("type")))
-        if reason is None:
-            raise PolicyMisbehaved(f"unknown finish reason {finish.get('type')!r}")
-        cached = meta.get("cached_tokens")
-        return cls(
-            ids=ids,
-            logprobs=logprobs,
-            versions=_versions(meta, len(ids)),
-            finish=reason,
-            cached=cached if isinstance(cached, int) else 0,
-        )
-
-    def followed_by(self, later: Generated) -> Generated:
-        """One reply of an aborted part and the one that continued it."""
-        moved = [
-            VersionSpan(span.start + len(self.ids), span.end + len(self.ids), span.version)
-            for span in later.versions
-        ]
-        return Generated(
-            ids=self.ids + later.ids,
-            logprobs=self.logprobs + later.logprobs,
-            versions=join_spans([*self.versions, *moved]),
-            finish=later.finish,
-            cached=self.cached,
-        )
-
-    def cut(self, count: int, finish: FinishReason) -> Generated:
-        """The first `count` tokens only."""
-        kept = [
-            VersionSpan(start, min(end, count), version)
-            for start, end, version in self.versions
-            if start < count
-        ]
-        return replace(
-            self,
-            ids=self.ids[:count],
-            logprobs=self.logprobs[:count],
-            versions=kept,
-            finish=finish,
-        )
+    Raises:
+        PolicyMisbehaved: A field is missing that makes a record.
+    """
+    meta = cast("dict[str, Any]", _field(answer, "meta_info", dict))
+    ids = cast("list[int]", _field(answer, "output_ids", list))
+    rows = cast("list[Any]", _field(meta, "output_token_logprobs", list))
+    finish = cast("dict[str, Any]", _field(meta, "finish_reason", dict))
+    seen = meta.get("prompt_tokens", prompt_tokens)
+    if seen != prompt_tokens:
+        raise PolicyMisbehaved(f"the server read {seen} of {prompt_tokens} prompt tokens")
+    logprobs, scored = _columns(rows)
+    if scored != ids:
+        raise PolicyMisbehaved("logprobs and output ids are of different tokens")
+    reason = _FINISH.get(str(finish.get("type")))
+    if reason is None:
+        raise PolicyMisbehaved(f"unknown finish reason {finish.get('type')!r}")
+    cached = meta.get("cached_tokens")
+    return SampledReply(
+        ids=ids,
+        logprobs=logprobs,
+        versions=_versions(meta, len(ids)),
+        finish=reason,
+        cached=cached if isinstance(cached, int) else 0,
+    )
 
 
 @dataclass(slots=True)
@@ -164,20 +126,6 @@ def read_scores(answer: Mapping[str, Any], ids: Sequence[int]) -> list[float | N
     if len(scored) != len(ids) or not alike:
         raise PolicyMisbehaved("the server scored other tokens than it was sent")
     return logprobs
-
-
-def join_spans(spans: Sequence[VersionSpan]) -> list[VersionSpan]:
-    """Spans without empty ones, neighbours of one version joined."""
-    joined: list[VersionSpan] = []
-    for span in spans:
-        if span.end <= span.start:
-            continue
-        last = joined[-1] if joined else None
-        if last is not None and last.version == span.version and last.end == span.start:
-            joined[-1] = VersionSpan(last.start, span.end, span.version)
-        else:
-            joined.append(span)
-    return joined
 
 
 def _field(body: Mapping[str, Any], name: str, kind: type) -> object:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_runtime.policies.admission import Admission, AdmissionRules, Load
-from agent_runtime.policies.slots import Slots
+from agent_runtime.sglang.admission import Admission, AdmissionRules, Load
+from agent_runtime.slots import Slots
 
 CALM = Load(running=100)
 WAITING = Load(running=100, waiting=80)

@@ -3,7 +3,7 @@
 Owns the control side of an SGLang server or of a router with several: discovery, load, aborts,
 weight updates, and the gate that requests wait at while no engine may serve. Requests themselves
 are `agent_runtime.policies.sglang`'s. Invariant: the gate is open only while every engine that
-answers has the weights that it should have (`agent_runtime.serving.health`).
+answers has the weights that it should have (`agent_runtime.sglang.health`).
 
 A router forwards no control requests, so engines are spoken to directly, by the addresses that the
 router lists; where they cannot be reached from here, only the router is asked.
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
+from agent_runtime.endpoint import Endpoint, is_loopback
 from agent_runtime.errors import (
     PolicyError,
     PolicyMisbehaved,
@@ -26,10 +27,9 @@ from agent_runtime.errors import (
     PolicyStale,
     PolicyUnavailable,
 )
-from agent_runtime.policies.admission import Load
-from agent_runtime.policies.endpoint import Endpoint, is_loopback
-from agent_runtime.serving.health import FleetHealth, Sighting
-from agent_runtime.serving.tensors import WeightTensors
+from agent_runtime.sglang.admission import Load
+from agent_runtime.sglang.health import FleetHealth, Sighting
+from agent_runtime.sglang.tensors import WeightTensors
 
 __all__ = ["EngineGroup", "Interrupt", "WeightUpdate"]
 

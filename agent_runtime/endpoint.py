@@ -31,7 +31,7 @@ from agent_runtime.errors import (
     PolicyRejected,
     PolicyUnavailable,
 )
-from agent_runtime.policies.slots import Slots
+from agent_runtime.slots import Slots
 
 __all__ = ["Endpoint", "error_for", "is_loopback"]
 
