@@ -1,6 +1,7 @@
 """What an environment author uses: write an `Environment` and a `TaskSet`, get everything else."""
 
 from env_servers.sdk.environment import Environment, EnvironmentConfig, EnvironmentSpec
+from env_servers.sdk.episode_environment import EpisodeEnvironment
 from env_servers.sdk.errors import (
     EnvironmentUnavailable,
     InvalidOption,
@@ -51,6 +52,7 @@ __all__ = [
     "EnvironmentConfig",
     "EnvironmentSpec",
     "EnvironmentUnavailable",
+    "EpisodeEnvironment",
     "Execution",
     "Grammar",
     "InvalidOption",
