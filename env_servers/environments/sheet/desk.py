@@ -34,8 +34,8 @@ WHOLE_DELETE: Final = "You cannot delete whole sheet at once"
 MAX_LITERAL: Final = 100_000
 """Longest list that is given as text."""
 
-MAX_SEARCH: Final = 300_000
-"""Most operations of a search."""
+MAX_SEARCH: Final = 50_000_000
+"""Most operations of a search; RE2 needs up to 10 ns for one where it cannot build a table."""
 
 _REGULAR: Final = re.compile(r"re\.compile\((.*)\)", re.DOTALL)
 _P = ParamSpec("_P")

@@ -1,44 +1,89 @@
-"""Regular expressions that take linear time, for searches with patterns that an agent wrote.
+r"""Regular expressions that an agent wrote, searched for in linear time.
 
-Python's own engine needs exponential time for some patterns, and an agent may write any. This one
-follows all alternatives at once. It owns a subset of the usual syntax: literals, `.`, classes,
-digits, words and blanks (`d`, `w`, `s` after a backslash; capitals for all else), groups, `|`,
-greedy or lazy `* + ? {m,n}`, `^` and `$`. Anything else raises PatternError. It
-tells whether a pattern occurs, not where.
+Python's own engine needs exponential time for some patterns, and an agent may write any. So a
+pattern is read here, translated and handed to RE2, which never backtracks and refuses programs
+above a limit. Supported are literals, `.`, classes, `\d \w \s` (capitals for all else), `\n \t \r`,
+groups, `|`, greedy or lazy `* + ? {m,n}`, `^` and `$`: what Python's `re` and RE2 agree on, with
+Python's Unicode classes. Anything else is a PatternError. A search tells whether a pattern occurs,
+not where; `$` is the very end of the text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Final
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+import re2  # pyright: ignore[reportMissingTypeStubs]
 
 __all__ = ["Pattern", "PatternError", "compile_pattern"]
 
 MAX_PATTERN: Final = 500
 """Longest pattern, in characters."""
-MAX_STATES: Final = 2_000
-"""Largest automaton; repetitions such as `(a{50}){50}` multiply."""
+MAX_REPEAT: Final = 1_000
+"""Most repetitions of one thing; RE2's own limit, which holds for nested ones multiplied too."""
 MAX_DEPTH: Final = 40
 """Deepest nesting of groups."""
+MAX_MEMORY: Final = 2 * 2**20
+r"""Bytes for the program of a pattern and the states that a search keeps. `\w{60}` needs most of
+them: a class of Unicode is some thousand instructions. 128 compiled patterns are cached."""
 
-_Test = Callable[[str], bool]
-_SPLIT: Final = 0
-_CHAR: Final = 1
-_START: Final = 2
-_END: Final = 3
-_MATCH: Final = 4
+_CONTROLS: Final = frozenset("ntr")
+_COUNT: Final = re.compile(r"\{(?P<low>[0-9]{0,4})(?P<comma>,?)(?P<high>[0-9]{0,4})\}")
 
 
 class PatternError(ValueError):
     """The text is no pattern that can be searched for."""
 
 
+class Pattern:
+    """A compiled pattern."""
+
+    def __init__(self, compiled: Any) -> None:
+        self._compiled = compiled
+
+    @property
+    def size(self) -> int:
+        """Instructions; a search takes at most so many operations for each character."""
+        return self._compiled.programsize
+
+    def occurs_in(self, text: str) -> bool:
+        """Whether the pattern matches anywhere in the text."""
+        return self._compiled.search(_encodable(text)) is not None
+
+
+def compile_pattern(text: str) -> Pattern:
+    """Return the pattern of a text, whatever it costs elsewhere.
+
+    Raises:
+        PatternError: the text is no pattern, is not supported, or is too long or too complex.
+    """
+    if len(text) > MAX_PATTERN:
+        raise PatternError(f"the pattern is longer than {MAX_PATTERN} characters")
+    options = re2.Options()
+    options.max_mem = MAX_MEMORY
+    options.log_errors = False
+    options.never_capture = True
+    try:
+        return Pattern(re2.compile(_Translator(_encodable(text)).translated(), options))
+    except re2.error as error:
+        # The translator let nothing else through than what is too large for RE2's limits.
+        raise PatternError("the pattern is too complex") from error
+
+
+def _encodable(text: str) -> str:
+    """The text with U+FFFD for lone surrogates, which UTF-8 and so RE2 cannot hold."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def _is_word(char: str) -> bool:
     return char.isalnum() or char == "_"
 
 
-_CLASSES: Final[dict[str, _Test]] = {
+_CLASSES: Final[dict[str, Callable[[str], bool]]] = {
     "d": str.isdecimal,
     "w": _is_word,
     "s": str.isspace,
@@ -46,261 +91,137 @@ _CLASSES: Final[dict[str, _Test]] = {
     "W": lambda char: not _is_word(char),
     "S": lambda char: not char.isspace(),
 }
-_BOUNDS: Final[dict[str, tuple[int, int | None]]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
-_CONTROLS: Final = {"n": "\n", "t": "\t", "r": "\r"}
 
 
-class _Node:
-    """A part of the automaton under construction: appends itself to a program."""
+@cache
+def _class_members(name: str) -> str:
+    r"""Return the characters of `\d`, `\w` ... as ranges for RE2's brackets.
 
-    def __init__(self, emit: Callable[[_Program], None]) -> None:
-        self.emit = emit
-
-
-class _Program:
-    """States: (kind, test, next states)."""
-
-    def __init__(self) -> None:
-        self.states: list[tuple[int, _Test | None, list[int]]] = []
-
-    def add(self, kind: int, test: _Test | None = None) -> int:
-        if len(self.states) >= MAX_STATES:
-            raise PatternError("the pattern is too complex")
-        self.states.append((kind, test, [len(self.states) + 1]))
-        return len(self.states) - 1
-
-    @property
-    def end(self) -> int:
-        return len(self.states)
+    Written out because RE2's `\d` knows ASCII only, Python's does not, and because RE2's tables
+    are of another version of Unicode than Python's.
+    """
+    test = _CLASSES[name]
+    members = bytes(test(chr(code)) for code in range(0x110000))
+    ranges = ((found.start(), found.end() - 1) for found in re.finditer(b"\x01+", members))
+    return "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in ranges)
 
 
-class Pattern:
-    """A compiled pattern."""
-
-    def __init__(self, program: _Program) -> None:
-        program.add(_MATCH)
-        self._states = program.states
-
-    @property
-    def size(self) -> int:
-        """States; a search takes at most so many operations for each character."""
-        return len(self._states)
-
-    def occurs_in(self, text: str) -> bool:
-        """Whether the pattern matches anywhere in the text."""
-        current: set[int] = set()
-        for place in range(len(text) + 1):
-            current.add(0)
-            current = self._closure(current, place, len(text))
-            if len(self._states) - 1 in current:
-                return True
-            if place < len(text):
-                current = self._advance(current, text[place])
-        return False
-
-    def _advance(self, current: set[int], char: str) -> set[int]:
-        following: set[int] = set()
-        for number in current:
-            kind, test, after = self._states[number]
-            if kind == _CHAR and test is not None and test(char):
-                following.update(after)
-        return following
-
-    def _closure(self, current: set[int], place: int, length: int) -> set[int]:
-        waiting, found = list(current), set(current)
-        while waiting:
-            kind, _, after = self._states[waiting.pop()]
-            passes = (
-                kind == _SPLIT
-                or (kind == _START and place == 0)
-                or (kind == _END and place == length)
-            )
-            if passes:
-                new = [number for number in after if number not in found]
-                found.update(new)
-                waiting.extend(new)
-        return found
+def _quoted(char: str) -> str:
+    return f"\\x{{{ord(char):x}}}"
 
 
-class _Parser:
-    """Recursive descent over the pattern's text."""
+class _Translator:
+    """One pass over a pattern, from Python's syntax to RE2's.
+
+    It finds every mistake itself, so that what agents are shown does not hang on RE2's words.
+    """
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.place = 0
-        self.depth = 0
+        self._text = text
+        self._position = 0
+        self._depth = 0
+        self._repeatable = False
+        """Something stands to the left that `*` or `{2}` may repeat."""
 
-    def peek(self) -> str:
-        return self.text[self.place : self.place + 1]
+    def translated(self) -> str:
+        parts: list[str] = []
+        while self._position < len(self._text):
+            parts.append(self._part())
+        if self._depth:
+            raise PatternError("the pattern ends too early")
+        return "".join(parts)
 
-    def take(self) -> str:
-        char = self.peek()
+    def _part(self) -> str:
+        count = _COUNT.match(self._text, self._position)
+        if count is not None and (count["low"] or count["high"]):
+            self._position = count.end()
+            return self._repetition(_counted(count))
+        char = self._take()
+        if char in "*+?":
+            return self._repetition(char)
+        self._repeatable = char not in "(|"
+        if char == "\\":
+            name = self._take()
+            return f"[{_class_members(name)}]" if name in _CLASSES else _escaped(name)
+        if char == "[":
+            return self._char_class()
+        if char == "(":
+            return self._group()
+        if char == ")":
+            self._depth -= 1
+            if self._depth < 0:
+                raise PatternError("unbalanced parenthesis")
+        return char if char in ".^$|)" else _quoted(char)
+
+    def _repetition(self, sign: str) -> str:
+        if not self._repeatable:
+            raise PatternError("nothing to repeat")
+        if self._peek() == "?":
+            sign += self._take()
+        if self._peek() in ("*", "+", "?"):
+            raise PatternError("multiple repeat")
+        self._repeatable = False
+        return sign
+
+    def _take(self) -> str:
+        char = self._peek()
         if not char:
             raise PatternError("the pattern ends too early")
-        self.place += 1
+        self._position += 1
         return char
 
-    def alternatives(self) -> _Node:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise PatternError("the pattern is nested too deeply")
-        options = [self.sequence()]
-        while self.peek() == "|":
-            self.place += 1
-            options.append(self.sequence())
-        self.depth -= 1
-        return options[0] if len(options) == 1 else _choice(options)
+    def _peek(self, distance: int = 0) -> str:
+        start = self._position + distance
+        return self._text[start : start + 1]
 
-    def sequence(self) -> _Node:
-        parts: list[_Node] = []
-        while self.peek() not in ("", "|", ")"):
-            parts.append(self.repeated(self.atom()))
-
-        def emit(program: _Program) -> None:
-            for part in parts:
-                part.emit(program)
-
-        return _Node(emit)
-
-    def repeated(self, node: _Node) -> _Node:
-        char = self.peek()
-        bounds = _BOUNDS.get(char)
-        if bounds is not None:
-            self.place += 1
-        elif char == "{" and (counted := self.counted()):
-            bounds = counted
-        if bounds is None:
-            return node
-        if self.peek() == "?":  # lazy: the same for a yes or no
-            self.place += 1
-        if self.peek() in ("*", "+", "?"):
-            raise PatternError("multiple repeat")
-        return _repeat(node, *bounds)
-
-    def counted(self) -> tuple[int, int | None] | None:
-        """`{m}`, `{m,}` or `{m,n}`; None = the brace stands for itself."""
-        close = self.text.find("}", self.place)
-        least, comma, most = self.text[self.place + 1 : max(close, 0)].partition(",")
-        numbers = [text for text in (least, most) if text]
-        if not numbers or not all(n.isascii() and n.isdigit() and len(n) < 5 for n in numbers):
-            return None
-        self.place = close + 1
-        low = int(least or 0)
-        high = low if not comma else int(most) if most else None
-        if high is not None and high < low:
-            raise PatternError("min repeat greater than max repeat")
-        return low, high
-
-    def atom(self) -> _Node:
-        char = self.take()
-        if char == "(":
-            return self.group()
-        if char == "[":
-            return _char(self.char_class())
-        if char == ".":
-            return _char(lambda found: found != "\n")
-        if char in "*+?":
-            raise PatternError("nothing to repeat")
-        if char in "^$":
-            kind = _START if char == "^" else _END
-            return _Node(lambda program: _ignore(program.add(kind)))
-        return _char(self.escaped() if char == "\\" else char.__eq__)
-
-    def group(self) -> _Node:
-        if self.peek() == "?":
-            if self.text[self.place : self.place + 2] != "?:":
+    def _group(self) -> str:
+        if self._peek() == "?":
+            if self._peek(1) != ":":
                 raise PatternError("only plain groups are supported")
-            self.place += 2
-        inner = self.alternatives()
-        if self.take() != ")":
-            raise PatternError("missing )")
-        return inner
+            self._position += 2
+        self._depth += 1
+        if self._depth >= MAX_DEPTH:
+            raise PatternError("the pattern is nested too deeply")
+        return "(?:"
 
-    def escaped(self) -> _Test:
-        char = self.take()
-        if char in _CLASSES:
-            return _CLASSES[char]
-        if char in _CONTROLS:
-            return _CONTROLS[char].__eq__
-        if char.isalnum():
-            raise PatternError(f"\\{char} is not supported")
-        return char.__eq__
+    def _char_class(self) -> str:
+        negated = self._peek() == "^"
+        self._position += negated
+        members = [self._class_item()]  # a bracket in the first place stands for itself
+        while self._peek() != "]":
+            members.append(self._class_item())
+        self._position += 1
+        return f"[{'^' if negated else ''}{''.join(members)}]"
 
-    def char_class(self) -> _Test:
-        negated = self.peek() == "^"
-        self.place += negated
-        tests: list[_Test] = []
-        while not tests or self.peek() != "]":
-            tests.append(self.class_item())
-        self.place += 1
-        return lambda found: any(test(found) for test in tests) != negated
-
-    def class_item(self) -> _Test:
-        char = self.take()
+    def _class_item(self) -> str:
+        char = self._take()
         if char == "\\":
-            return self.escaped()
-        if self.peek() == "-" and self.text[self.place + 1 : self.place + 2] not in ("", "]"):
-            self.place += 1
-            last = self.take()
+            name = self._take()
+            return _class_members(name) if name in _CLASSES else _escaped(name)
+        if self._peek() == "-" and self._peek(1) not in ("", "]"):
+            self._position += 1
+            last = self._take()
             if last < char:
                 raise PatternError(f"bad character range {char}-{last}")
-            return lambda found: char <= found <= last
-        return char.__eq__
+            return f"{_quoted(char)}-{_quoted(last)}"
+        return _quoted(char)
 
 
-def _ignore(_: int) -> None:
-    """Discards a state's number."""
+def _escaped(name: str) -> str:
+    """A character behind a backslash that names no class."""
+    if name in _CONTROLS:
+        return f"\\{name}"
+    if name.isalnum():
+        raise PatternError(f"\\{name} is not supported")
+    return _quoted(name)
 
 
-def _char(test: _Test) -> _Node:
-    return _Node(lambda program: _ignore(program.add(_CHAR, test)))
-
-
-def _choice(options: Sequence[_Node]) -> _Node:
-    def emit(program: _Program) -> None:
-        exits: list[int] = []
-        for option in options[:-1]:
-            split = program.add(_SPLIT)
-            option.emit(program)
-            exits.append(program.add(_SPLIT))
-            program.states[split][2].append(program.end)
-        options[-1].emit(program)
-        for number in exits:
-            program.states[number][2][:] = [program.end]
-
-    return _Node(emit)
-
-
-def _repeat(node: _Node, low: int, high: int | None) -> _Node:
-    def emit(program: _Program) -> None:
-        for _ in range(low):
-            node.emit(program)
-        if high is None:
-            split = program.add(_SPLIT)
-            node.emit(program)
-            back = program.add(_SPLIT)
-            program.states[back][2][:] = [split]
-            program.states[split][2].append(program.end)
-            return
-        splits: list[int] = []
-        for _ in range(high - low):
-            splits.append(program.add(_SPLIT))
-            node.emit(program)
-        for split in splits:
-            program.states[split][2].append(program.end)
-
-    return _Node(emit)
-
-
-@lru_cache(maxsize=256)
-def compile_pattern(text: str) -> Pattern:
-    """Raises PatternError."""
-    if len(text) > MAX_PATTERN:
-        raise PatternError(f"the pattern is longer than {MAX_PATTERN} characters")
-    parser = _Parser(text)
-    node = parser.alternatives()
-    if parser.peek():
-        raise PatternError("unbalanced parenthesis")
-    program = _Program()
-    node.emit(program)
-    return Pattern(program)
+def _counted(count: re.Match[str]) -> str:
+    """`{m}`, `{m,}`, `{,n}` or `{m,n}`; RE2 reads the third as text."""
+    low = int(count["low"] or 0)
+    high = int(count["high"]) if count["high"] else None
+    if high is not None and high < low:
+        raise PatternError("min repeat greater than max repeat")
+    if max(low, high or 0) > MAX_REPEAT:  # at once, not after hours of unrolling
+        raise PatternError("the pattern is too complex")
+    return f"{{{low}{count['comma']}{'' if high is None else high}}}"
