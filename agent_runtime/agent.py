@@ -23,6 +23,7 @@ from agent_runtime.policies.base import (
     PolicySession,
 )
 from agent_runtime.sampling import FinishReason
+from agent_runtime.scores import score_or_reward
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
@@ -188,7 +189,7 @@ class _Playing:
         if last.ended:
             record.terminated, record.truncated = last.terminated, last.truncated
             record.stop_reason = last.stop_reason  # pyright: ignore[reportAttributeAccessIssue]
-        score = last.reward if last.score is None else last.score
+        score = score_or_reward(last.score, last.reward)
         if last.reward is not None:
             record.reward = last.reward
         if score is not None:

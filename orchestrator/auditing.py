@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from agent_runtime.conversation import clean_reply
+from agent_runtime.scores import recorded_score
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
@@ -87,7 +88,7 @@ def _result_problems(episode: episode_pb2.Episode, last: episode_pb2.Step) -> It
     if episode.HasField("reward") and episode.reward != last.reward:
         yield f"its reward is {episode.reward:g}, the last step's {last.reward:g}"
     if episode.HasField("score"):
-        expected = last.score if last.HasField("score") else last.reward
+        expected = recorded_score(last) or 0.0
         if episode.score != expected:
             yield f"its score is {episode.score:g}, the last step's {expected:g}"
 

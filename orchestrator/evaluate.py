@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from agent_runtime.policies import PolicyConfig, Sampling
+from agent_runtime.scores import metric_value
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.atomic_file import write_atomically
 from orchestrator.command_line import guarded
@@ -65,14 +66,12 @@ def _conclude(outcome: RunOutcome, console: Console) -> Mapping[str, Any]:
 
 def _figure(it: EnvironmentStatistics, environment: pb.GetEnvironmentResponse) -> dict[str, Any]:
     by_score = environment.metric == pb.METRIC_MEAN_SCORE
-    # A perfect score is worth 1, whatever the environment's unit.
-    scale = environment.success_score if by_score and environment.success_score > 1 else 1.0
-    value = it.mean_score if by_score else it.success_rate
+    value = metric_value(environment, mean_score=it.mean_score, success_rate=it.success_rate)
     return {
         "environment": it.environment,
         "policy": it.policy,
         "metric": "mean score" if by_score else "success rate",
-        "value": None if value is None else value / scale,
+        "value": value,
         "episodes": it.finished,
     }
 

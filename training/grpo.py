@@ -36,7 +36,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from agent_runtime.engine.checkpoint import digest
-from agentgym.env.v1 import environment_pb2 as pb
+from agent_runtime.scores import perfect_score, recorded_score
+from agent_runtime.weights import Weights
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
 from orchestrator.command_line import run_loop
@@ -260,7 +261,8 @@ def judge(
 
 
 def _reward(episode: episode_pb2.Episode) -> float:
-    return episode.score if episode.HasField("score") else episode.reward
+    score = recorded_score(episode)
+    return 0.0 if score is None else score
 
 
 def learn(
@@ -556,18 +558,17 @@ class _Learning:
 
     async def _hand_over(self, rollouts: Rollouts | None, learner: Learner) -> None:
         """The policy plays with the new weights from now on; all processes give their part."""
-        folder: Path | None = None
-        weights: dict[str, torch.Tensor] = {}
         if self._recipe.players.engine == "sglang":
             folder = self._recipe.out / "weights" / version_name(self._step)
             folder.parent.mkdir(parents=True, exist_ok=True)
             save_checkpoint(
                 learner.model, folder, tokenizer=self._recipe.model.path, processes=self._place
             )
+            weights: Weights = folder  # a server reads them from a checkpoint
         else:
             weights = full_weights(learner.model, self._place)
         if rollouts is not None:
-            await rollouts.update_weights(weights, version_name(self._step), folder=folder)
+            await rollouts.update_weights(weights, version_name(self._step))
 
     def _save(self, learner: Learner) -> None:
         every, step = self._recipe.save_every, self._step
@@ -626,11 +627,9 @@ async def _choose(recipe: GRPORecipe) -> dict[str, Any]:
         chosen: dict[str, Any] = {}
         for name, wanted in zip(names, recipe.environments, strict=True):
             ids = await list_ids(rollouts.fleet, wanted)
-            described: pb.GetEnvironmentResponse = rollouts.fleet.described[name]
-            score = described.success_score
             chosen[name] = {
                 **asdict(divide(wanted, *ids)),
-                "perfect": score if score > 1 else 1.0,
+                "perfect": perfect_score(rollouts.fleet.described[name]),
             }
     return chosen
 

@@ -11,6 +11,7 @@ from agent_runtime.policies.base import (
     LiveEpisode,
     Policy,
     PolicySession,
+    TrainablePolicy,
 )
 from agent_runtime.policies.config import (
     OpenAIOptions,
@@ -33,5 +34,6 @@ __all__ = [
     "PolicySession",
     "SGLangOptions",
     "Sampling",
+    "TrainablePolicy",
     "make_policy",
 ]

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from agent_runtime.conversation import Message
 from agent_runtime.sampling import FinishReason
+from agent_runtime.weights import Interrupt, Weights
 from agentgym.env.v1 import environment_pb2, types_pb2
 from agentgym.episode.v1 import episode_pb2
 
@@ -23,6 +24,7 @@ __all__ = [
     "LiveEpisode",
     "Policy",
     "PolicySession",
+    "TrainablePolicy",
 ]
 
 
@@ -101,3 +103,46 @@ class Policy(ABC):
 
     async def close(self) -> None:
         """Release connections."""
+
+
+class TrainablePolicy(Policy):
+    """A policy whose weights can be replaced and whose probabilities can be asked for."""
+
+    @abstractmethod
+    async def update_weights(
+        self, weights: Weights, *, version: str = "", interrupt: Interrupt | None = None
+    ) -> str:
+        """Replace the weights while episodes are played.
+
+        Each token carries the version that sampled it. Nothing is changed by an update that is
+        refused.
+
+        Args:
+            weights: A checkpoint's folder as the engine sees it, or a state_dict.
+            version: Name that tokens of these weights carry; new for new weights. A folder on this
+                machine may go without: an embedded engine names it by its digest.
+            interrupt: What happens to replies that are being sampled; default: what disturbs this
+                kind of policy least.
+
+        Returns:
+            The version that tokens carry from now on.
+
+        Raises:
+            PolicyMisconfigured: The weights are of another model, the version is no new one, or
+                the policy cannot interrupt its replies like this.
+            PolicyError: An engine could not be updated.
+            RuntimeError: The policy is not started.
+        """
+
+    @abstractmethod
+    async def score(self, ids: Sequence[int]) -> list[float | None]:
+        """Compute the logprob of each id given those before it, by the weights of the moment.
+
+        Returns:
+            One logprob per id, of the untruncated distribution at temperature 1, in nats; None for
+            the first id, which follows nothing.
+
+        Raises:
+            PolicyError: The engine cannot score these ids.
+            RuntimeError: The policy is not started.
+        """

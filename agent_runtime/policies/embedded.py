@@ -14,7 +14,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent_runtime.conversation import Message
 from agent_runtime.dialogue import TokenDialogue
@@ -26,13 +26,14 @@ from agent_runtime.huggingface import HuggingFaceRenderer, check_vocabulary
 from agent_runtime.policies.base import (
     Completion,
     EpisodeContext,
-    Policy,
     PolicySession,
+    TrainablePolicy,
 )
 from agent_runtime.policies.config import PolicyConfig
 from agent_runtime.rendering import ChatRenderer
 from agent_runtime.sampled_reply import SampledReply
 from agent_runtime.sampling import FinishReason, Sampling
+from agent_runtime.weights import Interrupt, Weights
 from agentgym.episode.v1 import episode_pb2
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["EmbeddedPolicy"]
 
 
-class EmbeddedPolicy(Policy):
+class EmbeddedPolicy(TrainablePolicy):
     """The checkpoint in a folder: `config.json`, safetensors, tokenizer and chat template."""
 
     def __init__(
@@ -113,34 +114,30 @@ class EmbeddedPolicy(Policy):
         return self._engine
 
     async def update_weights(
-        self,
-        weights: str | Path | Mapping[str, Any],
-        *,
-        version: str = "",
-        keep_cache: bool = False,
-        abort: bool = False,
+        self, weights: Weights, *, version: str = "", interrupt: Interrupt | None = None
     ) -> str:
-        """Swap the weights between two steps; returns the version that tokens carry from then on.
+        """Swap the weights between two steps of the engine; see `TrainablePolicy`.
 
-        `weights` is a checkpoint folder or a state_dict of tensors; a folder's default version is
-        its digest, a state_dict needs one. Running replies go on with the new weights, each token
-        under the version that gave it; with `abort` they are given back with what they have, which
-        their sessions go on from in a new request. `keep_cache`
-        goes on using keys and values of the old weights. Raises PolicyMisconfigured, having
-        changed nothing, for weights of another model; RuntimeError before `start`.
+        A folder's default version is its digest, a state_dict needs one. By default replies that
+        are being sampled go on after their cache was recomputed ("retract"); "in_place" goes on
+        using keys and values of the old weights, also for later turns.
         """
+        if interrupt == "finish":
+            raise PolicyMisconfigured(
+                "the embedded engine does not wait for replies that are being sampled: interrupt "
+                "is in_place, retract or abort"
+            )
         return await self.engine.update_weights(
-            weights, version=version, keep_cache=keep_cache, abort=abort
+            weights,
+            version=version,
+            keep_cache=interrupt == "in_place",
+            abort=interrupt == "abort",
         )
 
     async def score(self, ids: Sequence[int]) -> list[float | None]:
-        """The model's logprob of each id given those before it; None for the first.
-
-        Of the untruncated distribution at temperature 1, of the weights as they are now. Raises
-        PolicyError; RuntimeError before `start`.
-        """
-        wanted = list(ids)
-        return [None, *await self.engine.call(lambda engine: engine.score(wanted))]
+        """Compute the logprob of each id given those before it; see `TrainablePolicy`."""
+        prompt = list(ids)
+        return [None, *await self.engine.call(lambda engine: engine.score(prompt))]
 
 
 class _EmbeddedSession(PolicySession):

@@ -25,6 +25,7 @@ import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any, Final
 
 from agent_runtime.conversation import Message, Role
@@ -42,8 +43,8 @@ from agent_runtime.huggingface import HuggingFaceRenderer
 from agent_runtime.policies.base import (
     Completion,
     EpisodeContext,
-    Policy,
     PolicySession,
+    TrainablePolicy,
 )
 from agent_runtime.policies.config import PolicyConfig, SGLangOptions
 from agent_runtime.rendering import ChatRenderer
@@ -51,7 +52,9 @@ from agent_runtime.sampled_reply import SampledReply
 from agent_runtime.sampling import FinishReason
 from agent_runtime.sglang.admission import Admission, AdmissionRules
 from agent_runtime.sglang.engines import EngineGroup, WeightUpdate
+from agent_runtime.sglang.tensors import WeightTensors
 from agent_runtime.sglang.wire import Streamed, generate_body, read_reply, read_scores
+from agent_runtime.weights import Interrupt, Weights
 from agentgym.episode.v1 import episode_pb2
 
 __all__ = ["SGLangPolicy"]
@@ -68,7 +71,7 @@ _PROBE: Final = [Message(Role.USER, "Which tokens is this, and <which> are 12.5%
 StopRule = Callable[[Sequence[int]], bool]
 
 
-class SGLangPolicy(Policy):
+class SGLangPolicy(TrainablePolicy):
     """The model that one server or router serves."""
 
     def __init__(
@@ -145,20 +148,30 @@ class SGLangPolicy(Policy):
         """Requests that may be in flight now."""
         return self._endpoint.slots.limit
 
-    async def update_weights(self, update: WeightUpdate) -> None:
-        """Give the engines new weights while episodes are played.
+    async def update_weights(
+        self, weights: Weights, *, version: str = "", interrupt: Interrupt | None = None
+    ) -> str:
+        """Give all engines new weights; see `TrainablePolicy`.
 
-        Replies that are being sampled go on, as `update.interrupt` says; each of their tokens
-        carries the version that sampled it. Raises PolicyError.
+        A `Path` is made absolute; a string is sent as it is, for engines on other machines. A
+        state_dict is handed to engines on this machine without a disk; an engine that restarts
+        afterwards is stale until the next update. Replies go on "in_place" by default.
         """
+        path, handles = "", None
+        if isinstance(weights, Mapping):
+            handles = WeightTensors(weights)
+        else:
+            # Engines have working directories of their own.
+            local = isinstance(weights, Path)
+            path = str(await asyncio.to_thread(weights.resolve)) if local else weights
+        update = WeightUpdate(
+            version=version, path=path, tensors=handles, interrupt=interrupt or "in_place"
+        )
         await self.engines.update(update)
+        return version
 
     async def score(self, ids: Sequence[int]) -> list[float | None]:
-        """The engine's logprob of each id given those before it; None for the first.
-
-        Those of the untruncated distribution at temperature 1, of the weights that it serves now.
-        Raises PolicyError.
-        """
+        """Ask an engine for the logprob of each id; see `TrainablePolicy`."""
         sampling = {"max_new_tokens": 1, "temperature": 1.0}
         body: dict[str, Any] = {
             "input_ids": list(ids),

@@ -16,7 +16,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 from agent_runtime.endpoint import Endpoint, is_loopback
 from agent_runtime.errors import (
@@ -30,19 +30,15 @@ from agent_runtime.errors import (
 from agent_runtime.sglang.admission import Load
 from agent_runtime.sglang.health import FleetHealth, Sighting
 from agent_runtime.sglang.tensors import WeightTensors
+from agent_runtime.weights import Interrupt
 
-__all__ = ["EngineGroup", "Interrupt", "WeightUpdate"]
+__all__ = ["EngineGroup", "WeightUpdate"]
 
 _PROBE_TIMEOUT: Final = 10.0
 _START_TIMEOUT: Final = 30.0
 _ABORT_TIMEOUT: Final = 5.0
 _PAUSE_TIMEOUT: Final = 60.0
 _RECOVERY_PAUSE: Final = 0.5
-
-Interrupt = Literal["in_place", "retract", "abort", "finish"]
-"""What happens to replies that are being sampled when weights are replaced: they go on with their
-cache as it is, go on after it was recomputed with the new weights, are given back and continued by
-a new request, or are finished first while new ones wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

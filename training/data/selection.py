@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from agent_runtime.scores import score_or_reward
 from orchestrator.atomic_file import write_atomically
 from orchestrator.records import EpisodeKey, EpisodeSummary
 from training.errors import DataError
@@ -99,7 +100,7 @@ def select(
     finished = [it for it in ordered if not it.failed]
     confirmed: list[tuple[Kept, int]] = []
     for summary in finished:
-        score = summary.score if summary.score is not None else summary.reward
+        score = score_or_reward(summary.score, summary.reward)
         if score is None:
             continue
         weight = weight_of(score, perfect) if weighted else float(score > threshold)

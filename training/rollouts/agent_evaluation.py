@@ -13,6 +13,7 @@ from rich.console import Console
 
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.policies import PolicyConfig, Sampling
+from agent_runtime.scores import metric_value
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.command_line import run_loop
 from orchestrator.config import RunConfig
@@ -81,7 +82,4 @@ def _begun(folder: Path) -> bool:
 
 
 def _value(it: EnvironmentStatistics, environment: pb.GetEnvironmentResponse) -> float | None:
-    by_score = environment.metric == pb.METRIC_MEAN_SCORE
-    scale = environment.success_score if by_score and environment.success_score > 1 else 1.0
-    value = it.mean_score if by_score else it.success_rate
-    return None if value is None else value / scale
+    return metric_value(environment, mean_score=it.mean_score, success_rate=it.success_rate)

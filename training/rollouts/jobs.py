@@ -20,9 +20,9 @@ from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.policies import PolicyConfig, Sampling
 from agent_runtime.policies.config import SGLangOptions
 from agent_runtime.policies.sglang import SGLangPolicy
+from agent_runtime.scores import perfect_score
 from agent_runtime.serving import serving
 from agent_runtime.serving.config import ServeConfig
-from agent_runtime.sglang.engines import WeightUpdate
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.command_line import run_loop
 from orchestrator.config import RunConfig
@@ -149,8 +149,7 @@ async def _play_all(
 def _played(job: Job, outcome: RunOutcome) -> PlayedRun:
     described = outcome.described[job.environment.name]
     by_score = described.metric == pb.METRIC_MEAN_SCORE
-    perfect = described.success_score if described.success_score > 1 else 1.0
-    return PlayedRun(job.folder, job.environment.name, by_score, perfect)
+    return PlayedRun(job.folder, job.environment.name, by_score, perfect_score(described))
 
 
 async def _policy_of(players: Players, agent: Agent, stack: AsyncExitStack) -> str:
@@ -180,8 +179,7 @@ async def _push(players: Players, checkpoint: Path) -> None:
     policy = SGLangPolicy(players.url, PolicyConfig(sglang=players.sglang))
     await policy.start()
     try:
-        path = str(await asyncio.to_thread(checkpoint.resolve))
-        await policy.update_weights(WeightUpdate(path=path, version=version))
+        await policy.update_weights(checkpoint, version=version)
     finally:
         await policy.close()
 

@@ -7,7 +7,7 @@ off is completed, never played twice. Knows no algorithm.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -16,10 +16,8 @@ from google.protobuf import struct_pb2
 
 from agent_runtime.agent import EpisodePlan
 from agent_runtime.policies import PolicyConfig, Sampling, make_policy
-from agent_runtime.policies.base import Policy
-from agent_runtime.policies.embedded import EmbeddedPolicy
-from agent_runtime.policies.sglang import SGLangPolicy
-from agent_runtime.sglang.engines import WeightUpdate
+from agent_runtime.policies.base import Policy, TrainablePolicy
+from agent_runtime.weights import Weights
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
@@ -81,7 +79,7 @@ class Rollouts:
             sglang=players.sglang,
         )
         self._openings: dict[str, pb.ConversationStart] = {}
-        self._policy: Policy | None = None
+        self._policy: TrainablePolicy | None = None
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -102,27 +100,17 @@ class Rollouts:
             raise RecipeError("is needed: the server must outlast the steps", field="players.url")
         spec = f"sglang:{players.url}" if players.url else f"embedded:{checkpoint}"
         policy = make_policy(spec, self._config)
+        if not isinstance(policy, TrainablePolicy):
+            raise RuntimeError(f"the weights of {spec} cannot be replaced")
         await policy.start()
         self._stack.push_async_callback(policy.close)
         self._policy = policy
         await self.update_weights(checkpoint, version)
 
-    async def update_weights(
-        self, weights: Path | Mapping[str, Any], version: str, *, folder: Path | None = None
-    ) -> None:
-        """Replace the weights; a server reads them from a checkpoint, so it needs a folder.
-
-        `weights` is a checkpoint, or a state_dict for a policy in this process (then `folder` may
-        name a checkpoint of the same weights). Raises PolicyError.
-        """
-        if isinstance(self._policy, EmbeddedPolicy):
-            await self._policy.update_weights(weights, version=version)
-            return
-        place = weights if isinstance(weights, Path) else folder
-        if not isinstance(self._policy, SGLangPolicy) or place is None:
-            raise RuntimeError("this policy's weights cannot be replaced")
-        update = WeightUpdate(path=str(place.resolve()), version=version)
-        await self._policy.update_weights(update)
+    async def update_weights(self, weights: Weights, version: str) -> None:
+        """Replace the weights, as `TrainablePolicy.update_weights` does. Raises PolicyError."""
+        assert self._policy is not None, "start_policy comes first"
+        await self._policy.update_weights(weights, version=version)
 
     async def play(
         self, step: int, tasks: Sequence[Task], *, samples: int, max_rounds: int = 0

@@ -23,7 +23,7 @@ from agent_runtime.ledger import Origin, TokenLedger
 from agent_runtime.policies import FinishReason, PolicyConfig, Sampling, SGLangOptions
 from agent_runtime.policies.base import Completion, PolicySession
 from agent_runtime.policies.sglang import SGLangPolicy
-from agent_runtime.sglang.engines import Interrupt, WeightUpdate
+from agent_runtime.weights import Interrupt
 from tests.agent_runtime import tiny_tokenizers as tiny
 from tests.agent_runtime.policies.live_episode import episode_context
 
@@ -191,8 +191,7 @@ class EngineContract:
             ]
             await self.until(policy, lambda running: running >= 4)
             await asyncio.sleep(0.3)
-            update = WeightUpdate(path=str(target.other), version=version, interrupt=interrupt)
-            await policy.update_weights(update)
+            await policy.update_weights(target.other, version=version, interrupt=interrupt)
             replies = [replies[0] for replies in await asyncio.gather(*plays)]
             assert policy.engines.health.versions == {version}
         switched = 0
@@ -211,22 +210,20 @@ class EngineContract:
         self, target: Target
     ) -> None:
         async with self.policy(target, recovery=0.2) as policy:
-            missing = WeightUpdate(path="/no/such/checkpoint", version=new_version())
             with pytest.raises(PolicyError):
-                await policy.update_weights(missing)
+                await policy.update_weights("/no/such/checkpoint", version=new_version())
             with pytest.raises(PolicyError, match="stale"):
                 await play(policy.open(episode_context()), 1)
-            update = WeightUpdate(path=str(target.model), version=new_version())
-            await policy.update_weights(update)
+            version = await policy.update_weights(target.model, version=new_version())
             await policy.engines.passage()
             [reply] = await play(policy.open(episode_context()), 1)
-        assert reply.policy_version == update.version
+        assert reply.policy_version == version
 
     async def test_a_version_that_is_served_already_is_refused(self, target: Target) -> None:
         async with self.policy(target) as policy:
             [served] = policy.engines.health.versions
             with pytest.raises(PolicyMisconfigured):
-                await policy.update_weights(WeightUpdate(path=str(target.other), version=served))
+                await policy.update_weights(target.other, version=served)
 
     async def test_many_requests_are_held_at_once(self, target: Target) -> None:
         async with self.policy(target, sampling=Sampling(max_new_tokens=4)) as policy:

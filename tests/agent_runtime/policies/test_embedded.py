@@ -237,7 +237,7 @@ async def test_a_swap_may_give_back_what_runs(model: Path, tmp_path: Path) -> No
         await policy.engine.pause()
         reply = asyncio.create_task(session.reply(MESSAGES, turn=0, seed=1))
         await asyncio.sleep(0)
-        await policy.update_weights(other, version="v1", abort=True)
+        await policy.update_weights(other, version="v1", interrupt="abort")
         await policy.engine.resume()
         done = await reply
     assert (done.finish_reason, done.policy_version) == (FinishReason.LENGTH, "v1")

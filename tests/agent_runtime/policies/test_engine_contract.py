@@ -136,7 +136,7 @@ class TestSGLang(EngineContract):
                 WeightUpdate(path=str(target.model), version=new_version()),
                 WeightUpdate(tensors=WeightTensors(weights), version=new_version()),
             ):
-                await it.update_weights(update)
+                await it.engines.update(update)
                 [reply] = await play(it.open(episode_context()), 1)
                 assert reply.policy_version == update.version
                 texts.append(reply.text)
@@ -272,7 +272,6 @@ async def test_an_engine_that_is_killed_loses_no_request_and_comes_back_with_its
     checkpoints: tuple[Path, Path], sglang_python: Path
 ) -> None:
     from agent_runtime.serving.launch import SGLangServed
-    from agent_runtime.sglang.engines import WeightUpdate
 
     contract = TestSGLang()
     async with serving(str(checkpoints[0]), config_of(sglang_python)) as served:
@@ -280,8 +279,7 @@ async def test_an_engine_that_is_killed_loses_no_request_and_comes_back_with_its
         target = Target(served.address, *checkpoints)
         sampling = Sampling(max_new_tokens=1600)
         async with contract.policy(target, sampling=sampling, recovery=400) as policy:
-            update = WeightUpdate(path=str(checkpoints[1]), version="second")
-            await policy.update_weights(update)
+            await policy.update_weights(checkpoints[1], version="second")
             await asyncio.sleep(4)  # the launcher looks at the weights every two seconds
             plays = [
                 asyncio.create_task(play(policy.open(episode_context(episode_id=str(n))), 1, n))

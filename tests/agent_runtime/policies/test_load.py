@@ -15,7 +15,6 @@ from agent_runtime.errors import PolicyStale, PolicyUnavailable
 from agent_runtime.policies import PolicyConfig, Sampling, SGLangOptions
 from agent_runtime.policies.sglang import SGLangPolicy
 from agent_runtime.serving.machine import free_port
-from agent_runtime.sglang.engines import WeightUpdate
 from agent_runtime.sglang.health import EngineState
 from tests.agent_runtime.policies.engine_contract import START, play
 from tests.agent_runtime.policies.live_episode import episode_context
@@ -112,7 +111,7 @@ async def test_a_restarted_engine_is_given_its_weights_before_it_serves(
     engine: Engine, models: tuple[Path, Path]
 ) -> None:
     async with policy_of(engine, recovery=60) as policy:
-        await policy.update_weights(WeightUpdate(path=str(models[1]), version="second"))
+        await policy.update_weights(models[1], version="second")
         tasks = plays(policy, 20, 3)
         await asyncio.sleep(0.3)
         engine.kill()
@@ -126,7 +125,7 @@ async def test_a_restart_between_two_requests_is_noticed_by_the_version(
     engine: Engine, models: tuple[Path, Path]
 ) -> None:
     async with policy_of(engine, recovery=60) as policy:
-        await policy.update_weights(WeightUpdate(path=str(models[1]), version="second"))
+        await policy.update_weights(models[1], version="second")
         engine.kill()
         await engine.start()
         [reply] = await play(policy.open(episode_context()), 1)
@@ -138,7 +137,7 @@ async def test_an_engine_that_somebody_else_updated_may_not_serve_after_a_restar
 ) -> None:
     async with policy_of(engine, recovery=0.5) as trainer:
         async with policy_of(engine, recovery=0.5) as player:
-            await trainer.update_weights(WeightUpdate(path=str(models[1]), version="second"))
+            await trainer.update_weights(models[1], version="second")
             [reply] = await play(player.open(episode_context()), 1)
             assert reply.policy_version == "second"
             engine.kill()

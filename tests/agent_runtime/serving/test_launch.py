@@ -25,7 +25,6 @@ from agent_runtime.serving.commands import Checkpoint, engine_command, router_co
 from agent_runtime.serving.installation import VARIABLE, find_python, install
 from agent_runtime.serving.launch import SGLangServed, check_model
 from agent_runtime.serving.machine import Machine
-from agent_runtime.sglang.engines import WeightUpdate
 from orchestrator import sample
 from orchestrator.store import RunReader
 from tests.agent_runtime import tiny_tokenizers
@@ -215,8 +214,7 @@ async def test_an_engine_that_was_killed_comes_back_with_the_weights_that_it_had
         policy = SGLangPolicy(served.address, PolicyConfig(sampling=sampling, sglang=options))
         await policy.start()
         try:
-            update = WeightUpdate(path=str(models[1]), version="second")
-            await policy.update_weights(update)
+            await policy.update_weights(models[1], version="second")
             await asyncio.sleep(2.5)  # the launcher looks at the weights every two seconds
             plays = [
                 asyncio.create_task(play(policy.open(episode_context(episode_id=str(n))), 2, n))
