@@ -1,33 +1,51 @@
-"""Reads pickled plain data without running anything that a pickle may ask for.
+"""Reads pickled graphs without giving a pickle anything that it could run.
 
-Owns a small machine for the part of the pickle format that graphs of networkx and dictionaries
-need: numbers, texts, containers, and objects of known graph classes, which come out as their bare
-state. Nothing is imported, called or constructed; whatever else a file asks for is refused by name.
+A pickle is a program: `GLOBAL` names a class or function, `REDUCE` calls it. `pickle.Unpickler`
+looks every name up through `find_class`, so reading is safe as long as that gives nothing away.
+Here it gives no class or function that the file names, but inert stand-ins, for a short list of
+names; any other name is refused before it is imported. What the standard machine builds besides is
+plain data. What is left are files that take all memory or the C stack; the checks below bound them.
 """
 
 from __future__ import annotations
 
+import io
+import pickle
 import pickletools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from itertools import chain
+from typing import Any, BinaryIO, ClassVar, Final, NoReturn
 
 __all__ = ["GraphObject", "UnreadablePickle", "read_pickle"]
 
-GRAPH_CLASSES: Final = frozenset(
-    {
-        "networkx.classes.graph Graph",
-        "networkx.classes.digraph DiGraph",
-        "networkx.classes.multigraph MultiGraph",
-        "networkx.classes.multidigraph MultiDiGraph",
-    }
+MAX_FILE: Final = 2**30
+"""Bytes of a file. It is read as a whole: the machine then never allocates what a damaged length
+promises, but at most what is there."""
+MAX_TUPLES: Final = 20_000
+"""Tuples of a file. Hashing a key goes down nested tuples on the C stack, unguarded: 100,000 levels
+end the process. Published graphs hold lists."""
+MAX_VALUES: Final = 50_000_000
+"""Values of the result, with shared ones counted each time: thirty lists, each of ten times the one
+before, are a small file and more than any memory once they are written out."""
+MAX_DEPTH: Final = 100
+"""Nesting of the result."""
+_PLAIN: Final = (str, bytes, int, float, type(None))
+_OPCODES: Final = frozenset(
+    (
+        *("PROTO", "FRAME", "STOP", "MARK", "POP", "NONE", "NEWTRUE", "NEWFALSE"),
+        *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+        *("STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
+        *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+        *("EMPTY_DICT", "EMPTY_LIST", "EMPTY_SET", "EMPTY_TUPLE", "DICT", "LIST"),
+        *("SETITEM", "SETITEMS", "APPEND", "APPENDS", "ADDITEMS"),
+        *("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"),
+        *("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "GET", "BINGET", "LONG_BINGET"),
+        *("GLOBAL", "STACK_GLOBAL", "NEWOBJ", "REDUCE", "BUILD"),
+    )
 )
-_FACTORIES: Final = frozenset({"collections OrderedDict", "collections defaultdict"})
-"""Containers that are read as dictionaries; `builtins dict` is what a defaultdict may name."""
-_RECONSTRUCTOR: Final = "copyreg _reconstructor"
-_NAMED_ONLY: Final = frozenset(
-    {"builtins dict", "builtins list", "builtins set", "builtins object"}
-)
+"""Instructions that plain data and graphs need. Left out are, above all, those that go round
+`find_class` (EXT1 ...) or ask the reader for objects (PERSID)."""
 
 
 class UnreadablePickle(ValueError):
@@ -41,150 +59,165 @@ class GraphObject:
     kind: str
     state: dict[str, Any]
 
-
-class _Mark:
-    """Where a group of items begins on the stack."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Name:
-    """A class or function that a file names; it is never looked up."""
-
-    text: str
+    def __setstate__(self, state: object) -> None:
+        """Take the attributes that a pickle gives an object."""
+        if not isinstance(state, dict):
+            raise UnreadablePickle("the pickle gives a graph no attributes by name")
+        self.state.update(state)  # pyright: ignore[reportUnknownArgumentType]
 
 
-_MARK: Final = _Mark()
-_PUSHED: Final = frozenset(
-    (
-        *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
-        *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE"),
-        *("BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
-    )
-)
-"""Instructions that put their argument on the stack."""
-_CONSTANTS: Final[Mapping[str, Any]] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_EMPTY: Final[Mapping[str, Callable[[], Any]]] = {
-    "EMPTY_DICT": dict,
-    "EMPTY_LIST": list,
-    "EMPTY_SET": set,
-    "EMPTY_TUPLE": tuple,
+class _StandIn:
+    """Stands for a class or function that a pickle names; calling it gives plain data.
+
+    `__setstate__` is there so that a pickle cannot set attributes of the stand-in itself: the
+    machine prefers it to `setattr`, and called on the class it lacks an argument.
+    """
+
+    name: ClassVar[str]
+    build: ClassVar[Callable[..., Any]]
+
+    def __new__(cls, *arguments: Any) -> Any:
+        return cls.build(*arguments)
+
+    def __setstate__(self, state: object) -> NoReturn:
+        raise UnreadablePickle(f"the pickle sets attributes of {self.name}")
+
+
+def _stand_in(name: str, build: Callable[..., Any]) -> type[_StandIn]:
+    return type("StandIn", (_StandIn,), {"name": name, "build": staticmethod(build)})
+
+
+def _graph(kind: str) -> type[_StandIn]:
+    return _stand_in(kind, lambda *_: GraphObject(kind, {}))
+
+
+def _uncallable(name: str) -> type[_StandIn]:
+    def refuse(*_: Any) -> NoReturn:
+        raise UnreadablePickle(f"the pickle calls {name}")
+
+    return _stand_in(name, refuse)
+
+
+def _reconstruct(kind: Any, *_: Any) -> Any:
+    """`copyreg._reconstructor`: how protocols 0 and 1 make objects."""
+    if kind not in _GRAPHS:
+        raise UnreadablePickle("the pickle calls something else than a graph")
+    return kind()
+
+
+_GRAPH_NAMES: Final = {
+    "networkx.classes.graph Graph": _graph("Graph"),
+    "networkx.classes.digraph DiGraph": _graph("DiGraph"),
+    "networkx.classes.multigraph MultiGraph": _graph("MultiGraph"),
+    "networkx.classes.multidigraph MultiDiGraph": _graph("MultiDiGraph"),
 }
-_IGNORED: Final = frozenset({"PROTO", "FRAME"})
+_GRAPHS: Final = tuple(_GRAPH_NAMES.values())
+_DICTIONARY: Final = _stand_in("a dictionary", lambda *_: {})
+_RECONSTRUCTOR: Final = _stand_in("copyreg _reconstructor", _reconstruct)
+ALLOWED: Final[dict[str, type[_StandIn]]] = {
+    **_GRAPH_NAMES,
+    "collections OrderedDict": _DICTIONARY,
+    "collections defaultdict": _DICTIONARY,
+    "copyreg _reconstructor": _RECONSTRUCTOR,
+    "copy_reg _reconstructor": _RECONSTRUCTOR,
+    # A defaultdict names what its values are; the reconstructor names a base class.
+    **{
+        f"{module} {name}": _uncallable(f"builtins {name}")
+        for module in ("builtins", "__builtin__")
+        for name in ("dict", "list", "set", "object")
+    },
+}
+"""All that a pickle may name, with what it gets; the second spellings are those of protocols
+before 3, which use Python 2's names."""
+
+
+class _InertUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str, /) -> type[_StandIn]:
+        """The stand-in of an allowed name. Nothing is imported and no attribute is looked up."""
+        try:
+            return ALLOWED[f"{module} {name}"]
+        except KeyError:
+            raise UnreadablePickle(
+                f"the pickle names {f'{module} {name}'!r}, which is neither plain data nor a graph"
+            ) from None
 
 
 def read_pickle(file: BinaryIO) -> Any:
-    """The data of a pickle; raises UnreadablePickle."""
-    machine = _Machine()
+    """Return the plain data and graphs of a pickle.
+
+    Raises:
+        UnreadablePickle: the file is damaged, asks for anything else, or is too large.
+    """
+    data = file.read(MAX_FILE + 1)
+    if len(data) > MAX_FILE:
+        raise UnreadablePickle(f"the pickle is larger than {MAX_FILE} bytes")
     try:
-        for opcode, argument, _ in pickletools.genops(file):
-            if opcode.name == "STOP":
-                return machine.stack.pop()
-            machine.run(opcode.name, argument)
+        _check_instructions(data)
+        value = _InertUnpickler(io.BytesIO(data)).load()
     except UnreadablePickle:
         raise
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (
+        pickle.UnpicklingError,
+        EOFError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        MemoryError,
+    ) as error:
         raise UnreadablePickle(f"damaged pickle: {error!r}") from error
-    raise UnreadablePickle("the pickle ends too early")
+    _measure(value, MAX_DEPTH, {})
+    return value
 
 
-class _Machine:
-    def __init__(self) -> None:
-        self.stack: list[Any] = []
-        self._memo: dict[int, Any] = {}
-
-    def run(self, name: str, argument: Any) -> None:
-        """Carry out one instruction."""
-        if name in _PUSHED:
-            self.stack.append(argument)
-        elif name in ("BINGET", "LONG_BINGET", "GET"):
-            self.stack.append(self._memo[argument])
-        elif name == "MEMOIZE":
-            self._memo[len(self._memo)] = self.stack[-1]
-        elif name in ("BINPUT", "LONG_BINPUT", "PUT"):
-            self._memo[argument] = self.stack[-1]
-        elif name in _CONSTANTS:
-            self.stack.append(_CONSTANTS[name])
-        elif name in _EMPTY:
-            self.stack.append(_EMPTY[name]())
-        elif name == "MARK":
-            self.stack.append(_MARK)
-        elif name not in _IGNORED:
-            self._compound(name, argument)
-
-    def _compound(self, name: str, argument: Any) -> None:
-        """Instructions that build something of what lies on the stack."""
-        stack = self.stack
-        match name:
-            case "SETITEM" | "SETITEMS":
-                items = [stack.pop(-2), stack.pop()] if name == "SETITEM" else self._group()
-                stack[-1].update(zip(items[::2], items[1::2], strict=True))
-            case "APPEND" | "APPENDS":
-                items = [stack.pop()] if name == "APPEND" else self._group()
-                stack[-1].extend(items)
-            case "ADDITEMS":
-                items = self._group()
-                stack[-1].update(items)
-            case "TUPLE1" | "TUPLE2" | "TUPLE3":
-                count = int(name[-1])
-                stack[-count:] = [tuple(stack[-count:])]
-            case "TUPLE":
-                stack.append(tuple(self._group()))
-            case "DICT":
-                items = self._group()
-                stack.append(dict(zip(items[::2], items[1::2], strict=True)))
-            case "LIST":
-                stack.append(self._group())
-            case "POP":
-                stack.pop()
-            case _:
-                self._object(name, argument)
-
-    def _object(self, name: str, argument: Any) -> None:
-        """Instructions that would make objects: graphs come out as their state."""
-        stack = self.stack
-        match name:
-            case "GLOBAL":
-                stack.append(_known(argument))
-            case "STACK_GLOBAL":
-                member, module = stack.pop(), stack.pop()
-                stack.append(_known(f"{module} {member}"))
-            case "NEWOBJ" | "REDUCE":
-                arguments, made = stack.pop(), stack.pop()
-                stack.append(_instance(made, arguments))
-            case "BUILD":
-                state = stack.pop()
-                if not isinstance(stack[-1], GraphObject) or not isinstance(state, dict):
-                    raise UnreadablePickle(
-                        "the pickle sets attributes of something else than a graph"
-                    )
-                stack[-1].state.update(state)
-            case _:
-                raise UnreadablePickle(f"the pickle uses {name}, which plain data does not need")
-
-    def _group(self) -> list[Any]:
-        """What lies above the last mark, which is taken away too."""
-        place = len(self.stack) - 1
-        while self.stack[place] is not _MARK:
-            place -= 1
-        items = self.stack[place + 1 :]
-        del self.stack[place:]
-        return items
+def _check_instructions(data: bytes) -> None:
+    """Refuse instructions that plain data does not need, and claims of memory for nothing."""
+    tuples = 0
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+        name = opcode.name
+        if name not in _OPCODES:
+            raise UnreadablePickle(f"the pickle uses {name}, which plain data does not need")
+        if name.startswith("TUPLE"):
+            tuples += 1
+            if tuples > MAX_TUPLES:
+                raise UnreadablePickle(f"the pickle has more than {MAX_TUPLES} tuples")
+        # The memo is an array as long as the largest index: six bytes could claim 32 GB.
+        if name.endswith("PUT") and argument > count:
+            raise UnreadablePickle(f"the pickle remembers value {argument} of {count}")
 
 
-def _known(text: str) -> _Name:
-    if text in GRAPH_CLASSES or text in _FACTORIES or text in _NAMED_ONLY:
-        return _Name(text)
-    if text == _RECONSTRUCTOR:
-        return _Name(text)
-    raise UnreadablePickle(f"the pickle names {text!r}, which is neither plain data nor a graph")
+def _measure(value: Any, levels: int, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """Return how many values a value holds and how deep it is; refuse what is too much of either.
+
+    Args:
+        value: Any part of the result.
+        levels: How many levels it may have.
+        known: What was returned before, by identity: shared parts are counted often, but walked
+            once. A part that holds itself runs out of levels.
+    """
+    if isinstance(value, _PLAIN):
+        return 1, 0
+    count, depth = known.get(id(value), (0, -1))
+    if levels <= max(depth, 0):
+        raise UnreadablePickle(f"the pickle is nested more than {MAX_DEPTH} levels deep")
+    if depth >= 0:
+        return count, depth
+    for part in _parts(value):
+        more, below = _measure(part, levels - 1, known)
+        count, depth = count + more, max(depth, below)
+        if count > MAX_VALUES:
+            raise UnreadablePickle(f"the pickle holds more than {MAX_VALUES} values")
+    known[id(value)] = count + 1, depth + 1
+    return known[id(value)]
 
 
-def _instance(made: Any, arguments: Any) -> Any:
-    text = made.text if isinstance(made, _Name) else ""
-    if text == _RECONSTRUCTOR and arguments and isinstance(arguments[0], _Name):
-        text = arguments[0].text
-    if text in GRAPH_CLASSES:
-        return GraphObject(text.partition(" ")[2], {})
-    if text in _FACTORIES:
-        return {}
-    raise UnreadablePickle(f"the pickle calls {text or 'something'}")
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, GraphObject):
+        value = value.state
+    if isinstance(value, dict):
+        return chain.from_iterable(value.items())  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, list | tuple | set):
+        return value  # pyright: ignore[reportUnknownVariableType]
+    raise UnreadablePickle("the pickle holds a class or function")

@@ -1,8 +1,7 @@
 """AgentBoard's published graphs, for users who have them.
 
 Owns the way from the six pickled files (`data/tool-query/academia/raw` of AgentBoard's archive) to
-one compressed text file, and that file as graphs. The pickles are read as data and never loaded:
-nothing in them is run.
+one compressed text file, and that file as graphs. Nothing that the pickles name is run.
 
     python -m env_servers.environments.academia.published RAW_FOLDER TARGET
 

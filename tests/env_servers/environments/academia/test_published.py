@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
+import re
 import shutil
 import sys
+import tracemalloc
 import types
 from collections import OrderedDict, defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from env_servers.environments.academia import Academia
+from env_servers.environments.academia import Academia, pickle_reader
 from env_servers.environments.academia.pickle_reader import (
     GraphObject,
     UnreadablePickle,
@@ -87,6 +92,16 @@ def test_a_graph_comes_out_as_its_state(networkx: Any, protocol: int) -> None:
     assert found == GraphObject("Graph", state)
 
 
+@pytest.mark.parametrize("protocol", range(2))
+def test_a_graph_of_an_old_protocol_comes_out_as_its_state(networkx: Any, protocol: int) -> None:
+    # Python 2's names stand in files of these protocols: copy_reg, __builtin__.
+    graph = networkx({1: {"a": 1}}, {1: {2: {}}})
+    found = read_pickle(io.BytesIO(pickle.dumps(graph, protocol=protocol)))
+    assert found == GraphObject(
+        "Graph", {"graph": {}, "_node": {1: {"a": 1}}, "_adj": {1: {2: {}}}}
+    )
+
+
 def test_ordered_and_default_dictionaries_come_out_as_dictionaries() -> None:
     for value in (OrderedDict(a=1), defaultdict(list, a=[1]), defaultdict(dict, a={})):
         assert read_pickle(io.BytesIO(pickle.dumps(value))) == dict(value)
@@ -124,6 +139,121 @@ def test_whatever_else_a_pickle_asks_for_is_refused_and_not_run(
     import os
 
     assert "AGENTGYM_TRAP" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        (pickle.dumps(_Trap()), "builtins eval"),
+        (b"cos\nsystem\n(S'true'\ntR.", "os system"),
+        (b"cposix\nsystem\n.", "posix system"),
+        # STACK_GLOBAL takes a dotted path, which could climb out of an allowed module.
+        (b"\x80\x04\x8c\x08builtins\x8c\x0elist.__class__\x93.", "builtins list.__class__"),
+        (b"\x80\x04\x8c\x0bcollections\x8c\x0cabc.sys.exit\x93.", "collections abc.sys.exit"),
+    ],
+)
+def test_a_name_that_is_not_allowed_is_refused_by_name(data: bytes, named: str) -> None:
+    with pytest.raises(UnreadablePickle, match=re.escape(f"names {named!r}")):
+        read_pickle(io.BytesIO(data))
+
+
+GRAPH = b"cnetworkx.classes.graph\nGraph\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"cbuiltins\nlist\n)R.", "calls builtins list"),
+        (b"cbuiltins\nobject\n)\x81.", "calls builtins object"),
+        (b"ccopyreg\n_reconstructor\n(cbuiltins\nobject\nNNtR.", "something else than a graph"),
+        (b"]N\x85R.", "damaged"),
+        (GRAPH + b"(}S'a'\nI1\nstb.", "damaged"),
+        (GRAPH + b"N}S'build'\nI1\ns\x86b.", "damaged"),
+        (GRAPH + b")R(lb.", "no attributes"),
+        (GRAPH + b".", "class or function"),
+        (b"\x82\x01.", "uses EXT1"),
+        (b"Pos\n.", "uses PERSID"),
+        (b"(S'x'\nios\nsystem\n.", "uses INST"),
+    ],
+)
+def test_stand_ins_give_a_pickle_nothing_to_call_or_change(data: bytes, said: str) -> None:
+    before = {name: dict(vars(stand_in)) for name, stand_in in pickle_reader.ALLOWED.items()}
+    with pytest.raises(UnreadablePickle, match=said):
+        read_pickle(io.BytesIO(data))
+    assert {name: dict(vars(each)) for name, each in pickle_reader.ALLOWED.items()} == before
+
+
+def _laughs(levels: int) -> bytes:
+    """Lists of ten times the list before, in a few bytes a level."""
+    data: Any = []
+    for _ in range(levels):
+        data = [data] * 10
+    return pickle.dumps(data)
+
+
+def _circle() -> bytes:
+    data: list[Any] = []
+    data.append(data)
+    return pickle.dumps(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        # Lengths and memo places that are claimed, not filled.
+        (b"\x80\x04\x8e" + (2**40).to_bytes(8, "little") + b"x.", "damaged"),
+        (b"\x80\x04\x8d" + (2**62).to_bytes(8, "little") + b"x.", "damaged"),
+        (b"\x80\x04\x95" + (2**62).to_bytes(8, "little") + b"N.", "damaged"),
+        (b"Nr" + (2**31).to_bytes(4, "little") + b".", "remembers"),
+        (b"Np4000000000\n.", "remembers"),
+        (b"I" + b"9" * 10_000 + b"\n.", "damaged"),
+        # Small files that are large or endless once they are written out.
+        (_laughs(30), "more than 50000000 values"),
+        (_circle(), "levels deep"),
+        (b"]" * 200_000 + b"a" * 199_999 + b".", "levels deep"),
+        # A key of nested tuples is hashed on the C stack.
+        (b"}" + b")" + b"\x85" * 1_000_000 + b"Ns.", "tuples"),
+        (b"}" + b")" + b"\x85" * 20_000 + b"Ns.", "levels deep"),
+    ],
+)
+def test_a_bomb_is_refused_before_it_takes_memory_or_stack(data: bytes, said: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnreadablePickle, match=said):
+            read_pickle(io.BytesIO(data))
+        assert tracemalloc.get_traced_memory()[1] < 100 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_above_the_limit_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pickle_reader, "MAX_FILE", 10)
+    with pytest.raises(UnreadablePickle, match="larger than 10 bytes"):
+        read_pickle(io.BytesIO(pickle.dumps("a" * 100)))
+
+
+def test_shared_parts_deeper_down_count_as_deep_as_they_are() -> None:
+    data: list[Any] = [[]]
+    for _ in range(5):  # each part is shallow where it is met first
+        part: Any = data[-1]
+        for _ in range(30):
+            part = [part]
+        data.append(part)
+    with pytest.raises(UnreadablePickle, match="levels deep"):
+        read_pickle(io.BytesIO(pickle.dumps(data)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_damaged_pickle_is_data_or_refused(data: st.DataObject) -> None:
+    protocol = data.draw(st.integers(0, 5))
+    content = {"a": [1, 2.5, None, ("x", b"y")], 2: {"b": {3}}, "c": OrderedDict(a=1)}
+    damaged = bytearray(pickle.dumps(content, protocol=protocol))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(damaged) - 1))
+        damaged[place] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(UnreadablePickle):
+        read_pickle(io.BytesIO(bytes(damaged)))
 
 
 def test_converted_graphs_answer_as_the_published_ones(raw: Path, tmp_path: Path) -> None:
