@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
 from env_servers.environments.alfworld.expert import advise, idle_advice, random_advice
 from env_servers.environments.alfworld.play import NativePlay, Play
@@ -24,15 +24,14 @@ from env_servers.environments.alfworld.tasks import (
 )
 from env_servers.sdk import (
     Advice,
-    Environment,
     EnvironmentConfig,
     EnvironmentSpec,
+    EpisodeEnvironment,
     InvalidOption,
     Observation,
     ResetOptions,
     StopReason,
     Task,
-    TaskSet,
 )
 
 __all__ = ["Alfworld"]
@@ -64,7 +63,7 @@ class _Episode:
     steps: int = 0
 
 
-class Alfworld(Environment):
+class Alfworld(EpisodeEnvironment[_Episode]):
     """Household tasks of six kinds, in ALFWorld's games."""
 
     spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(
@@ -78,18 +77,14 @@ class Alfworld(Environment):
         episode_bytes=256 * 1024,
         item_prefixes=tuple(f"{NAME}_{split}" for split in HELD_OUT),
     )
+    option_names = _OPTIONS
     tasks: AlfworldTasks
-
-    def __init__(self, tasks: TaskSet) -> None:
-        super().__init__(tasks)
-        self._episode: _Episode | None = None
 
     @classmethod
     def load_tasks(cls, config: EnvironmentConfig) -> AlfworldTasks:
         return load_tasks(config)
 
-    def reset(self, task: Task, options: ResetOptions) -> Observation:
-        options.require(self.spec.profiles, _OPTIONS)
+    def start(self, task: Task, options: ResetOptions) -> tuple[_Episode, Observation]:
         given = options.options
         fixed = options.profile == "fixed"
         step_limit = _whole("step_limit", given.get("step_limit", STEP_LIMIT))
@@ -98,20 +93,17 @@ class Alfworld(Environment):
         source = task.payload
         if "game" in given:
             source = self.tasks.named(given["game"])
-        self.close()
-        play = self._start(source)
+        play = self._play(source)
         episode = _Episode(play, source, fixed, step_limit, list_actions)
         if as_recorded:
             episode.shown = play.intro()
-            self._episode = episode
-            return Observation(episode.shown)
+            return episode, Observation(episode.shown)
         # The original drops what stands before the first blank line, and joins the rest.
         episode.shown = "\n".join(play.intro().split("\n\n")[1:])
-        self._episode = episode
-        return Observation(episode.shown + _available(play))
+        return episode, Observation(episode.shown + _available(play))
 
     def step(self, action: str) -> Observation:
-        episode = self._live()
+        episode = self.episode
         text, won = self._told(action)
         episode.steps += 1
         episode.shown = text
@@ -126,43 +118,36 @@ class Alfworld(Environment):
         return Observation(text, reward=0.0)
 
     def render_error(self, message: str, last: Observation) -> Observation:
-        episode = self._live()
+        episode = self.episode
         if message.startswith(_UNREADABLE):
             message = _UNREADABLE + episode.shown + _available(episode.play)
         return Observation(message, reward=0.0)
 
-    def fork(self) -> Self:
-        copy = type(self)(self.tasks)
-        if self._episode is not None:
-            copy._episode = replace(self._episode, play=self._episode.play.fork())
-        return copy
+    def fork_episode(self, episode: _Episode) -> _Episode:
+        return replace(episode, play=episode.play.fork())
 
-    def fingerprint(self) -> bytes | None:
-        if self._episode is None:
-            return None
-        episode = self._episode
+    def close_episode(self, episode: _Episode) -> None:
+        episode.play.close()
+
+    def fingerprint(self) -> bytes:
+        episode = self.episode
         play = episode.play
         changes = play.state.difference(play.game.first)
         rules = (episode.source, episode.fixed, episode.step_limit, episode.list_actions)
         steps = episode.steps if episode.step_limit else 0
         return repr((rules, steps, episode.shown, changes)).encode("utf-8", "backslashreplace")
 
-    def close(self) -> None:
-        if self._episode is not None:
-            self._episode.play.close()
-            self._episode = None
-
     def advise_expert(self, seed: int) -> Advice:
-        episode = self._live()
+        episode = self.episode
         return advise(episode.play, seed + episode.steps)
 
     def advise_random(self, rng: random.Random) -> Advice:
-        return random_advice(self._live().play, rng)
+        return random_advice(self.episode.play, rng)
 
     def advise_noop(self) -> Advice:
         return idle_advice()
 
-    def _start(self, source: Source) -> Play:
+    def _play(self, source: Source) -> Play:
         game = self.tasks.game(source)
         if self.tasks.engine == "native":
             return NativePlay(game)
@@ -172,18 +157,13 @@ class Alfworld(Environment):
 
     def _told(self, action: str) -> tuple[str, bool]:
         """What the agent is told about an action, and whether the task is done."""
-        episode = self._live()
+        episode = self.episode
         if episode.fixed:
             action = _mended(episode.play, action)
         text, won = episode.play.act(action)
         if text.startswith(_ARRIVAL):
             text = text[text.find(". ") + 2 :]
         return text, won
-
-    def _live(self) -> _Episode:
-        if self._episode is None:
-            raise RuntimeError("reset has to come before everything else")
-        return self._episode
 
 
 def _available(play: Play) -> str:

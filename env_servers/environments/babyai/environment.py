@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from env_servers.environments.babyai import expert
@@ -20,9 +21,9 @@ from env_servers.environments.babyai.state import hidden_state, objects_of
 from env_servers.environments.babyai.world import World
 from env_servers.sdk import (
     Advice,
-    Environment,
     EnvironmentConfig,
     EnvironmentSpec,
+    EpisodeEnvironment,
     InvalidOption,
     Metric,
     Observation,
@@ -48,7 +49,135 @@ _Mark = tuple[object, ...]
 """What tells the expert that it has been here before."""
 
 
-class BabyaiEnvironment(Environment):
+@dataclass(slots=True)
+class _Episode:
+    """One level being played, what was earned, and what the expert remembers."""
+
+    level: Level
+    image: tuple[int, ...]
+    """What the agent sees: MiniGrid's own observation, flattened."""
+    scene: Scene
+    original: bool
+    lists_actions: bool
+    movable: list[Any]
+    visits: Counter[_Mark] = field(default_factory=Counter)
+    tried: set[str] = field(default_factory=set)
+    reward: float = 0.0
+    score: float = 0.0
+    reached: bool = False
+    """The goal was reached, even if the profile forgot it."""
+
+    def step(self, action: str) -> Observation:
+        wanted = action.lower().strip()
+        if wanted not in self.scene.offers:
+            return self._act(wanted)
+        before = self.mark()
+        observation = self._act(wanted)
+        after = self.mark()
+        self.visits[after] += 1
+        if after != before:
+            self.tried.clear()
+        else:
+            self.tried.add(wanted)
+        return observation
+
+    def _act(self, wanted: str) -> Observation:
+        return self._step_original(wanted) if self.original else self._step_fixed(wanted)
+
+    def goal(self) -> str:
+        mission = str(self.level.mission)
+        if self.original:
+            return mission.replace("then", "and").replace("after you", "and")
+        return mission
+
+    def observe(self, text: str, **end: Any) -> Observation:
+        """An observation of the score so far, with the list of actions if wanted."""
+        if self.lists_actions:
+            listed = ", ".join(f'"{name}"' for name in self.scene.offers)
+            text = f"{text}\nAvailable actions: [{listed}]"
+        return Observation(text, self.score, self.score, **end)
+
+    def _answer(self, wanted: str) -> str | None:
+        """What is said instead of acting, or None where there is something to do."""
+        offers = self.scene.offers
+        asks = "check" in wanted if self.original else wanted == CHECK
+        if asks:
+            return LISTING + ", ".join(offers)
+        if wanted and wanted not in offers:
+            return self.scene.refusals.get(wanted, UNRECOGNISED)
+        if not wanted or not offers[wanted].moves:
+            return UNCHANGED
+        return None
+
+    def _step_original(self, wanted: str) -> Observation:
+        """As AgentGym: the last reward is earned again by every round, whatever it does."""
+        answer = self._answer(wanted)
+        if answer is not None:
+            self.score += self.reward
+            return self.observe(answer)
+        done, reward = False, 0.0
+        for move in self.scene.offers[wanted].moves:
+            seen, reward, done, _, _ = self.level.step(move)
+            changed = seen["image"] != self.image
+            self.image = seen["image"]
+            if not changed:
+                break
+        self.reward = float(reward)
+        self.score += self.reward
+        self.reached = self.reached or (done and reward != 0)
+        self.scene = _scene(self.level, self.image, original=self.original)
+        text = self.scene.describe()
+        if not done:
+            return self.observe(text)
+        if self.reward <= KEPT_REWARD:
+            return self.observe(text + COMPLETED)
+        return self.observe(text + COMPLETED, terminated=True, stop_reason=StopReason.GOAL_REACHED)
+
+    def _step_fixed(self, wanted: str) -> Observation:
+        """Success and failure end the episode at once, and so does the level's step limit."""
+        wanted = wanted.replace("pick up ", "pickup ", 1) if wanted[:8] == "pick up " else wanted
+        answer = self._answer(wanted)
+        if answer is not None:
+            return self.observe(answer)
+        done = truncated = False
+        for move in self.scene.offers[wanted].moves:
+            before = self._place()
+            seen, reward, done, truncated, _ = self.level.step(move)
+            self.image = seen["image"]
+            if done:
+                self.score = max(float(reward), 0.0)
+            if done or truncated or self._place() == before:
+                break
+        self.scene = _scene(self.level, self.image, original=self.original)
+        text = self.scene.describe()
+        if done and self.score > 0.0:
+            text += COMPLETED
+            return self.observe(text, terminated=True, stop_reason=StopReason.GOAL_REACHED)
+        if done:
+            text += FAILED
+            return self.observe(text, terminated=True, stop_reason=StopReason.GOAL_FAILED)
+        if truncated:
+            return self.observe(text, truncated=True, stop_reason=StopReason.STEP_LIMIT)
+        return self.observe(text)
+
+    def mark(self) -> _Mark:
+        level = self.level
+        x, y = level.agent_pos
+        held = level.carrying
+        name = None if held is None else (held.type, held.color)
+        return int(x), int(y), int(level.agent_dir), name, self.image
+
+    def _place(self) -> tuple[object, ...]:
+        """What a move changes if it changes anything."""
+        level = self.level
+        x, y = level.agent_pos
+        dx, dy = level.dir_vec
+        ahead = level.grid.get(int(x + dx), int(y + dy))
+        shown = None if ahead is None else (id(ahead), ahead.encode())
+        return int(x), int(y), int(level.agent_dir), id(level.carrying), shown
+
+
+class BabyaiEnvironment(EpisodeEnvironment[_Episode]):
     """One level of MiniGrid's BabyAI, played in words."""
 
     spec = EnvironmentSpec(
@@ -64,187 +193,64 @@ class BabyaiEnvironment(Environment):
         has_score=True,
         episode_bytes=128 * 1024,
     )
-
-    def __init__(self, tasks: TaskSet) -> None:
-        super().__init__(tasks)
-        self._level: Level
-        self._scene: Scene
-        self._sight: tuple[int, ...] = ()
-        self._original = True
-        self._lists_actions = True
-        self._reward = 0.0
-        self._score = 0.0
-        self._reached = False
-        """The goal was reached, even if the profile forgot it."""
-        self._movable: list[Any] = []
-        self._visits: Counter[_Mark] = Counter()
-        self._tried: set[str] = set()
+    option_names = (_OPTION,)
 
     @classmethod
     def load_tasks(cls, config: EnvironmentConfig) -> TaskSet:
         return task_ids.load(config)
 
-    def reset(self, task: Task, options: ResetOptions) -> Observation:
+    def start(self, task: Task, options: ResetOptions) -> tuple[_Episode, Observation]:
         """Start the level of a task.
 
         Option `available_actions` (default true): every observation ends with their list. The
         recordings of AgentTraj-L have none.
         """
-        options.require(self.spec.profiles, (_OPTION,))
         lists = options.options.get(_OPTION, True)
         if not isinstance(lists, bool):
             raise InvalidOption(f"{_OPTION} must be true or false", valid="true, false")
         start: task_ids.Start = task.payload
-        self._original = options.profile == "agentgym"
-        self._lists_actions = lists
-        self._level, self._sight = build(start.level, start.seed, original=self._original)
-        self._movable = objects_of(self._level)
-        self._reward = self._score = 0.0
-        self._reached = False
-        self._see()
-        self._visits = Counter((self._mark(),))
-        self._tried = set()
-        return self._observe(f"Your goal: {self._goal()}\n{self._scene.describe()}")
+        original = options.profile == "agentgym"
+        level, image = build(start.level, start.seed, original=original)
+        scene = _scene(level, image, original=original)
+        episode = _Episode(level, image, scene, original, lists, objects_of(level))
+        episode.visits[episode.mark()] += 1
+        return episode, episode.observe(f"Your goal: {episode.goal()}\n{scene.describe()}")
 
     def step(self, action: str) -> Observation:
-        wanted = action.lower().strip()
-        if wanted not in self._scene.offers:
-            return self._act(wanted)
-        before = self._mark()
-        observation = self._act(wanted)
-        after = self._mark()
-        self._visits[after] += 1
-        if after != before:
-            self._tried.clear()
-        else:
-            self._tried.add(wanted)
-        return observation
-
-    def _act(self, wanted: str) -> Observation:
-        return self._step_original(wanted) if self._original else self._step_fixed(wanted)
+        return self.episode.step(action)
 
     def fingerprint(self) -> bytes:
         """The level, what was earned, and what the expert remembers."""
-        options = (self._original, self._lists_actions, self._reached, self._sight)
-        earned = (self._reward, self._score)
-        level = hidden_state(self._level, self._movable)
-        visits = sorted(map(repr, self._visits.items()))
-        return repr((options, earned, level, visits, sorted(self._tried))).encode()
-
-    def _goal(self) -> str:
-        mission = str(self._level.mission)
-        if self._original:
-            return mission.replace("then", "and").replace("after you", "and")
-        return mission
-
-    def _see(self) -> None:
-        """Describe the last sight anew."""
-        carried = self._level.carrying
-        held = None if carried is None else Held(carried.type, carried.color)
-        direction = int(self._level.agent_dir)
-        self._scene = Scene(self._sight, direction, held, original=self._original)
-
-    def _observe(self, text: str, **end: Any) -> Observation:
-        """An observation of the score so far, with the list of actions if wanted."""
-        if self._lists_actions:
-            listed = ", ".join(f'"{name}"' for name in self._scene.offers)
-            text = f"{text}\nAvailable actions: [{listed}]"
-        return Observation(text, self._score, self._score, **end)
-
-    def _answer(self, wanted: str) -> str | None:
-        """What is said instead of acting, or None where there is something to do."""
-        offers = self._scene.offers
-        asks = "check" in wanted if self._original else wanted == CHECK
-        if asks:
-            return LISTING + ", ".join(offers)
-        if wanted and wanted not in offers:
-            return self._scene.refusals.get(wanted, UNRECOGNISED)
-        if not wanted or not offers[wanted].moves:
-            return UNCHANGED
-        return None
-
-    def _step_original(self, wanted: str) -> Observation:
-        """As AgentGym: the last reward is earned again by every round, whatever it does."""
-        answer = self._answer(wanted)
-        if answer is not None:
-            self._score += self._reward
-            return self._observe(answer)
-        done, reward = False, 0.0
-        for move in self._scene.offers[wanted].moves:
-            seen, reward, done, _, _ = self._level.step(move)
-            changed = seen["image"] != self._sight
-            self._sight = seen["image"]
-            if not changed:
-                break
-        self._reward = float(reward)
-        self._score += self._reward
-        self._reached = self._reached or (done and reward != 0)
-        self._see()
-        text = self._scene.describe()
-        if not done:
-            return self._observe(text)
-        if self._reward <= KEPT_REWARD:
-            return self._observe(text + COMPLETED)
-        return self._observe(text + COMPLETED, terminated=True, stop_reason=StopReason.GOAL_REACHED)
-
-    def _step_fixed(self, wanted: str) -> Observation:
-        """Success and failure end the episode at once, and so does the level's step limit."""
-        wanted = wanted.replace("pick up ", "pickup ", 1) if wanted[:8] == "pick up " else wanted
-        answer = self._answer(wanted)
-        if answer is not None:
-            return self._observe(answer)
-        done = truncated = False
-        for move in self._scene.offers[wanted].moves:
-            before = self._place()
-            seen, reward, done, truncated, _ = self._level.step(move)
-            self._sight = seen["image"]
-            if done:
-                self._score = max(float(reward), 0.0)
-            if done or truncated or self._place() == before:
-                break
-        self._see()
-        text = self._scene.describe()
-        if done and self._score > 0.0:
-            text += COMPLETED
-            return self._observe(text, terminated=True, stop_reason=StopReason.GOAL_REACHED)
-        if done:
-            text += FAILED
-            return self._observe(text, terminated=True, stop_reason=StopReason.GOAL_FAILED)
-        if truncated:
-            return self._observe(text, truncated=True, stop_reason=StopReason.STEP_LIMIT)
-        return self._observe(text)
+        episode = self.episode
+        options = (episode.original, episode.lists_actions, episode.reached, episode.image)
+        earned = (episode.reward, episode.score)
+        level = hidden_state(episode.level, episode.movable)
+        visits = sorted(map(repr, episode.visits.items()))
+        return repr((options, earned, level, visits, sorted(episode.tried))).encode()
 
     def advise_expert(self, seed: int) -> Advice:
-        if self._reached:
+        episode = self.episode
+        if episode.reached:
             return Advice(CHECK, "The goal has been reached already.")
-        often = self._visits[self._mark()] > _PATIENCE
+        often = episode.visits[episode.mark()] > _PATIENCE
         return expert.advise(
-            World(self._level),
-            self._scene,
-            original=self._original,
-            tried=self._tried,
+            World(episode.level),
+            episode.scene,
+            original=episode.original,
+            tried=episode.tried,
             careful=often,
             seed=seed,
         )
 
     def advise_random(self, rng: random.Random) -> Advice:
-        return Advice(rng.choice(list(self._scene.offers)), "I try one of the actions.")
+        return Advice(rng.choice(list(self.episode.scene.offers)), "I try one of the actions.")
 
     def advise_noop(self) -> Advice:
         return Advice(CHECK, "I only look at what is possible.")
 
-    def _mark(self) -> _Mark:
-        level = self._level
-        x, y = level.agent_pos
-        held = level.carrying
-        name = None if held is None else (held.type, held.color)
-        return int(x), int(y), int(level.agent_dir), name, self._sight
 
-    def _place(self) -> tuple[object, ...]:
-        """What a move changes if it changes anything."""
-        level = self._level
-        x, y = level.agent_pos
-        dx, dy = level.dir_vec
-        ahead = level.grid.get(int(x + dx), int(y + dy))
-        shown = None if ahead is None else (id(ahead), ahead.encode())
-        return int(x), int(y), int(level.agent_dir), id(level.carrying), shown
+def _scene(level: Level, image: tuple[int, ...], *, original: bool) -> Scene:
+    """Return the description of what the agent sees now."""
+    carried = level.carrying
+    held = None if carried is None else Held(carried.type, carried.color)
+    return Scene(image, int(level.agent_dir), held, original=original)

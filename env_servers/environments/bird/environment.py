@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
 from env_servers.environments.bird.database import Outcome
 from env_servers.environments.bird.expert import answer, explore, random_advice
@@ -25,17 +25,16 @@ from env_servers.environments.bird.result import as_table, described, shortened
 from env_servers.environments.bird.tasks import BirdTasks, load_tasks
 from env_servers.sdk import (
     Advice,
-    Environment,
     EnvironmentConfig,
     EnvironmentSpec,
     EnvironmentUnavailable,
+    EpisodeEnvironment,
     Execution,
     InvalidOption,
     Observation,
     ResetOptions,
     StopReason,
     Task,
-    TaskSet,
 )
 
 __all__ = ["Bird"]
@@ -62,7 +61,7 @@ class _Episode:
     """The last statement that gave a result."""
 
 
-class Bird(Environment):
+class Bird(EpisodeEnvironment[_Episode]):
     """Answer a question about a database with SQL."""
 
     spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(
@@ -77,18 +76,14 @@ class Bird(Environment):
         episode_bytes=48 * 1024,
         item_prefixes=("sqlgym", "minidev", "spider", "spidertrain"),
     )
+    option_names = _OPTIONS
     tasks: BirdTasks
-
-    def __init__(self, tasks: TaskSet) -> None:
-        super().__init__(tasks)
-        self._episode: _Episode | None = None
 
     @classmethod
     def load_tasks(cls, config: EnvironmentConfig) -> BirdTasks:
         return load_tasks(config)
 
-    def reset(self, task: Task, options: ResetOptions) -> Observation:
-        options.require(self.spec.profiles, _OPTIONS)
+    def start(self, task: Task, options: ResetOptions) -> tuple[_Episode, Observation]:
         puzzle: Puzzle = task.payload
         rounds = 1
         if options.profile == "multi_turn":
@@ -97,35 +92,31 @@ class Bird(Environment):
             raise InvalidOption("option rounds needs the profile multi_turn")
         # Embedded databases are made now and not in the first step.
         puzzle.base.database.path()
-        self._episode = _Episode(puzzle, options.profile, rounds)
-        return Observation(_introduction(self._episode))
+        episode = _Episode(puzzle, options.profile, rounds)
+        return episode, Observation(_introduction(episode))
 
     def step(self, action: str) -> Observation:
-        episode = self._live()
+        episode = self.episode
         if episode.profile == "multi_turn":
             return self._take_round(episode, action)
         outcome = episode.puzzle.base.database.ask(action)
         return self._score(shortened(outcome), outcome)
 
-    def fork(self) -> Self:
-        copy = type(self)(self.tasks)
-        copy._episode = self._episode
-        return copy
+    def fork_episode(self, episode: _Episode) -> _Episode:
+        return episode
 
-    def fingerprint(self) -> bytes | None:
-        if self._episode is None:
-            return None
-        return repr(self._episode).encode("utf-8", "backslashreplace")
+    def fingerprint(self) -> bytes:
+        return repr(self.episode).encode("utf-8", "backslashreplace")
 
     def advise_expert(self, seed: int) -> Advice:
-        episode = self._live()
+        episode = self.episode
         if episode.profile != "multi_turn":
             return answer(episode.puzzle, seed)
         left = episode.rounds - episode.used
         return explore(episode.puzzle, episode.described, episode.tried, left, seed)
 
     def advise_random(self, rng: random.Random) -> Advice:
-        episode = self._live()
+        episode = self.episode
         return random_advice(episode.puzzle, rng, rounds=episode.profile == "multi_turn")
 
     def advise_noop(self) -> Advice:
@@ -152,7 +143,7 @@ class Bird(Environment):
             shown = as_table(outcome)
             if outcome.error is None and outcome.columns:
                 episode = replace(episode, tried=text)
-        self._episode = replace(episode, used=used)
+        self.episode = replace(episode, used=used)
         left = episode.rounds - used
         note = f"Rounds left: {left}" if left > 0 else "No round is left: nothing was handed in."
         return Observation(
@@ -164,7 +155,7 @@ class Bird(Environment):
 
     def _score(self, text: str, outcome: Outcome) -> Observation:
         """The end: whether the rows are the gold statement's."""
-        episode = self._live()
+        episode = self.episode
         gold = episode.puzzle.base.database.ask(episode.puzzle.sql)
         if gold.by_chance:
             # This machine's failure, and not an answer's: it must not become a reward.
@@ -179,11 +170,6 @@ class Bird(Environment):
             terminated=True,
             stop_reason=StopReason.GOAL_REACHED if right else StopReason.ANSWERED,
         )
-
-    def _live(self) -> _Episode:
-        if self._episode is None:
-            raise RuntimeError("reset has to come before everything else")
-        return self._episode
 
 
 def _introduction(episode: _Episode) -> str:

@@ -10,17 +10,18 @@ import itertools
 import os
 import random
 import time
-from typing import ClassVar, Final, Self
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
 
 from env_servers.environments.echo.expert import expert_advice, random_advice
-from env_servers.environments.echo.options import EchoOptions
+from env_servers.environments.echo.options import OPTION_NAMES, EchoOptions
 from env_servers.environments.echo.prompt import CONVERSATION_STARTS, GRAMMAR
 from env_servers.environments.echo.tasks import echo_tasks
 from env_servers.sdk import (
     Advice,
-    Environment,
     EnvironmentConfig,
     EnvironmentSpec,
+    EpisodeEnvironment,
     Observation,
     ResetOptions,
     StopReason,
@@ -39,77 +40,28 @@ _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz "
 _answers_of_process = itertools.count()
 
 
-class EchoEnvironment(Environment):
-    """Counts steps and repeats the action's beginning, padded to a chosen size."""
+@dataclass(slots=True)
+class _Episode:
+    """The state of one episode; all values are immutable."""
 
-    spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(
-        name="echo",
-        version="1",
-        description="Repeats what it hears; for benchmarks, conformance and faults on request.",
-        grammar=GRAMMAR,
-        conversation_starts=CONVERSATION_STARTS,
-        max_rounds=20,
-        episode_bytes=4096,
-    )
+    options: EchoOptions
+    behaves: bool
+    """No fault and no delay was asked for; kept because every step asks."""
+    identity: bytes
+    padding: str
+    """As long as an observation has to be."""
+    steps: int = 0
 
-    def __init__(self, tasks: TaskSet) -> None:
-        super().__init__(tasks)
-        self._steps = 0
-
-    @classmethod
-    def load_tasks(cls, config: EnvironmentConfig) -> TaskSet:
-        return echo_tasks()
-
-    def reset(self, task: Task, options: ResetOptions) -> Observation:
-        self._options = EchoOptions.read(options)
-        self._identity = repr((task.item_id, options.seed, self._options)).encode()
-        shift = (task.payload + options.seed) % len(_ALPHABET)
-        turned = _ALPHABET[shift:] + _ALPHABET[:shift]
-        size = self._options.observation_bytes
-        self._padding = (turned * (size // len(turned) + 1))[:size]
-        self._behaves = self._options.behaves
-        self._length = self._options.length
-        self._misbehave()
-        return Observation(self._padded(f"This is {task.item_id}. Say something. "))
-
-    def step(self, action: str) -> Observation:
-        self._steps += 1
-        if not self._behaves:
-            self._misbehave()
-        text = self._padded(f"Step {self._steps}, you said: {action[:ECHOED_CHARS]!a}. ")
-        if self._steps != self._length:
-            return Observation(text)
-        if action:
-            return Observation(
-                text, reward=1.0, terminated=True, stop_reason=StopReason.GOAL_REACHED
-            )
-        return Observation(text, reward=0.0, terminated=True, stop_reason=StopReason.GOAL_FAILED)
-
-    def fork(self) -> Self:
-        copy = type(self)(self.tasks)
-        vars(copy).update(vars(self))  # every value is immutable
-        return copy
-
-    def fingerprint(self) -> bytes | None:
-        if self._options.diverge:
-            return None  # the counter is the process's: only the transcript tells
-        return b"%d %b" % (self._steps, self._identity)
-
-    def advise_expert(self, seed: int) -> Advice:
-        return expert_advice(self._steps, seed)
-
-    def advise_random(self, rng: random.Random) -> Advice:
-        return random_advice(rng)
-
-    def _padded(self, head: str) -> str:
-        """Exactly `observation_bytes` of ASCII that begin with `head`."""
-        if not self._behaves and self._options.diverge:
+    def padded(self, head: str) -> str:
+        """Return exactly `observation_bytes` of ASCII that begin with `head`."""
+        if not self.behaves and self.options.diverge:
             head = f"Answer {next(_answers_of_process)} of this process. {head}"
-        text = head + self._padding[len(head) :]
-        return text[: len(self._padding)]
+        text = head + self.padding[len(head) :]
+        return text[: len(self.padding)]
 
-    def _misbehave(self) -> None:
-        options, step = self._options, self._steps
+    def misbehave(self) -> None:
+        """Wait, hang, crash or end the process, as the options ask of this step."""
+        options, step = self.options, self.steps
         if options.spin_ms and step:
             end = time.perf_counter() + options.spin_ms / 1000
             while time.perf_counter() < end:
@@ -125,3 +77,66 @@ class EchoEnvironment(Environment):
             time.sleep(3600)
         if step == options.exit_at:
             os._exit(EXIT_STATUS)
+
+
+class EchoEnvironment(EpisodeEnvironment[_Episode]):
+    """Counts steps and repeats the action's beginning, padded to a chosen size."""
+
+    spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(
+        name="echo",
+        version="1",
+        description="Repeats what it hears; for benchmarks, conformance and faults on request.",
+        grammar=GRAMMAR,
+        conversation_starts=CONVERSATION_STARTS,
+        max_rounds=20,
+        episode_bytes=4096,
+    )
+
+    option_names = OPTION_NAMES
+
+    @classmethod
+    def load_tasks(cls, config: EnvironmentConfig) -> TaskSet:
+        return echo_tasks()
+
+    def start(self, task: Task, options: ResetOptions) -> tuple[_Episode, Observation]:
+        behaviour = EchoOptions.read(options)
+        shift = (task.payload + options.seed) % len(_ALPHABET)
+        turned = _ALPHABET[shift:] + _ALPHABET[:shift]
+        size = behaviour.observation_bytes
+        episode = _Episode(
+            options=behaviour,
+            behaves=behaviour.behaves,
+            identity=repr((task.item_id, options.seed, behaviour)).encode(),
+            padding=(turned * (size // len(turned) + 1))[:size],
+        )
+        episode.misbehave()
+        return episode, Observation(episode.padded(f"This is {task.item_id}. Say something. "))
+
+    def step(self, action: str) -> Observation:
+        episode = self.episode
+        episode.steps += 1
+        if not episode.behaves:
+            episode.misbehave()
+        text = episode.padded(f"Step {episode.steps}, you said: {action[:ECHOED_CHARS]!a}. ")
+        if episode.steps != episode.options.length:
+            return Observation(text)
+        if action:
+            return Observation(
+                text, reward=1.0, terminated=True, stop_reason=StopReason.GOAL_REACHED
+            )
+        return Observation(text, reward=0.0, terminated=True, stop_reason=StopReason.GOAL_FAILED)
+
+    def fork_episode(self, episode: _Episode) -> _Episode:
+        return replace(episode)
+
+    def fingerprint(self) -> bytes | None:
+        episode = self.episode
+        if episode.options.diverge:
+            return None  # the counter is the process's: only the transcript tells
+        return b"%d %b" % (episode.steps, episode.identity)
+
+    def advise_expert(self, seed: int) -> Advice:
+        return expert_advice(self.episode.steps, seed)
+
+    def advise_random(self, rng: random.Random) -> Advice:
+        return random_advice(rng)

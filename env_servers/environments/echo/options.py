@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from env_servers.sdk import InvalidOption, ResetOptions
 
-__all__ = ["EchoOptions"]
+__all__ = ["OPTION_NAMES", "EchoOptions"]
 
 _HIGHEST: Final = {"observation_bytes": 16 * 1024 * 1024, "length": 10**9}
 """Bounds of options that would otherwise cost unbounded memory; others take up to 1e9."""
@@ -50,9 +50,11 @@ class EchoOptions:
 
     @classmethod
     def read(cls, options: ResetOptions) -> EchoOptions:
-        """The typed options; raises InvalidOption for unknown names and impossible values."""
-        options.require(("agentgym",), [field.name for field in fields(cls)])
+        """Return the typed options; raises InvalidOption for impossible values."""
         return cls(**{name: _checked(name, value) for name, value in options.options.items()})
+
+
+OPTION_NAMES: Final = tuple(field.name for field in fields(EchoOptions))
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -6,11 +6,11 @@ made nor how a reply becomes an action. Invariant: the position is a free cell o
 
 from __future__ import annotations
 
-import copy
 import random
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
 
 from env_servers.environments.maze import expert
 from env_servers.environments.maze.generator import Shape
@@ -25,9 +25,9 @@ from env_servers.environments.maze.prompt import (
 from env_servers.environments.maze.tasks import OFFICIAL_PREFIX, MazeTasks
 from env_servers.sdk import (
     Advice,
-    Environment,
     EnvironmentConfig,
     EnvironmentSpec,
+    EpisodeEnvironment,
     InvalidOption,
     Observation,
     ResetOptions,
@@ -49,7 +49,50 @@ _NOT_A_MOVE: Final = 'That is no move. The moves are "move up", "move down", "mo
 "move right".\n'
 
 
-class MazeEnvironment(Environment):
+@dataclass(slots=True)
+class _Episode:
+    """The state of one walk; a maze never changes."""
+
+    maze: Maze
+    position: Cell
+    fixed: bool
+    steps: int = 0
+
+    def step_as_original(self, action: str) -> Observation:
+        """Move for exactly four texts; the step after the last allowed one is a failure."""
+        if self.steps >= STEP_LIMIT:
+            return Observation(
+                FAILURE, reward=-1.0, terminated=True, stop_reason=StopReason.GOAL_FAILED
+            )
+        self.steps += 1
+        direction = ACTIONS.get(action)
+        if direction is not None:
+            self.position = self.maze.neighbour(self.position, direction)
+        return self._outcome("")
+
+    def step_fixed(self, action: str) -> Observation:
+        """Move for any text with one direction word; say what did not work."""
+        self.steps += 1
+        directions = {word.lower() for word in _DIRECTION_WORD.findall(action[:_LONGEST_READ])}
+        remark = _NOT_A_MOVE
+        if len(directions) == 1:
+            direction = directions.pop()
+            before, self.position = self.position, self.maze.neighbour(self.position, direction)
+            remark = f"A wall blocks the way {direction}.\n" if self.position == before else ""
+        observation = self._outcome(remark)
+        if self.steps < STEP_LIMIT or observation.terminated:
+            return observation
+        return observation._replace(truncated=True, stop_reason=StopReason.STEP_LIMIT)
+
+    def _outcome(self, remark: str) -> Observation:
+        if self.position == self.maze.goal:
+            return Observation(
+                SUCCESS, reward=1.0, terminated=True, stop_reason=StopReason.GOAL_REACHED
+            )
+        return Observation(remark + describe(self.maze, self.position), reward=0.0)
+
+
+class MazeEnvironment(EpisodeEnvironment[_Episode]):
     """LMRL-Gym's MAZE as AgentGym serves it, with generated mazes beside the official one."""
 
     spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(
@@ -64,92 +107,43 @@ class MazeEnvironment(Environment):
         item_prefixes=(OFFICIAL_PREFIX,),
     )
 
-    _maze: Maze
-    _position: Cell
-    _steps: int
-    _fixed: bool
+    option_names = _OPTIONS
 
     @classmethod
     def load_tasks(cls, config: EnvironmentConfig) -> MazeTasks:
         return MazeTasks()
 
-    def reset(self, task: Task, options: ResetOptions) -> Observation:
-        """Options: rows, columns, braid (generated mazes), start, instructions; see README."""
-        if options.profile not in self.spec.profiles:
-            raise InvalidOption(f"unknown profile {options.profile!r}", valid=self.spec.profiles)
-        unknown = sorted(set(options.options) - set(_OPTIONS))
-        if unknown:
-            raise InvalidOption(f"unknown option {unknown[0]!r}", valid=_OPTIONS)
+    def start(self, task: Task, options: ResetOptions) -> tuple[_Episode, Observation]:
         instructions = options.options.get("instructions", INSTRUCTIONS)
         if not isinstance(instructions, str):
             raise InvalidOption("option instructions is a text")
-        self._maze = self._chosen_maze(task, options.options)
-        self._position = self._maze.start
-        self._steps = 0
-        self._fixed = options.profile == "fixed"
-        return Observation(instructions + self._view(), reward=0.0)
+        maze = self._selected_maze(task, options.options)
+        episode = _Episode(maze, maze.start, options.profile == "fixed")
+        return episode, Observation(instructions + describe(maze, maze.start), reward=0.0)
 
     def step(self, action: str) -> Observation:
-        return self._step_fixed(action) if self._fixed else self._step_as_original(action)
+        episode = self.episode
+        return episode.step_fixed(action) if episode.fixed else episode.step_as_original(action)
 
-    def fork(self) -> Self:
-        """All of the state is immutable values: a shallow copy is independent."""
-        return copy.copy(self)
+    def fork_episode(self, episode: _Episode) -> _Episode:
+        return replace(episode)
 
     def fingerprint(self) -> bytes:
-        maze = self._maze
-        state = (maze.rows, maze.goal, self._position, self._steps, self._fixed)
+        episode = self.episode
+        maze = episode.maze
+        state = (maze.rows, maze.goal, episode.position, episode.steps, episode.fixed)
         return repr(state).encode()
 
     def advise_expert(self, seed: int) -> Advice:
-        return expert.advise(self._maze, self._position, seed)
+        return expert.advise(self.episode.maze, self.episode.position, seed)
 
     def advise_random(self, rng: random.Random) -> Advice:
         return expert.advise_random(rng)
 
     def advise_noop(self) -> Advice:
-        return expert.advise_noop(self._maze, self._position)
+        return expert.advise_noop(self.episode.maze, self.episode.position)
 
-    def _step_as_original(self, action: str) -> Observation:
-        """Only the exact four texts move; the step after the last allowed one is a failure."""
-        if self._steps >= STEP_LIMIT:
-            return Observation(
-                FAILURE, reward=-1.0, terminated=True, stop_reason=StopReason.GOAL_FAILED
-            )
-        self._steps += 1
-        direction = ACTIONS.get(action)
-        if direction is not None:
-            self._position = self._maze.neighbour(self._position, direction)
-        return self._outcome("")
-
-    def _step_fixed(self, action: str) -> Observation:
-        """One direction word is enough; what did not work is said; the limit truncates."""
-        self._steps += 1
-        named = {word.lower() for word in _DIRECTION_WORD.findall(action[:_LONGEST_READ])}
-        remark = _NOT_A_MOVE
-        if len(named) == 1:
-            direction = named.pop()
-            before, self._position = (
-                self._position,
-                self._maze.neighbour(self._position, direction),
-            )
-            remark = f"A wall blocks the way {direction}.\n" if self._position == before else ""
-        observation = self._outcome(remark)
-        if self._steps < STEP_LIMIT or observation.terminated:
-            return observation
-        return observation._replace(truncated=True, stop_reason=StopReason.STEP_LIMIT)
-
-    def _outcome(self, remark: str) -> Observation:
-        if self._position == self._maze.goal:
-            return Observation(
-                SUCCESS, reward=1.0, terminated=True, stop_reason=StopReason.GOAL_REACHED
-            )
-        return Observation(remark + self._view(), reward=0.0)
-
-    def _view(self) -> str:
-        return describe(self._maze, self._position)
-
-    def _chosen_maze(self, task: Task, options: Mapping[str, Any]) -> Maze:
+    def _selected_maze(self, task: Task, options: Mapping[str, Any]) -> Maze:
         """The task's maze, or what the options make of it; raises InvalidOption."""
         maze: Maze = task.payload
         if any(name in options for name in ("rows", "columns", "braid")):

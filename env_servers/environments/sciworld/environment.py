@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
 from env_servers.environments.sciworld.engine import Play
 from env_servers.environments.sciworld.expert import advise, random_advice
@@ -23,9 +23,9 @@ from env_servers.environments.sciworld.vocabulary import (
 )
 from env_servers.sdk import (
     Advice,
-    Environment,
     EnvironmentConfig,
     EnvironmentSpec,
+    EpisodeEnvironment,
     Execution,
     InvalidOption,
     Metric,
@@ -33,7 +33,6 @@ from env_servers.sdk import (
     ResetOptions,
     StopReason,
     Task,
-    TaskSet,
 )
 
 __all__ = ["SciWorld"]
@@ -66,7 +65,7 @@ class _Episode:
     """The latest observation, as the simulator told it."""
 
 
-class SciWorld(Environment):
+class SciWorld(EpisodeEnvironment[_Episode]):
     """Experiments in a simulated house."""
 
     spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(
@@ -82,46 +81,38 @@ class SciWorld(Environment):
         execution=Execution.PROCESS,
         episode_bytes=1024 * 1024,
     )
+    option_names = _OPTIONS
     tasks: SciWorldTasks
-
-    def __init__(self, tasks: TaskSet) -> None:
-        super().__init__(tasks)
-        self._episode: _Episode | None = None
 
     @classmethod
     def load_tasks(cls, config: EnvironmentConfig) -> SciWorldTasks:
         return load_tasks(config)
 
-    def reset(self, task: Task, options: ResetOptions) -> Observation:
-        options.require(self.spec.profiles, _OPTIONS)
+    def start(self, task: Task, options: ResetOptions) -> tuple[_Episode, Observation]:
         assignment, rules = _chosen(task.payload, dict(options.options))
         play = self.tasks.engine.open(assignment)
         description, first = play.description(), play.step(OPENING).text
-        self._episode = _Episode(play, rules, first, first)
+        episode = _Episode(play, rules, first, first)
         if rules.as_recorded:
             description, first = recorded_description(description), recorded_text(first)
-        return Observation(f"{description}\n{first}")
+        return episode, Observation(f"{description}\n{first}")
 
     def step(self, action: str) -> Observation:
-        episode = self._live()
+        episode = self.episode
         if episode.rules.as_recorded:
             action = recorded_action(action)
         outcome = episode.play.step(action)
         episode.last = outcome.text
         return _observation(outcome, episode.rules)
 
-    def fork(self) -> Self:
-        copy = type(self)(self.tasks)
-        if self._episode is not None:
-            copy._episode = replace(self._episode, play=self._episode.play.copy())
-        return copy
+    def fork_episode(self, episode: _Episode) -> _Episode:
+        return replace(episode, play=episode.play.copy())
 
-    def close(self) -> None:
-        if self._episode is not None:
-            self._episode.play.close()
+    def close_episode(self, episode: _Episode) -> None:
+        episode.play.close()
 
     def advise_expert(self, seed: int) -> Advice:
-        episode = self._live()
+        episode = self.episode
         path = self.tasks.engine.gold_path(episode.play.assignment)
         advice = advise(
             path,
@@ -134,21 +125,16 @@ class SciWorld(Environment):
         return self._spoken(advice)
 
     def advise_random(self, rng: random.Random) -> Advice:
-        return self._spoken(random_advice(self._live().play.valid_actions(), rng))
+        return self._spoken(random_advice(self.episode.play.valid_actions(), rng))
 
     def advise_noop(self) -> Advice:
         return Advice("inventory", "I only look at what I carry.")
 
     def _spoken(self, advice: Advice) -> Advice:
         """Advice in the words of the episode."""
-        if self._live().rules.as_recorded:
+        if self.episode.rules.as_recorded:
             return Advice(recorded_text(advice.action), recorded_text(advice.thought))
         return advice
-
-    def _live(self) -> _Episode:
-        if self._episode is None:
-            raise RuntimeError("reset has to come before everything else")
-        return self._episode
 
 
 def _observation(outcome: Outcome, rules: _Rules) -> Observation:

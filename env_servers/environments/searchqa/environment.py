@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from env_servers.environments.searchqa.expert import advise, noop_advice, random_advice
 from env_servers.environments.searchqa.official import DATASETS
@@ -36,15 +36,14 @@ from env_servers.environments.searchqa.scoring import exact_match, normalised
 from env_servers.environments.searchqa.tasks import Assignment, SearchQATasks, load_tasks
 from env_servers.sdk import (
     Advice,
-    Environment,
     EnvironmentConfig,
     EnvironmentSpec,
+    EpisodeEnvironment,
     Execution,
     Observation,
     ResetOptions,
     StopReason,
     Task,
-    TaskSet,
 )
 
 __all__ = ["SearchQA"]
@@ -67,7 +66,7 @@ class _Episode:
         return self.assignment.question
 
 
-class SearchQA(Environment):
+class SearchQA(EpisodeEnvironment[_Episode]):
     """Answer a question with the help of a search engine."""
 
     spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(
@@ -84,27 +83,22 @@ class SearchQA(Environment):
     )
     tasks: SearchQATasks
 
-    def __init__(self, tasks: TaskSet) -> None:
-        super().__init__(tasks)
-        self._episode: _Episode | None = None
-
     @classmethod
     def load_tasks(cls, config: EnvironmentConfig) -> SearchQATasks:
         return load_tasks(config)
 
-    def reset(self, task: Task, options: ResetOptions) -> Observation:
-        options.require(self.spec.profiles)
+    def start(self, task: Task, options: ResetOptions) -> tuple[_Episode, Observation]:
         assignment: Assignment = task.payload
-        self._episode = _Episode(assignment, options.profile == "fixed")
-        return Observation(first_observation(assignment.question.text))
+        episode = _Episode(assignment, options.profile == "fixed")
+        return episode, Observation(first_observation(assignment.question.text))
 
     def step(self, action: str) -> Observation:
-        episode = self._live()
+        episode = self.episode
         text = without_thoughts(action) if episode.fixed else action
         verb, content = read_move(text)
         if verb == SEARCH:
             return self._search(episode, content)
-        self._episode = replace(episode, steps=episode.steps + 1)
+        self.episode = replace(episode, steps=episode.steps + 1)
         if verb != ANSWER:
             return Observation(INVALID, reward=0.0)
         # The original acts on the first tag and scores the last answer of the reply.
@@ -126,7 +120,7 @@ class SearchQA(Environment):
         shown = {passage.title for passage in found}
         if any(not clue.title for clue in clues) and _tells(found, episode.question):
             shown.add("")
-        self._episode = replace(
+        self.episode = replace(
             episode,
             searched=episode.searched.union(
                 q for clue in clues for q in clue.queries if q == query
@@ -136,26 +130,19 @@ class SearchQA(Environment):
         )
         return Observation(information(found), reward=0.0)
 
-    def fork(self) -> Self:
-        copy = type(self)(self.tasks)
-        copy._episode = self._episode
-        return copy
+    def fork_episode(self, episode: _Episode) -> _Episode:
+        return episode
 
     def advise_expert(self, seed: int) -> Advice:
-        episode = self._live()
+        episode = self.episode
         wording = seed + episode.steps
         return advise(episode.question, episode.searched, episode.seen, wording)
 
     def advise_random(self, rng: random.Random) -> Advice:
-        return random_advice(self._live().question, rng)
+        return random_advice(self.episode.question, rng)
 
     def advise_noop(self) -> Advice:
         return noop_advice()
-
-    def _live(self) -> _Episode:
-        if self._episode is None:
-            raise RuntimeError("reset has to come before everything else")
-        return self._episode
 
 
 def _tells(passages: Iterable[Passage], question: Question) -> bool:

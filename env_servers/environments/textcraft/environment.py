@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
 from env_servers.environments.textcraft.bench import Bench
 from env_servers.environments.textcraft.expert import advise, random_advice
@@ -19,15 +19,14 @@ from env_servers.environments.textcraft.tasks import Assignment, TextCraftTasks,
 from env_servers.environments.textcraft.world import Recipe, World, item_id, spoken
 from env_servers.sdk import (
     Advice,
-    Environment,
     EnvironmentConfig,
     EnvironmentSpec,
+    EpisodeEnvironment,
     InvalidOption,
     Observation,
     ResetOptions,
     StopReason,
     Task,
-    TaskSet,
 )
 
 __all__ = ["TextCraft"]
@@ -61,7 +60,7 @@ class _Episode:
         return [known[command] for command in self.commands if command in known]
 
 
-class TextCraft(Environment):
+class TextCraft(EpisodeEnvironment[_Episode]):
     """Craft items from Minecraft recipes."""
 
     spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(
@@ -74,30 +73,25 @@ class TextCraft(Environment):
         profiles=("agentgym", "fixed"),
         episode_bytes=16 * 1024,
     )
+    option_names = _OPTIONS
     tasks: TextCraftTasks
-
-    def __init__(self, tasks: TaskSet) -> None:
-        super().__init__(tasks)
-        self._episode: _Episode | None = None
 
     @classmethod
     def load_tasks(cls, config: EnvironmentConfig) -> TextCraftTasks:
         return load_tasks(config)
 
-    def reset(self, task: Task, options: ResetOptions) -> Observation:
+    def start(self, task: Task, options: ResetOptions) -> tuple[_Episode, Observation]:
         assignment: Assignment = task.payload
-        if options.profile not in self.spec.profiles:
-            raise InvalidOption(f"unknown profile {options.profile!r}", valid=self.spec.profiles)
         world = self.tasks.worlds[assignment.world]
         given = _checked(dict(options.options))
         goal = item_id(given["goal"]) if "goal" in given else assignment.goal
         commands = _commands(self.tasks, world, assignment, goal, given)
         bench = Bench(world, goal, fixed=options.profile == "fixed")
-        self._episode = _Episode(bench, commands, given.get("as_recorded", False), assignment.world)
-        return Observation(self._episode.show(first_observation(spoken(goal), commands)))
+        episode = _Episode(bench, commands, given.get("as_recorded", False), assignment.world)
+        return episode, Observation(episode.show(first_observation(spoken(goal), commands)))
 
     def step(self, action: str) -> Observation:
-        episode = self._live()
+        episode = self.episode
         text, reached = episode.bench.act(action)
         episode.steps += 1
         if not reached:
@@ -110,48 +104,36 @@ class TextCraft(Environment):
         )
 
     def render_error(self, message: str, last: Observation) -> Observation:
-        return Observation(self._live().show(message), reward=0.0)
+        return Observation(self.episode.show(message), reward=0.0)
 
-    def fork(self) -> Self:
-        copy = type(self)(self.tasks)
-        if self._episode is not None:
-            old = self._episode
-            bench = Bench(old.bench.world, old.bench.goal, fixed=old.bench.fixed)
-            bench.inventory.update(old.bench.inventory)
-            copy._episode = replace(old, bench=bench)
-        return copy
+    def fork_episode(self, episode: _Episode) -> _Episode:
+        bench = Bench(episode.bench.world, episode.bench.goal, fixed=episode.bench.fixed)
+        bench.inventory.update(episode.bench.inventory)
+        return replace(episode, bench=bench)
 
-    def fingerprint(self) -> bytes | None:
-        if self._episode is None:
-            return None
-        bench, episode = self._episode.bench, self._episode
+    def fingerprint(self) -> bytes:
+        episode = self.episode
+        bench = episode.bench
         carried = list(bench.inventory.items())
         state = (episode.source, bench.goal, bench.fixed, episode.as_recorded, carried)
         return repr(state).encode("utf-8", "backslashreplace")
 
     def advise_expert(self, seed: int) -> Advice:
-        episode = self._live()
+        episode = self.episode
         bench = episode.bench
         return advise(bench.world, episode.shown, bench.goal, bench.inventory, seed + episode.steps)
 
     def advise_random(self, rng: random.Random) -> Advice:
-        episode = self._live()
+        episode = self.episode
         return random_advice(episode.commands, episode.shown, episode.bench.goal, rng)
 
     def advise_noop(self) -> Advice:
         return Advice("inventory", "I only look at what I carry.")
 
-    def _live(self) -> _Episode:
-        if self._episode is None:
-            raise RuntimeError("reset has to come before everything else")
-        return self._episode
-
 
 def _checked(given: dict[str, Any]) -> dict[str, Any]:
-    """The options of a reset, by name and type."""
+    """Return the options of a reset; raises InvalidOption for one of another type."""
     for name, value in given.items():
-        if name not in _OPTIONS:
-            raise InvalidOption(f"unknown option {name!r}", valid=_OPTIONS)
         if not isinstance(value, _OPTIONS[name]):
             raise InvalidOption(f"option {name} must be a {_OPTIONS[name].__name__}")
         if isinstance(value, str) and len(value) > _MAX_TEXT:

@@ -9,27 +9,25 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
 from env_servers.environments.webshop.catalogue import Product, draw_price
 from env_servers.environments.webshop.expert import advise, random_advice
 from env_servers.environments.webshop.goals import NO_LIMIT, Goal
 from env_servers.environments.webshop.markup import html_page
-from env_servers.environments.webshop.pages import Page
 from env_servers.environments.webshop.prompt import CONVERSATION_STARTS, GRAMMAR
 from env_servers.environments.webshop.tasks import Errand, WebShopTasks, load_tasks
 from env_servers.environments.webshop.visit import Visit, read_action
 from env_servers.sdk import (
     Advice,
-    Environment,
     EnvironmentConfig,
     EnvironmentSpec,
+    EpisodeEnvironment,
     InvalidOption,
     Observation,
     ResetOptions,
     StopReason,
     Task,
-    TaskSet,
 )
 
 __all__ = ["WebShop"]
@@ -49,7 +47,7 @@ class _Episode:
     """Actions so far; they vary only the wording of thoughts."""
 
 
-class WebShop(Environment):
+class WebShop(EpisodeEnvironment[_Episode]):
     """Shop for a product in a simulated online shop."""
 
     spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(
@@ -62,18 +60,14 @@ class WebShop(Environment):
         profiles=("agentgym", "fixed"),
         episode_bytes=48 * 1024,
     )
+    option_names = _OPTIONS
     tasks: WebShopTasks
-
-    def __init__(self, tasks: TaskSet) -> None:
-        super().__init__(tasks)
-        self._episode: _Episode | None = None
 
     @classmethod
     def load_tasks(cls, config: EnvironmentConfig) -> WebShopTasks:
         return load_tasks(config)
 
-    def reset(self, task: Task, options: ResetOptions) -> Observation:
-        options.require(self.spec.profiles, _OPTIONS)
+    def start(self, task: Task, options: ResetOptions) -> tuple[_Episode, Observation]:
         errand: Errand = task.payload
         fixed = options.profile == "fixed"
         seed = None if fixed else options.seed
@@ -91,11 +85,11 @@ class WebShop(Environment):
             price_seed=seed,
             known_prices={product.asin: price},
         )
-        self._episode = _Episode(visit, errand.goal, fixed)
-        return Observation(self._shown(visit.page))
+        episode = _Episode(visit, errand.goal, fixed)
+        return episode, Observation(_page_text(episode))
 
     def step(self, action: str) -> Observation:
-        episode = self._live()
+        episode = self.episode
         episode.steps += 1
         verb, argument = read_action(action)
         if episode.fixed:
@@ -107,7 +101,7 @@ class WebShop(Environment):
             visit.search(argument)
         elif verb == "click":
             score = visit.click(argument)
-        text = self._shown(visit.page)
+        text = _page_text(episode)
         if score is None:
             note = _NOTHING if episode.fixed and visit.page is before else ""
             return Observation(note + text, reward=0.0)
@@ -119,52 +113,43 @@ class WebShop(Environment):
             stop_reason=StopReason.GOAL_REACHED if reached else StopReason.ANSWERED,
         )
 
-    def fork(self) -> Self:
-        copy = type(self)(self.tasks)
-        if self._episode is not None:
-            copy._episode = replace(self._episode, visit=self._episode.visit.copy())
-        return copy
+    def fork_episode(self, episode: _Episode) -> _Episode:
+        return replace(episode, visit=episode.visit.copy())
 
-    def fingerprint(self) -> bytes | None:
-        if self._episode is None:
-            return None
-        state = (self._episode.fixed, *self._episode.visit.state())
+    def fingerprint(self) -> bytes:
+        state = (self.episode.fixed, *self.episode.visit.state())
         return repr(state).encode("utf-8", "backslashreplace")
 
     def html(self) -> str:
         """The open page as an HTML document, for a person to look at."""
-        return html_page(self._live().visit)
+        return html_page(self.episode.visit)
 
     def advise_expert(self, seed: int) -> Advice:
-        episode = self._live()
+        episode = self.episode
         return advise(episode.visit, episode.goal, seed + episode.steps)
 
     def advise_random(self, rng: random.Random) -> Advice:
-        episode = self._live()
+        episode = self.episode
         return random_advice(episode.visit, episode.goal, rng)
 
     def advise_noop(self) -> Advice:
         return Advice("click[]", "I wait and do nothing.")
 
-    def _shown(self, page: Page) -> str:
-        """The page's text; the fixed profile adds what can be done and what is chosen."""
-        episode = self._episode
-        if episode is None or not episode.fixed:
-            return page.text
-        actions = ["search[keywords]"] if page.has_search_bar else []
-        actions += [f"click[{name}]" for name in page.clickables if not page.has_search_bar]
-        lines = [page.text]
-        if episode.visit.chosen and page.clickables:
-            chosen = ", ".join(f"{key}: {value}" for key, value in episode.visit.chosen.items())
-            lines.append(f"Chosen options: {chosen}")
-        if actions:
-            lines.append(f"Available actions: {', '.join(actions)}")
-        return "\n".join(lines)
 
-    def _live(self) -> _Episode:
-        if self._episode is None:
-            raise RuntimeError("reset has to come before everything else")
-        return self._episode
+def _page_text(episode: _Episode) -> str:
+    """Return the open page's text; the fixed profile adds what can be done and what is chosen."""
+    page = episode.visit.page
+    if not episode.fixed:
+        return page.text
+    actions = ["search[keywords]"] if page.has_search_bar else []
+    actions += [f"click[{name}]" for name in page.clickables if not page.has_search_bar]
+    lines = [page.text]
+    if episode.visit.chosen and page.clickables:
+        chosen = ", ".join(f"{key}: {value}" for key, value in episode.visit.chosen.items())
+        lines.append(f"Chosen options: {chosen}")
+    if actions:
+        lines.append(f"Available actions: {', '.join(actions)}")
+    return "\n".join(lines)
 
 
 def _given_limit(value: Any) -> float:

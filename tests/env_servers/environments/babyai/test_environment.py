@@ -99,7 +99,7 @@ def test_a_locked_door_wants_its_key():
     episode, _ = begin("babyai_1984")
     while "locked door" not in episode.step("turn left").text:
         pass
-    door = next(name for name in episode._scene.refusals if "locked door" in name)
+    door = next(name for name in episode.episode.scene.refusals if "locked door" in name)
     assert episode.step(door).text.startswith(f"You cannot {door}, as you are not carrying a key.")
 
 
@@ -154,7 +154,7 @@ def test_opening_the_wrong_door_fails_only_in_fixed():
         for _ in range(4):
             doors = [
                 action
-                for action in episode._scene.offers
+                for action in episode.episode.scene.offers
                 if action.startswith("toggle and") and action.split()[4] not in goal
             ]
             if doors:
@@ -176,13 +176,13 @@ def test_going_through_hides_a_final_opening_in_agentgym():
     """The original reports the last move of an action only, and that is the step ahead."""
     episode, _ = start(13, 0)
     for _ in range(4):
-        opening = [name for name in episode._scene.offers if name.startswith("toggle and")]
+        opening = [name for name in episode.episode.scene.offers if name.startswith("toggle and")]
         if opening:
             break
         episode.step("turn left")
     assert not episode.step(opening[0]).terminated
     fixed, _ = start(13, 0, "fixed")
-    while opening[0] not in fixed._scene.offers:
+    while opening[0] not in fixed.episode.scene.offers:
         fixed.step("turn left")
     assert fixed.step(opening[0]).terminated
 

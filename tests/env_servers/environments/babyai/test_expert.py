@@ -78,9 +78,9 @@ def test_the_expert_copes_with_whatever_was_done_before():
             if seen.terminated:
                 break
             advice = episode.advise_random(rng)
-            assert advice.action in episode._scene.offers
+            assert advice.action in episode.episode.scene.offers
             seen = episode.step(advice.action)
-            assert episode.advise_expert(0).action in episode._scene.offers
+            assert episode.advise_expert(0).action in episode.episode.scene.offers
 
 
 def test_doing_nothing_earns_nothing():

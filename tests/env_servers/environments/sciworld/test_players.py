@@ -203,8 +203,7 @@ def solve(tasks: SciWorldTasks, item: str) -> tuple[int, bool]:
         observation = episode.step(episode.advise_expert(rounds).action)
         rounds += 1
         assert rounds < 400
-        live = episode._episode
-        assert live is not None
+        live = episode.episode
     assert observation.reward == 100.0
     limited, observation = start(tasks, item)
     for action in live.play.journal[1:]:

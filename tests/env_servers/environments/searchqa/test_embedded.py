@@ -148,8 +148,7 @@ def played(tasks: SearchQATasks, item: str) -> tuple[float | None, int, bool]:
         advice = episode.advise_expert(step)
         seen = episode.step(advice.action)
         if seen.terminated:
-            state = episode._episode
-            assert state is not None
+            state = episode.episode
             found = state.seen >= {clue.title for clue in state.question.clues}
             return seen.reward, step, found
     return None, SearchQA.spec.max_rounds, False

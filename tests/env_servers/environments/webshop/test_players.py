@@ -65,8 +65,8 @@ def test_the_expert_finds_its_way_from_anywhere(embedded: WebShopTasks) -> None:
 
 def test_the_expert_leaves_a_wrong_product_and_turns_pages(embedded: WebShopTasks) -> None:
     episode = start(embedded, "webshop_1000100")
-    goal = episode._live().goal
-    visit = episode._live().visit
+    goal = episode.episode.goal
+    visit = episode.episode.visit
     product = visit.shop.products[goal.number]
     play(episode, f"search[{product.query}]")
     other = next(n for n, kind in visit.page.clickables.items() if kind == "product-link")

@@ -267,7 +267,7 @@ def test_html_shows_exactly_what_the_agent_reads(embedded: WebShopTasks) -> None
         for turn in range(14):
             parser = VisibleText()
             parser.feed(episode.html())
-            page = episode._live().visit.page
+            page = episode.episode.visit.page
             kinds.add(page.kind)
             assert parser.texts == [part for part in page.parts if part]
             advice = episode.advise_random(rng) if turn % 3 else episode.advise_expert(0)
