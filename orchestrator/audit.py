@@ -15,7 +15,7 @@ import hashlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -31,15 +31,15 @@ from agent_runtime.engine.checkpoint import digest
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.huggingface import HuggingFaceRenderer
 from agent_runtime.ledger import TokenLedger
-from agent_runtime.policies import PolicyConfig
+from agent_runtime.policies import PolicyConfig, PolicySpec
 from agent_runtime.policies.sglang import SGLangPolicy
 from agent_runtime.rendering import ChatRenderer
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.atomic_file import write_atomically
 from orchestrator.auditing import CHECKS, audit_episode
 from orchestrator.command_line import run_command, run_loop
-from orchestrator.config import AGENT_POLICY
-from orchestrator.errors import UsageError
+from orchestrator.config import AGENT_POLICY, EMBEDDED_POLICY, SERVED_POLICY, RunConfig
+from orchestrator.errors import ConfigurationError, UsageError
 from orchestrator.manifest import MANIFEST_FILE, Manifest, utc_now
 from orchestrator.rendering import visible
 from orchestrator.run_folder import find_run
@@ -224,37 +224,45 @@ async def _score_episode(
 
 
 def _renderer(options: AuditOptions, manifest: Manifest) -> ChatRenderer | None:
-    """The chat template with which the run was played; None = it is not here."""
-    agent = cast("Mapping[str, Any]", manifest.config.get("agent") or {})
-    played = [str(name).partition(":") for name in str(manifest.config.get("policy")).split(",")]
-    embedded = [argument for kind, _, argument in played if kind.strip() == "embedded"]
-    if not embedded and not any(kind.strip() == "sglang" for kind, _, _ in played):
-        embedded = [str(it) for it in _agent_folders(manifest)]
-    settings = cast("Mapping[str, Any]", agent.get("embedded" if embedded else "sglang") or {})
-    named = settings.get("tokenizer") or manifest.config.get("model") or "".join(embedded[:1])
-    source = options.tokenizer or (Path(named) if isinstance(named, str) and named else None)
+    """Return the chat template with which the run was played; None = it is not here."""
+    try:
+        config = RunConfig.from_manifest(manifest)
+    except ConfigurationError:
+        config = RunConfig()  # another program's run, for example a training step
+    models = [
+        policy for policy in config.policies if policy.kind in (EMBEDDED_POLICY, SERVED_POLICY)
+    ]
+    targets = [Path(it.target) for it in models if it.kind == EMBEDDED_POLICY and it.target]
+    if not models:
+        targets = _agent_folders(manifest)
+    if targets or any(policy.kind == EMBEDDED_POLICY for policy in models):
+        settings, tokenizer = config.agent.embedded, None
+    else:
+        settings, tokenizer = config.agent.sglang, config.agent.sglang.tokenizer
+    named = tokenizer or config.model or next(map(str, targets), "")
+    source = options.tokenizer or (Path(named) if named else None)
     if source is None or (options.tokenizer is None and not (source / "tokenizer.json").is_file()):
         return None
-    template, day = settings.get("chat_template"), settings.get("template_date")
+    template = settings.chat_template
     return HuggingFaceRenderer(
         source,
-        chat_template=Path(template).read_text(encoding="utf-8") if template else None,
-        today=date.fromisoformat(day or manifest.created[:10]),
+        chat_template=template.read_text(encoding="utf-8") if template else None,
+        today=date.fromisoformat(settings.template_date or manifest.created[:10]),
     )
 
 
 def _agent_folders(manifest: Manifest) -> list[Path]:
-    """Folders of the agents that played, as far as they still hold the same weights."""
-    found: list[Path] = []
+    """Return the folders of agents that played, as far as they still hold the same weights."""
+    folders: list[Path] = []
     for name, identity in (manifest.policies or {}).items():
-        kind, _, argument = name.partition(":")
-        if kind != AGENT_POLICY:
+        policy = PolicySpec.parse(name)
+        if policy.kind != AGENT_POLICY:
             continue
         with contextlib.suppress(PolicyMisconfigured):
-            folder = agent_folder(argument)
+            folder = agent_folder(policy.target)
             if digest(folder) == identity.get("weights"):
-                found.append(folder)
-    return found
+                folders.append(folder)
+    return folders
 
 
 def main(argv: Sequence[str] | None = None) -> int:

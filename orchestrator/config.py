@@ -1,36 +1,35 @@
-"""One typed tree for a run; the command line's flags are generated from it.
+"""What a run is, as one typed tree; the command line's flags are generated from it.
 
-Owns which part of the configuration decides *what* is played (it binds a resume) and which only
-says *how* (it may differ between sessions).
+Here is decided which part of it says *what* is played (`resume_key`: a resume must repeat it) and
+which only *how* (`runtime_fields`: it may differ from session to session).
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    Self,
-    TypeVar,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, Self, cast
 
 import tyro
 
 from agent_runtime.agents import AgentCard, PlaySettings, agent_folder, read_card
-from agent_runtime.policies import PolicyConfig, Sampling
+from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling
 from agent_runtime.serving.config import ServeConfig
 from agentgym.env.v1 import types_pb2
+from orchestrator.client import ClientConfig
+from orchestrator.configuration import (
+    CommaSeparated,
+    JsonObject,
+    convert,
+    parse_names,
+    text_flag,
+    to_plain,
+)
 from orchestrator.errors import UsageError
 from orchestrator.fleet import FleetConfig
+from orchestrator.manifest import REDACTED, Manifest
+from orchestrator.prompts import load_conversation_start
 from orchestrator.retry import RetryPolicy
 
 __all__ = [
@@ -38,11 +37,9 @@ __all__ = [
     "EMBEDDED_POLICY",
     "SERVED_POLICY",
     "SUITES",
-    "ClientConfig",
     "RunConfig",
-    "action_format_of",
-    "merge",
-    "split_names",
+    "parse_action_format",
+    "parse_policies",
 ]
 
 DEMO_SUITE = "demo"
@@ -53,54 +50,51 @@ SUITES: Mapping[str, tuple[str, ...]] = {
 }
 """Named sets of environments; the demo's are on the agent's card."""
 SERVED_POLICY = "sglang"
-"""The policy that plays the model which the run serves itself."""
+"""The kind that, without a target, plays the model which the run serves itself."""
 EMBEDDED_POLICY = "embedded"
-"""The policy that plays the run's model in its own process."""
-
+"""The kind that, without a target, plays the run's model in its own process."""
 AGENT_POLICY = "agent"
 """A trained agent with a card."""
 _SCRIPTED = ("expert", "random", "noop")
 _DEFAULT_SPLIT = "eval"
 
-T = TypeVar("T")
-Plain = Mapping[str, Any]
-"""JSON objects."""
-
 ActionFormatName = Literal["react", "function_calling", "code_as_action"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
-    """How to reach environment servers."""
+def parse_policies(text: str) -> tuple[PolicySpec, ...]:
+    """Split policies separated by commas; raises PolicyMisconfigured."""
+    return tuple(PolicySpec.parse(name) for name in parse_names(text))
 
-    connect_deadline: float = 20.0
-    """Seconds to wait for a server, at first and after a loss."""
-    ca: Path | None = None
-    """PEM roots to verify servers with; turns TLS on."""
-    cert: Path | None = None
-    """PEM certificate of this client (mTLS)."""
-    key: Path | None = None
-    """PEM private key of this client (mTLS)."""
+
+PolicySpecs = Annotated[
+    tuple[PolicySpec, ...],
+    text_flag(
+        parse_policies,
+        lambda specs: ",".join(map(str, specs)),
+        lambda value: isinstance(value, tuple),
+    ),
+]
+"""Policies, separated by commas on a command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """A run: which episodes, played by whom, where."""
 
-    env: str = ""
+    environments: Annotated[CommaSeparated, tyro.conf.arg(name="env")] = ()
     """Environments, separated by commas; empty = those of --suite."""
     suite: str = DEMO_SUITE
     """demo: the shipped agent's environments and held-out tasks, in its settings; games: the same
     four, each in its own."""
     split: str = ""
     """Split whose tasks are played; empty = eval, or an agent's held-out tasks where one plays."""
-    items: str = ""
+    items: CommaSeparated = ()
     """Only these item ids, separated by commas; needs exactly one environment."""
     episodes: int = 40
     """Tasks per environment, chosen by a hash of their ids; 0 = all."""
     samples: int = 1
     """Episodes per task and policy."""
-    policy: str = ""
+    policies: Annotated[PolicySpecs, tyro.conf.arg(name="policy")] = ()
     """Policies, separated by commas: expert, random, noop, agent (or agent:FOLDER), openai:MODEL,
     sglang:URL, embedded:PATH, or sglang or embedded with --model. Empty = expert,random, and agent
     in the demo. An agent's settings (options, openings, rounds) hold for all who play beside it."""
@@ -115,12 +109,16 @@ class RunConfig:
     """Profile of the environments; empty = each one's default."""
     prompts_from: Path | None = None
     """An AgentTraj file whose wording opens the conversations; needs exactly one environment."""
-    options: str = ""
+    conversation_start: tyro.conf.Suppress[tuple[str, ...]] = ()
+    """Instruction and acknowledgement in place of the environment's own; `resolve` reads them from
+    `prompts_from`. Needs exactly one environment."""
+    options: JsonObject = field(default_factory=dict[str, Any])
     """Reset options as a JSON object; needs exactly one environment."""
-    play: tyro.conf.Suppress[dict[str, PlaySettings]] = field(
+    per_environment: tyro.conf.Suppress[Mapping[str, PlaySettings]] = field(
         default_factory=dict[str, PlaySettings]
     )
-    """Settings of single environments, which flags go before; filled in by `settled`."""
+    """Settings of single environments; those of the whole run go before them. An agent's card
+    fills them in."""
     seed: int = 0
     """Seed of the run: every episode and every sampled token derives from it."""
     agent: Annotated[PolicyConfig, tyro.conf.arg(name="")] = field(default_factory=PolicyConfig)
@@ -132,134 +130,132 @@ class RunConfig:
     """How --model is served."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
-    def settled(self) -> Self:
-        """The same run with everything named that a suite or an agent stands for.
+    @classmethod
+    def from_manifest(cls, manifest: Manifest) -> Self:
+        """Return the configuration that a run was last started with.
 
-        Environments, policies and settings are then in the fields themselves, so that a manifest
-        holds them and a resume needs no card; settling twice changes nothing. Raises UsageError,
-        PolicyMisconfigured.
+        Secrets are not in a manifest: what was redacted is the default again. Raises
+        ConfigurationError where the run was not begun by this program's commands.
         """
-        if self.play:
-            return self
-        policies = self.policies()
-        card = self._card(policies)
-        names = split_names(self.env)
-        if not names and self.suite == DEMO_SUITE:
-            card = card or read_card(agent_folder(""))
-            names = list(card.environments)
-        elif not names:
-            if self.suite not in SUITES:
-                raise UsageError(f"unknown suite {self.suite!r}", valid=SUITES)
-            names = list(SUITES[self.suite])
-        return replace(
-            self,
-            env=",".join(names),
-            policy=",".join(policies),
-            play={name: _settings_for(card, name) for name in names} if card else {},
-        )
+        values: Mapping[str, Any] = manifest.config
+        if manifest.sessions:
+            values = _merge(values, manifest.sessions[-1].settings)
+        return convert(cls, _without_redacted(values))
 
-    def environments(self) -> list[str]:
-        """The environments to play; raises UsageError."""
-        return split_names(self.settled().env)
+    def resolve(self) -> Self:
+        """Return the same run with everything named that a suite, an agent or a file stands for.
 
-    def policies(self) -> list[str]:
-        """The policies that play; raises UsageError."""
-        if self.policy:
-            names = split_names(self.policy)
+        Environments, policies, settings and wording are then in the fields themselves, so that a
+        manifest holds them and a resume needs neither card nor file. Resolving twice changes
+        nothing. Raises UsageError, PolicyMisconfigured.
+        """
+        policies = self._policies()
+        environments, settings = self.environments, self.per_environment
+        if settings:
+            environments = environments or tuple(settings)
         else:
-            demo = not self.env and self.suite == DEMO_SUITE
-            names = ["expert", "random", *([AGENT_POLICY] if demo else [])]
-        if not names:
-            raise UsageError("--policy names no policy", valid=("expert", "random", "agent"))
-        return names
+            card = _read_card(policies)
+            if not environments and self.suite == DEMO_SUITE:
+                card = card or read_card(agent_folder(""))
+            environments = environments or self._suite_environments(card)
+            if card is not None:
+                settings = {name: _learned_settings(card, name) for name in environments}
+        named = replace(
+            self, environments=environments, policies=policies, per_environment=settings
+        )
+        named.check()
+        if named.prompts_from is None:
+            return named
+        start = load_conversation_start(named.prompts_from)
+        return replace(named, prompts_from=None, conversation_start=start)
+
+    def _suite_environments(self, card: AgentCard | None) -> tuple[str, ...]:
+        if self.suite not in SUITES:
+            raise UsageError(f"unknown suite {self.suite!r}", valid=SUITES)
+        if self.suite == DEMO_SUITE and card is not None:
+            return tuple(card.environments)
+        return SUITES[self.suite]
+
+    def _policies(self) -> tuple[PolicySpec, ...]:
+        """Return the policies that play: those asked for, else the suite's."""
+        if self.policies:
+            return self.policies
+        demo = not self.environments and self.suite == DEMO_SUITE
+        kinds = ("expert", "random", *([AGENT_POLICY] if demo else []))
+        return tuple(map(PolicySpec, kinds))
 
     def agent_sampling(self) -> Sampling | None:
-        """How an agent samples that plays alone or beside scripted players; None = there is none.
+        """Return how an agent samples that plays alone or beside scripted players, if one does.
 
         Beside another model both sample as the run says. Raises UsageError, PolicyMisconfigured.
         """
-        policies = self.policies()
-        others = [it for it in policies if it not in _SCRIPTED and not _agent_name(it)]
-        card = None if others else self._card(policies)
+        policies = self._policies()
+        if any(policy.kind not in (*_SCRIPTED, AGENT_POLICY) for policy in policies):
+            return None
+        card = _read_card(policies)
         return card.sampling() if card is not None else None
 
-    def settings_of(self, environment: str) -> PlaySettings:
-        """How an environment is played: by flags, else as suite or agent say, else as it is.
+    def environment_settings(self, name: str) -> PlaySettings:
+        """Return how an environment of a resolved run is played.
 
-        The opening of `prompts_from` is not read here. Raises UsageError.
+        What holds for the whole run goes before what an agent's card says, and that before the
+        environment's own, for which empty fields stand.
         """
-        own = self.play.get(environment, PlaySettings())
-        items = tuple(split_names(self.items))
+        own = self.per_environment.get(name, PlaySettings())
         return PlaySettings(
             profile=self.profile or own.profile,
-            options=self.reset_options() or own.options,
-            opening=own.opening,
+            options=self.options or own.options,
+            conversation_start=self.conversation_start or own.conversation_start,
             max_rounds=self.max_rounds or own.max_rounds,
-            items=items or (() if self.split else own.items),
+            items=self.items or (() if self.split else own.items),
         )
 
-    def split_of(self, environment: str) -> str:
-        """The split whose tasks are played; empty = single items are."""
-        return "" if self.settings_of(environment).items else self.split or _DEFAULT_SPLIT
+    def environment_split(self, name: str) -> str:
+        """Return the split whose tasks are played; empty = single items are."""
+        return "" if self.environment_settings(name).items else self.split or _DEFAULT_SPLIT
 
-    def _card(self, policies: Sequence[str]) -> AgentCard | None:
-        """The card of the agent that plays; raises UsageError where there are two."""
-        agents = [it for it in policies if _agent_name(it)]
-        if not agents:
-            return None
-        if len(agents) > 1:
-            raise UsageError(f"{agents[0]} and {agents[1]} have settings of their own: play one")
-        return read_card(agent_folder(agents[0].partition(":")[2]))
+    def resume_key(self) -> dict[str, Any]:
+        """Return the part that decides what is played, as JSON values: a resume must repeat it."""
+        return _partition(to_plain(self))[0]
 
-    def reset_options(self) -> dict[str, Any]:
-        """The reset options; raises UsageError."""
-        if not self.options:
-            return {}
-        try:
-            options = json.loads(self.options)
-        except ValueError as error:
-            raise UsageError(f"--options is not JSON: {error}") from error
-        if not isinstance(options, dict):
-            raise UsageError("--options is not a JSON object")
-        return options  # pyright: ignore[reportUnknownVariableType]
-
-    def binding(self) -> dict[str, Any]:
-        """The part that decides what is played."""
-        return _split(self.as_plain())[0]
-
-    def settings(self) -> dict[str, Any]:
-        """The part that only says how."""
-        return _split(self.as_plain())[1]
-
-    @classmethod
-    def from_plain(cls, values: Mapping[str, Any]) -> Self:
-        """The configuration of a manifest; raises UsageError for fields that are unknown."""
-        return _build(cls, values)
+    def runtime_fields(self) -> dict[str, Any]:
+        """Return the part that only says how, as JSON values: sessions may differ in it."""
+        return _partition(to_plain(self))[1]
 
     def check(self) -> None:
         """Raise UsageError for what cannot be meant."""
         for name, least in (("episodes", 0), ("samples", 1), ("concurrency", 1)):
             if getattr(self, name) < least:
                 raise UsageError(f"--{name} is at least {least}")
-        if bool(self.model) == {SERVED_POLICY, EMBEDDED_POLICY}.isdisjoint(self.policies()):
+        own_model = any(
+            policy.kind in (SERVED_POLICY, EMBEDDED_POLICY) and not policy.target
+            for policy in self.policies
+        )
+        if bool(self.model) != own_model:
             raise UsageError(
                 "--policy sglang and --policy embedded need --model PATH, and --model one of them"
             )
-        alone = {"items": self.items, "options": self.options, "prompts-from": self.prompts_from}
-        given = [f"--{name}" for name, value in alone.items() if value]
-        if given and len(self.environments()) != 1:
+        for_one = {
+            "items": self.items,
+            "options": self.options,
+            "prompts-from": self.prompts_from or self.conversation_start,
+        }
+        given = [f"--{name}" for name, value in for_one.items() if value]
+        if given and len(self.environments) != 1:
             raise UsageError(f"{given[0]} needs exactly one environment: give --env")
 
-    def as_plain(self) -> dict[str, Any]:
-        """The whole configuration as JSON values."""
-        return json.loads(json.dumps(dataclasses.asdict(self), default=str))
+
+def _read_card(policies: tuple[PolicySpec, ...]) -> AgentCard | None:
+    """Return the card of the agent that plays; raises UsageError where there are two."""
+    agents = [policy for policy in policies if policy.kind == AGENT_POLICY]
+    if not agents:
+        return None
+    if len(agents) > 1:
+        raise UsageError(f"{agents[0]} and {agents[1]} have settings of their own: play one")
+    return read_card(agent_folder(agents[0].target))
 
 
-def _agent_name(policy: str) -> bool:
-    return policy.partition(":")[0] == AGENT_POLICY
-
-
-def _settings_for(card: AgentCard, environment: str) -> PlaySettings:
+def _learned_settings(card: AgentCard, environment: str) -> PlaySettings:
     if environment not in card.environments:
         raise UsageError(
             f"the agent {card.name} did not learn {environment}", valid=card.environments
@@ -267,7 +263,7 @@ def _settings_for(card: AgentCard, environment: str) -> PlaySettings:
     return card.environments[environment]
 
 
-_HOW = frozenset(
+_RUNTIME = frozenset(
     {
         *("concurrency", "fleet", "client", "serve", "retry"),
         *("agent.request_timeout", "agent.max_requests", "agent.requests_per_minute"),
@@ -281,16 +277,18 @@ _HOW = frozenset(
 """Fields that only say how a run is played: they may differ between its sessions."""
 
 
-def _split(values: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
-    """A configuration as (what is played, how it is played), both nested like the whole."""
+def _partition(
+    values: Mapping[str, Any], prefix: str = ""
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a configuration as (what is played, how), both nested like the whole."""
     what: dict[str, Any] = {}
     how: dict[str, Any] = {}
     for name, value in values.items():
         path = f"{prefix}{name}"
-        if path in _HOW:
+        if path in _RUNTIME:
             how[name] = value
         elif isinstance(value, dict):
-            inner_what, inner_how = _split(cast("dict[str, Any]", value), f"{path}.")
+            inner_what, inner_how = _partition(cast("dict[str, Any]", value), f"{path}.")
             what[name] = inner_what
             if inner_how:
                 how[name] = inner_how
@@ -299,48 +297,33 @@ def _split(values: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Any],
     return what, how
 
 
-def merge(what: Mapping[str, Any], how: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of the split into what and how."""
+def _merge(what: Mapping[str, Any], how: Mapping[str, Any]) -> dict[str, Any]:
+    """Put together what `_partition` took apart."""
     merged = dict(what)
     for name, value in how.items():
-        known = merged.get(name)
-        if isinstance(known, Mapping) and isinstance(value, Mapping):
-            merged[name] = merge(cast("Plain", known), cast("Plain", value))
+        inner = merged.get(name)
+        if isinstance(inner, Mapping) and isinstance(value, Mapping):
+            merged[name] = _merge(
+                cast("Mapping[str, Any]", inner), cast("Mapping[str, Any]", value)
+            )
         else:
             merged[name] = value
     return merged
 
 
-def _build(kind: type[T], values: Mapping[str, Any]) -> T:
-    """A dataclass from JSON values; raises UsageError for fields that it does not have."""
-    hints = get_type_hints(kind)
-    unknown = sorted(set(values) - set(hints))
-    if unknown:
-        raise UsageError(f"{kind.__name__} has no field {unknown[0]!r}", valid=hints)
-    return kind(**{name: _convert(hints[name], value) for name, value in values.items()})
+def _without_redacted(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop what a manifest hides, so that its field is the default again."""
+    return {
+        name: _without_redacted(cast("Mapping[str, Any]", value))
+        if isinstance(value, Mapping)
+        else value
+        for name, value in values.items()
+        if value != REDACTED
+    }
 
 
-def _convert(hint: Any, value: Any) -> Any:
-    """A field's value from JSON: objects become dataclasses, lists tuples, texts paths."""
-    if dataclasses.is_dataclass(hint) and isinstance(value, dict):
-        return _build(cast("type[Any]", hint), cast("dict[str, Any]", value))
-    if get_origin(hint) is dict and isinstance(value, dict):
-        inner = get_args(hint)[1]
-        given = cast("dict[str, Any]", value)
-        return {name: _convert(inner, it) for name, it in given.items()}
-    if isinstance(value, list):
-        return tuple(cast("list[Any]", value))
-    if isinstance(value, str) and Path in (hint, *get_args(hint)):
-        return Path(value)
-    return value
-
-
-def split_names(text: str) -> list[str]:
-    """Names separated by commas, without repetitions."""
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
-def action_format_of(name: str) -> types_pb2.ActionFormat:
-    """The wire's value of an action format's name."""
-    number = types_pb2.ActionFormat.Value(f"ACTION_FORMAT_{name.upper()}")
-    return cast("types_pb2.ActionFormat", number)
+def parse_action_format(name: ActionFormatName) -> types_pb2.ActionFormat:
+    """Return the wire's value of an action format."""
+    return cast(
+        "types_pb2.ActionFormat", types_pb2.ActionFormat.Value(f"ACTION_FORMAT_{name.upper()}")
+    )

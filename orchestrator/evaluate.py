@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from agent_runtime.policies import PolicyConfig, Sampling
+from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling
 from agent_runtime.scores import metric_value
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.atomic_file import write_atomically
@@ -29,7 +29,7 @@ from orchestrator.store import RunReader
 __all__ = ["EVALUATION", "main"]
 
 EVALUATION = RunConfig(
-    policy="expert",
+    policies=(PolicySpec("expert"),),
     suite="games",
     episodes=0,
     agent=PolicyConfig(sampling=Sampling(temperature=0)),

@@ -33,10 +33,12 @@ from orchestrator.errors import (
     RunNotFound,
     StoreCorrupt,
 )
+from orchestrator.manifest_layouts import MANIFEST_SCHEMA, upgrade
 
 __all__ = [
     "MANIFEST_FILE",
     "MANIFEST_SCHEMA",
+    "REDACTED",
     "EnvironmentIdentity",
     "Json",
     "Manifest",
@@ -51,7 +53,6 @@ __all__ = [
 ]
 
 MANIFEST_FILE: Final = "manifest.json"
-MANIFEST_SCHEMA: Final = 1
 _FORMAT: Final = "agentgym-run"
 """Marks the file as ours: other tools write files of this name, too."""
 _LOCK_FILE: Final = "constraints.txt"
@@ -61,7 +62,8 @@ _SECRET: Final = re.compile(
     re.IGNORECASE,
 )
 """Names of secrets; `eos_token` and `max_tokens` are none."""
-_HIDDEN: Final = "<redacted>"
+REDACTED: Final = "<redacted>"
+"""Stands in a manifest for a secret."""
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
@@ -106,8 +108,6 @@ class Manifest:
     policies: Mapping[str, Mapping[str, str]] | None = None
     """What each policy said of itself: weights, what computes them. None = written before policies
     said anything, which binds nothing."""
-    model_hash: str | None = None
-    """Digest of the weights, or what the engine reports; None = unknown."""
     sampling: Mapping[str, Json] = field(default_factory=dict[str, Json])
     config: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """The part of the resolved configuration that decides what is played: items, samples, rounds,
@@ -156,7 +156,7 @@ def redact(value: Json) -> Json:
     """The value with every entry hidden whose name ends like a secret's (`api_key`, `token`)."""
     if isinstance(value, Mapping):
         return {
-            name: _HIDDEN if _SECRET.search(name) and entry else redact(entry)
+            name: REDACTED if _SECRET.search(name) and entry else redact(entry)
             for name, entry in value.items()
         }
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -202,7 +202,7 @@ def read_manifest(folder: Path) -> Manifest:
             folder, f"{MANIFEST_FILE} has layout {layout}, this program reads {MANIFEST_SCHEMA}"
         )
     try:
-        return _from_json(document)
+        return _from_json(upgrade(document))
     except (KeyError, TypeError, ValueError) as error:
         raise StoreCorrupt(folder, f"{MANIFEST_FILE} is incomplete ({error!r})") from error
 
@@ -243,9 +243,9 @@ def _redact_command(command: Sequence[str]) -> tuple[str, ...]:
     for argument in command:
         name, equals, value = argument.partition("=")
         if hide_next:
-            hidden.append(_HIDDEN)
+            hidden.append(REDACTED)
         elif name.startswith("-") and equals and value and _SECRET.search(name):
-            hidden.append(f"{name}={_HIDDEN}")
+            hidden.append(f"{name}={REDACTED}")
         else:
             hidden.append(argument)
         is_flag = argument.startswith("-") and not equals

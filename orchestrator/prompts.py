@@ -1,27 +1,28 @@
-"""Conversation openings from an AgentTraj-L file, for those who want the original wording.
+"""Conversation starts: the two messages that open an episode, in other words than the server's.
 
-The files carry the two opening messages in every conversation. Accepted are the official release's
-JSON list and JSON lines, both also gzipped.
+An AgentTraj-L file carries them in every conversation. Accepted are the official release's JSON
+list and JSON lines, both also gzipped.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.errors import UsageError
 
-__all__ = ["read_opening"]
+__all__ = ["load_conversation_start", "to_conversation_start"]
 
 
-def read_opening(path: Path) -> pb.ConversationStart:
-    """The opening of a file's first conversation; raises UsageError."""
+def load_conversation_start(path: Path) -> tuple[str, str]:
+    """Return instruction and acknowledgement of a file's first conversation; raises UsageError."""
     try:
         first = _first_conversation(path)
-        instruction, acknowledgement = (turn["value"] for turn in first["conversations"][:2])
+        instruction, acknowledgement = (str(turn["value"]) for turn in first["conversations"][:2])
     except OSError as error:
         raise UsageError(f"--prompts-from {path}: {error.strerror or error}") from error
     except (ValueError, KeyError, IndexError, TypeError) as error:
@@ -29,6 +30,14 @@ def read_opening(path: Path) -> pb.ConversationStart:
             f"--prompts-from {path} is no AgentTraj file: a conversation has "
             f'"conversations": [{{"from", "value"}}, ...] ({error!r})'
         ) from error
+    return instruction, acknowledgement
+
+
+def to_conversation_start(messages: Sequence[str]) -> pb.ConversationStart | None:
+    """Return instruction and acknowledgement as the wire has them; None = the server's own."""
+    if not messages:
+        return None
+    instruction, acknowledgement = messages
     return pb.ConversationStart(instruction=instruction, acknowledgement=acknowledgement)
 
 

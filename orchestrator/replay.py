@@ -18,11 +18,11 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from agent_runtime.connection import ConnectionOptions
 from agent_runtime.episode import RemoteEpisode, Transition
 from agent_runtime.errors import AgentRuntimeError
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.episode.v1 import episode_pb2
+from orchestrator.client import ClientConfig, connection_options
 from orchestrator.command_line import make_console, run_command, run_loop
 from orchestrator.errors import UsageError
 from orchestrator.fleet import Fleet, FleetConfig
@@ -50,6 +50,7 @@ class Replay:
     json: bool = False
     """Print the report as JSON on stdout."""
     fleet: Annotated[FleetConfig, tyro.conf.arg(name="")] = field(default_factory=FleetConfig)
+    client: ClientConfig = field(default_factory=ClientConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,7 @@ def _act(config: Replay) -> int:
 
 
 async def _replay_run(config: Replay, reader: RunReader, environments: list[str]) -> ReplayReport:
-    async with Fleet(environments, config.fleet, ConnectionOptions()) as fleet:
+    async with Fleet(environments, config.fleet, connection_options(config.client)) as fleet:
         records = reader.episodes(lambda summary: summary.environment in environments)
         chosen = (
             record

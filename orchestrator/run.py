@@ -24,31 +24,31 @@ from rich.console import Console
 
 from agent_runtime.agent import EpisodePlan
 from agent_runtime.agents import PlaySettings
-from agent_runtime.connection import ClientSecurity, ConnectionOptions
 from agent_runtime.policies import make_policy
 from agent_runtime.policies.base import Policy
 from agent_runtime.serving import serving
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from orchestrator import seeds
+from orchestrator.client import connection_options
 from orchestrator.config import (
     EMBEDDED_POLICY,
     SERVED_POLICY,
     RunConfig,
-    action_format_of,
+    parse_action_format,
 )
 from orchestrator.dispatcher import Dispatcher
 from orchestrator.errors import UsageError
 from orchestrator.fleet import Fleet
 from orchestrator.manifest import EnvironmentIdentity, Manifest, begin_session, utc_now
 from orchestrator.progress import RunProgress
-from orchestrator.prompts import read_opening
+from orchestrator.prompts import to_conversation_start
 from orchestrator.records import EpisodeKey
 from orchestrator.retry import RetryBudget
 from orchestrator.scheduler import Assignment, EnvironmentPlan, Limits, Scheduler, work_items
 from orchestrator.store import RunStore
 
-__all__ = ["Part", "RunOutcome", "Tasks", "run", "run_together"]
+__all__ = ["RunOutcome", "RunSpec", "Tasks", "run", "run_many"]
 
 Tasks = Mapping[str, list[pb.TaskSummary]]
 """The tasks of each environment, in the order in which they are played."""
@@ -74,8 +74,8 @@ class RunOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One of several runs that are played together: its configuration and its folder."""
+class RunSpec:
+    """A run to play: its configuration and its folder."""
 
     config: RunConfig
     folder: Path
@@ -84,79 +84,74 @@ class Part:
 
 async def run(config: RunConfig, folder: Path, *, resume: bool, console: Console) -> RunOutcome:
     """Play a run, new or resumed; raises OrchestratorError, AgentRuntimeError."""
-    (outcome,) = await run_together([Part(config, folder, resume)], console=console)
+    (outcome,) = await run_many([RunSpec(config, folder, resume)], console=console)
     return outcome
 
 
-async def run_together(parts: Sequence[Part], *, console: Console) -> list[RunOutcome]:
-    """Play runs of different environments at once; outcomes in the order of the parts.
+async def run_many(specs: Sequence[RunSpec], *, console: Console) -> list[RunOutcome]:
+    """Play runs of different environments at once; outcomes in the order of the specs.
 
     Each is recorded in its own folder, as if it was played alone. They share what the first one's
-    configuration says of servers, policies, retries and the number of live episodes. Raises
-    UsageError where two of them have an environment in common, or other policies; else what `run`
-    raises.
+    configuration says of servers, policies, retries and the number of live episodes.
+
+    Raises:
+        UsageError: Two of the runs have an environment in common, or other policies.
+        OrchestratorError, AgentRuntimeError: What `run` raises.
     """
-    parts = [replace(part, config=part.config.settled()) for part in parts]
-    _check_together(parts)
-    first = parts[0].config
-    names = [name for part in parts for name in part.config.environments()]
+    specs = [replace(spec, config=spec.config.resolve()) for spec in specs]
+    _check_compatible(specs)
+    first = specs[0].config
+    names = [name for spec in specs for name in spec.config.environments]
     async with AsyncExitStack() as stack:
-        fleet = await stack.enter_async_context(
-            Fleet(names, first.fleet, connection_options(first))
-        )
-        tasks = [await _choose_tasks(part.config, fleet) for part in parts]
+        options = connection_options(first.client)
+        fleet = await stack.enter_async_context(Fleet(names, first.fleet, options))
+        tasks = [await _choose_tasks(spec.config, fleet) for spec in specs]
         policies = await _start_policies(first, stack)
-        sessions: list[_Session] = []
-        for part, chosen in zip(parts, tasks, strict=True):
-            config = part.config
+        runs: list[_ActiveRun] = []
+        for spec, chosen in zip(specs, tasks, strict=True):
+            config = spec.config
             manifest = _manifest(config, fleet, policies)
-            session = begin_session(config.settings())
-            begin = RunStore.resume if part.resume else RunStore.create
-            store = stack.enter_context(begin(part.folder, manifest, session))
-            sessions.append(_Session(config, fleet, policies, store, chosen))
-        return await _Sessions(sessions, fleet, policies, console).run()
+            session = begin_session(config.runtime_fields())
+            begin = RunStore.resume if spec.resume else RunStore.create
+            store = stack.enter_context(begin(spec.folder, manifest, session))
+            runs.append(_ActiveRun(config, fleet, policies, store, chosen))
+        return await _ActiveRuns(runs, fleet, policies, console).play()
 
 
-def _check_together(parts: Sequence[Part]) -> None:
-    first = parts[0].config
+def _check_compatible(specs: Sequence[RunSpec]) -> None:
+    """Raise UsageError for runs that cannot be played at once."""
+    first = specs[0].config
     seen: set[str] = set()
-    for part in parts:
-        part.config.check()
-        names = part.config.environments()
+    for spec in specs:
+        names = spec.config.environments
         if twice := seen.intersection(names):
             raise UsageError(f"two runs that are played together have {min(twice)} in common")
-        if (part.config.policies(), part.config.agent) != (first.policies(), first.agent):
+        if (spec.config.policies, spec.config.agent) != (first.policies, first.agent):
             raise UsageError("runs that are played together have the same policies")
         seen.update(names)
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
-    """How one environment is played, ready for plans."""
+class _EnvironmentPlay:
+    """How one environment is played, as plans of episodes need it."""
 
-    play: PlaySettings
+    settings: PlaySettings
     split: str
     """Empty = single items are played."""
     options: struct_pb2.Struct
-    opening: pb.ConversationStart | None
+    conversation_start: pb.ConversationStart | None
 
     @classmethod
-    def of(cls, config: RunConfig, environment: str) -> _Settings:
-        """Raises UsageError for options or a file that cannot be read."""
-        play = config.settings_of(environment)
+    def from_config(cls, config: RunConfig, environment: str) -> _EnvironmentPlay:
+        settings = config.environment_settings(environment)
         options = struct_pb2.Struct()
-        options.update(dict(play.options))
-        opening = None
-        if config.prompts_from:
-            opening = read_opening(config.prompts_from)
-        elif play.opening:
-            instruction, acknowledgement = play.opening
-            opening = pb.ConversationStart(instruction=instruction, acknowledgement=acknowledgement)
-        return cls(play, config.split_of(environment), options, opening)
+        options.update(dict(settings.options))
+        start = to_conversation_start(settings.conversation_start)
+        return cls(settings, config.environment_split(environment), options, start)
 
 
-class _Session:
-    """One start of a run, with everything that it needs in place."""
+class _ActiveRun:
+    """A run that is being played: its store, its keys and the plans of its episodes."""
 
     def __init__(
         self,
@@ -172,7 +167,7 @@ class _Session:
         self._categories = {
             (name, task.item_id): task.category for name, listed in tasks.items() for task in listed
         }
-        self._settings = {name: _Settings.of(config, name) for name in tasks}
+        self._environments = {name: _EnvironmentPlay.from_config(config, name) for name in tasks}
         self.keys = work_items(
             [
                 EnvironmentPlan(environment=name, item_ids=[task.item_id for task in listed])
@@ -185,7 +180,7 @@ class _Session:
     def plan(self, assignment: Assignment) -> EpisodePlan:
         """What is to be played for an assignment of this run."""
         key, config = assignment.key, self.config
-        settings = self._settings[key.environment]
+        environment = self._environments[key.environment]
         names: dict[str, Any] = {"environment": key.environment, "item_id": key.item_id}
 
         def turn_seed(turn: int) -> int:
@@ -200,16 +195,16 @@ class _Session:
             environment=self._fleet.described[key.environment],
             item_id=key.item_id,
             category=self._categories[(key.environment, key.item_id)],
-            split=settings.split,
+            split=environment.split,
             sample=key.sample,
             policy=key.policy,
             attempt=assignment.attempt,
             seed=seeds.episode_seed(config.seed, **names),
-            action_format=action_format_of(config.action_format),
-            profile=settings.play.profile,
-            options=settings.options,
-            max_rounds=settings.play.max_rounds,
-            opening=settings.opening,
+            action_format=parse_action_format(config.action_format),
+            profile=environment.settings.profile,
+            options=environment.options,
+            max_rounds=environment.settings.max_rounds,
+            opening=environment.conversation_start,
             turn_seed=turn_seed,
         )
 
@@ -222,31 +217,31 @@ class _Session:
             len(self.keys),
             sum(key in mine for key in scheduler.failed_keys),
             interrupted,
-            {name: self._fleet.described[name] for name in self.config.environments()},
+            {name: self._fleet.described[name] for name in self.config.environments},
         )
 
 
-class _Sessions:
+class _ActiveRuns:
     """One or more runs being played, their episodes in one pool."""
 
     def __init__(
         self,
-        sessions: Sequence[_Session],
+        runs: Sequence[_ActiveRun],
         fleet: Fleet,
         policies: Mapping[str, Policy],
         console: Console,
     ) -> None:
-        self._sessions = sessions
+        self._runs = runs
         self._fleet = fleet
         self._policies = policies
         self._console = console
-        self._keys = [key for session in sessions for key in session.keys]
-        self._of = {name: it for it in sessions for name in it.config.environments()}
+        self._keys = [key for run in runs for key in run.keys]
+        self._run_by_environment = {name: run for run in runs for name in run.config.environments}
         self._interrupted = False
 
-    async def run(self) -> list[RunOutcome]:
+    async def play(self) -> list[RunOutcome]:
         """Play what is left; returns how each run ended."""
-        finished = {key for session in self._sessions for key in session.store.finished_keys()}
+        finished = {key for run in self._runs for key in run.store.finished_keys()}
         scheduler = self._scheduler(finished)
         lanes = Counter((key.environment, key.policy) for key in self._keys)
         before = Counter((k.environment, k.policy) for k in self._keys if k in finished)
@@ -258,29 +253,29 @@ class _Sessions:
             )
             async with self._stop_on_signal(dispatcher):
                 await dispatcher.run()
-        return [it.outcome(scheduler, interrupted=self._interrupted) for it in self._sessions]
+        return [run.outcome(scheduler, interrupted=self._interrupted) for run in self._runs]
 
     def _scheduler(self, finished: set[EpisodeKey]) -> Scheduler:
-        config = self._sessions[0].config
+        config = self._runs[0].config
         per_environment = {
             name: max(1, int(described.limits.max_episodes * len(self._fleet)))
             for name, described in self._fleet.described.items()
         }
-        failed = [session.store.failed_keys() for session in self._sessions]
+        failed = [run.store.failed_keys() for run in self._runs]
         return Scheduler(
             self._keys,
             limits=Limits(total=config.concurrency, per_environment=per_environment),
             retries=RetryBudget(config.retry, seed=config.seed),
             finished=finished,
-            failed={key: it for part in failed for key, it in part.items()},
+            failed={key: attempt for keys in failed for key, attempt in keys.items()},
             fresh_allowance=True,
         )
 
     def _store_of(self, environment: str) -> RunStore:
-        return self._of[environment].store
+        return self._run_by_environment[environment].store
 
     def _plan(self, assignment: Assignment) -> EpisodePlan:
-        return self._of[assignment.key.environment].plan(assignment)
+        return self._run_by_environment[assignment.key.environment].plan(assignment)
 
     @asynccontextmanager
     async def _stop_on_signal(self, dispatcher: Dispatcher) -> AsyncGenerator[None]:
@@ -305,52 +300,41 @@ class _Sessions:
 
 
 async def _start_policies(config: RunConfig, stack: AsyncExitStack) -> dict[str, Policy]:
-    """The policies by the names that records give them; the run's own model is served first."""
+    """Start the policies; return them by the names that records give them.
+
+    A policy without a target plays the run's own model, which is served first where it has to be.
+    """
     policies: dict[str, Policy] = {}
-    for name in config.policies():
-        spec = name
-        if name == SERVED_POLICY:
+    for named in config.policies:
+        spec = named
+        if named.kind == SERVED_POLICY and not named.target:
             template = config.agent.sglang.chat_template
             served = await stack.enter_async_context(
                 serving(config.model, config.serve, chat_template=template)
             )
-            spec = f"{SERVED_POLICY}:{served.address}"
-        elif name == EMBEDDED_POLICY:
-            spec = f"{EMBEDDED_POLICY}:{config.model}"
-        policies[name] = make_policy(spec, config.agent)
-        await policies[name].start()
-        stack.push_async_callback(policies[name].close)
+            spec = replace(named, target=served.address)
+        elif named.kind == EMBEDDED_POLICY and not named.target:
+            spec = replace(named, target=config.model)
+        policy = policies[str(named)] = make_policy(spec, config.agent)
+        await policy.start()
+        stack.push_async_callback(policy.close)
     return policies
 
 
-def connection_options(config: RunConfig) -> ConnectionOptions:
-    """How to reach the servers; the token comes from AGENTGYM_TOKEN."""
-    client = config.client
-    return ConnectionOptions(
-        connect_deadline=client.connect_deadline,
-        security=ClientSecurity(
-            ca=client.ca,
-            cert=client.cert,
-            key=client.key,
-            token=os.environ.get("AGENTGYM_TOKEN", ""),
-        ),
-    )
-
-
 async def _choose_tasks(config: RunConfig, fleet: Fleet) -> Tasks:
-    wanted = action_format_of(config.action_format)
+    action_format = parse_action_format(config.action_format)
     tasks: dict[str, list[pb.TaskSummary]] = {}
-    for name in config.environments():
+    for name in config.environments:
         described = fleet.described[name]
-        if wanted not in described.action_formats:
+        if action_format not in described.action_formats:
             spoken = [types_pb2.ActionFormat.Name(f)[14:].lower() for f in described.action_formats]
             raise UsageError(f"{name} does not speak {config.action_format}", valid=spoken)
-        settings = config.settings_of(name)
+        settings = config.environment_settings(name)
         if settings.profile and settings.profile not in described.profiles:
             raise UsageError(
                 f"{name} has no profile {settings.profile!r}", valid=described.profiles
             )
-        split = config.split_of(name)
+        split = config.environment_split(name)
         splits = {split.name: split.size for split in described.splits}
         if split and split not in splits:
             raise UsageError(f"{name} has no split {split!r}", valid=splits)
@@ -383,11 +367,11 @@ def _manifest(config: RunConfig, fleet: Fleet, policies: Mapping[str, Policy]) -
         environments=tuple(
             EnvironmentIdentity(name=name, version=described.version, digest=described.digest)
             for name, described in sorted(fleet.described.items())
-            if name in config.environments()
+            if name in config.environments
         ),
-        policy=config.policy,
+        policy=",".join(map(str, config.policies)),
         policies={name: it.identity() for name, it in policies.items()},
         run_seed=config.seed,
         sampling=asdict(config.agent.sampling),
-        config=config.binding(),
+        config=config.resume_key(),
     )

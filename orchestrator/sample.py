@@ -6,6 +6,7 @@ that judged it, in its settings; expert and random play the same ones beside it.
 
 from __future__ import annotations
 
+import argparse
 import json as json_text
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,8 @@ import tyro
 from rich.console import Console
 
 from orchestrator.command_line import guarded, make_console, run_loop
-from orchestrator.config import RunConfig, merge
+from orchestrator.config import RunConfig, parse_policies
+from orchestrator.configuration import parse_flags, parse_names
 from orchestrator.report import as_data, as_table
 from orchestrator.run import RunOutcome, run
 from orchestrator.run_folder import find_run, inspect_folder
@@ -60,13 +62,12 @@ def play_command(
 
     `conclude` may print more and adds what it returns to the JSON summary.
     """
-    resumed = _resumed_run(argv)
-    sample = _parse(argv, name, recorded_config(resumed) if resumed else default)
-    sampling = None if resumed else sample.run.agent_sampling()
-    if sampling is not None:
-        # Its sampling becomes the default, and flags go before defaults.
-        agent = replace(default.agent, sampling=sampling)
-        sample = _parse(argv, name, replace(default, agent=agent))
+    first = _read_first_flags(argv)
+    resumed = find_run(first.resume) if first.resume else None
+    default = _default_config(first, resumed, default)
+    sample = parse_flags(
+        Sample, argv, program=f"python -m orchestrator.{name}", default=Sample(run=default)
+    )
     now = datetime.now(UTC)
     unique = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}")
     folder = resumed or sample.out or unique
@@ -82,28 +83,37 @@ def play_command(
     return 0 if outcome.complete else 1
 
 
-def _parse(argv: list[str], name: str, default: RunConfig) -> Sample:
-    start = Sample(run=default)
-    return tyro.cli(Sample, prog=f"python -m orchestrator.{name}", args=argv, default=start)
+def _read_first_flags(argv: Sequence[str]) -> argparse.Namespace:
+    """Read the flags on which the defaults of all others depend, and leave the rest alone."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag in ("--resume", "--env", "--suite", "--policy"):
+        parser.add_argument(flag, nargs="?", default="", const="")
+    parser.add_argument("-h", "--help", action="store_true")
+    return parser.parse_known_args(argv)[0]
 
 
-def _resumed_run(argv: Sequence[str]) -> Path | None:
-    """The folder that --resume names, found before the flags are parsed: its recorded
-    configuration is their default, so that a resume needs no other flag.
+def _default_config(
+    first: argparse.Namespace, resumed: Path | None, default: RunConfig
+) -> RunConfig:
+    """Return what holds where no flag says otherwise.
+
+    A resumed run's recorded configuration, so that a resume needs no other flag; an agent's own
+    sampling where one plays.
     """
-    for position, argument in enumerate(argv):
-        name, equals, value = argument.partition("=")
-        if name == "--resume":
-            given = value if equals else next(iter(argv[position + 1 :]), "")
-            return find_run(given) if given else None
-    return None
-
-
-def recorded_config(folder: Path) -> RunConfig:
-    """The configuration that a run was begun with."""
-    manifest = inspect_folder(folder)
-    settings: Mapping[str, Any] = manifest.sessions[-1].settings if manifest.sessions else {}
-    return RunConfig.from_plain(merge(manifest.config, settings))
+    if resumed is not None:
+        return RunConfig.from_manifest(inspect_folder(resumed))
+    if first.help:
+        return default
+    named = replace(
+        default,
+        environments=parse_names(first.env) or default.environments,
+        suite=first.suite or default.suite,
+        policies=parse_policies(first.policy) or default.policies,
+    )
+    sampling = named.agent_sampling()
+    if sampling is None:
+        return default
+    return replace(default, agent=replace(default.agent, sampling=sampling))
 
 
 def print_outcome(outcome: RunOutcome, console: Console, *, program: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from rich.table import Table
 
 from orchestrator.atomic_file import write_atomically
 from orchestrator.command_line import make_console, run_command
-from orchestrator.config import split_names
+from orchestrator.configuration import parse_names
 from orchestrator.errors import UsageError
 from orchestrator.fleet import FleetConfig
 from orchestrator.formats.agenttraj import to_conversation
@@ -99,7 +99,7 @@ def confirmed_episodes(
 
 def _build(wanted: ExpertData) -> int:
     console = make_console()
-    names = list(PAPER_SIZES) if wanted.env == "paper" else split_names(wanted.env)
+    names = list(PAPER_SIZES) if wanted.env == "paper" else parse_names(wanted.env)
     if not names:
         raise UsageError("--env names no environment", valid=sorted(PAPER_SIZES))
     if wanted.samples < 1 or min(wanted.episodes, wanted.max_rounds) < 0:

@@ -257,7 +257,7 @@ def _card(
             it.name: PlaySettings(
                 profile=it.profile,
                 options=dict(it.options),
-                opening=it.opening,
+                conversation_start=it.opening,
                 max_rounds=it.max_rounds,
                 items=run.division[it.name].evaluate,
             )
@@ -379,7 +379,7 @@ def _settings_table(card: AgentCard) -> str:
     lines = ["| environment | reset options | opening | rounds |", "|---|---|---|---|"]
     for name, it in card.environments.items():
         options = json.dumps(dict(it.options), sort_keys=True) if it.options else "its own"
-        opening = " / ".join(it.opening) or "its own"
+        opening = " / ".join(it.conversation_start) or "its own"
         rounds = str(it.max_rounds) if it.max_rounds else "its own number"
         lines.append(f"| {name} | `{options}` | {opening} | {rounds} |")
     return "\n".join(lines) + "\n"

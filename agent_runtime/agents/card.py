@@ -46,7 +46,7 @@ class PlaySettings:
     profile: str = ""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Reset options."""
-    opening: tuple[str, ...] = ()
+    conversation_start: tuple[str, ...] = ()
     """Instruction and acknowledgement that open the conversation."""
     max_rounds: int = 0
     """Replies per episode."""
@@ -54,8 +54,10 @@ class PlaySettings:
     """Ids of the tasks; for an agent, those that were held out to judge it."""
 
     def __post_init__(self) -> None:
-        if len(self.opening) not in (0, 2) or self.max_rounds < 0:
-            raise ValueError("opening is instruction and acknowledgement, max_rounds at least 0")
+        if len(self.conversation_start) not in (0, 2) or self.max_rounds < 0:
+            raise ValueError(
+                "conversation_start is instruction and acknowledgement, max_rounds at least 0"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +145,8 @@ def _card(document: Mapping[str, Any]) -> AgentCard:
 def settings_of(entry: Mapping[str, Any]) -> PlaySettings:
     """Settings from JSON values; raises TypeError, ValueError."""
     fields: dict[str, Any] = dict(entry)
-    for name in ("opening", "items"):
-        fields[name] = tuple(entry.get(name, ()))
+    if "opening" in fields:  # as cards called it that were written before it was renamed
+        fields["conversation_start"] = fields.pop("opening")
+    for name in ("conversation_start", "items"):
+        fields[name] = tuple(fields.get(name, ()))
     return PlaySettings(**fields)

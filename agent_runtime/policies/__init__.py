@@ -18,7 +18,7 @@ from agent_runtime.policies.config import (
     PolicyConfig,
     SGLangOptions,
 )
-from agent_runtime.policies.registry import POLICY_FORMS, make_policy
+from agent_runtime.policies.registry import POLICY_FORMS, PolicySpec, make_policy
 from agent_runtime.sampling import FinishReason, Sampling
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Policy",
     "PolicyConfig",
     "PolicySession",
+    "PolicySpec",
     "SGLangOptions",
     "Sampling",
     "TrainablePolicy",

@@ -6,15 +6,40 @@ Each kind is imported when it is asked for, so that naming one costs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Self
 
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.policies.base import Policy
 from agent_runtime.policies.config import PolicyConfig
 
-__all__ = ["POLICY_FORMS", "make_policy"]
+__all__ = ["POLICY_FORMS", "PolicySpec", "make_policy"]
 
 Factory = Callable[[str, PolicyConfig], Policy]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySpec:
+    """Which policy plays: its kind, and what it is made of."""
+
+    kind: str
+    """`expert`, `openai`, ...: a key of this module's list."""
+    target: str = ""
+    """A model's name, a server's address, a folder: what the kind asks for; empty = nothing."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `KIND` or `KIND:TARGET`, as command lines and records write it.
+
+        Raises PolicyMisconfigured where nothing follows the colon.
+        """
+        kind, colon, target = text.partition(":")
+        if colon and not target:
+            raise _misspelt(text, kind)
+        return cls(kind, target)
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.target}" if self.target else self.kind
 
 
 def _scripted(name: str) -> Factory:
@@ -69,18 +94,30 @@ POLICY_FORMS: Final = tuple(
 """How policies are written on a command line."""
 
 
-def make_policy(spec: str, config: PolicyConfig) -> Policy:
-    """The policy that a command line names, for example `expert` or `openai:MODEL`.
+def make_policy(spec: PolicySpec | str, config: PolicyConfig) -> Policy:
+    """Return the policy of a spec, or of its text, for example `expert` or `openai:MODEL`.
 
     Raises PolicyMisconfigured for an unknown kind, a missing or superfluous argument, or settings
     that this kind cannot work with. Nothing is connected before `Policy.start`.
     """
-    kind, _, argument = spec.partition(":")
+    if isinstance(spec, str):
+        spec = PolicySpec.parse(spec)
+    if spec.kind not in _FACTORIES:
+        raise _unknown(str(spec))
+    argument, factory = _FACTORIES[spec.kind]
+    optional = argument.startswith(_OPTIONAL)
+    if bool(argument) != bool(spec.target) and not optional:
+        raise _misspelt(str(spec), spec.kind)
+    return factory(spec.target, config)
+
+
+def _unknown(text: str) -> PolicyMisconfigured:
+    return PolicyMisconfigured(f"unknown policy {text!r}; there are: {', '.join(POLICY_FORMS)}")
+
+
+def _misspelt(text: str, kind: str) -> PolicyMisconfigured:
     if kind not in _FACTORIES:
-        raise PolicyMisconfigured(f"unknown policy {spec!r}; there are: {', '.join(POLICY_FORMS)}")
-    wanted, factory = _FACTORIES[kind]
-    optional = wanted.startswith(_OPTIONAL)
-    if (bool(wanted) != bool(argument) and not optional) or (":" in spec and not argument):
-        form = f"{kind}:{wanted}" if wanted else kind
-        raise PolicyMisconfigured(f"policy {spec!r} is to be written {form}")
-    return factory(argument, config)
+        return _unknown(text)
+    argument, _ = _FACTORIES[kind]
+    form = f"{kind}:{argument}" if argument else kind
+    return PolicyMisconfigured(f"policy {text!r} is to be written {form}")

@@ -37,13 +37,14 @@ from rich.table import Table
 
 from agent_runtime.endpoint import Endpoint
 from agent_runtime.errors import PolicyError
-from agent_runtime.policies import PolicyConfig, Sampling, SGLangOptions
+from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling, SGLangOptions
 from agent_runtime.serving.machine import free_port
 from agentgym.episode.v1 import episode_pb2
 from benchmark.limits import raise_file_limit
 from benchmark.manifest import read_manifest
 from orchestrator.command_line import run_loop
 from orchestrator.config import RunConfig
+from orchestrator.configuration import parse_names
 from orchestrator.fleet import FleetConfig
 from orchestrator.run import run
 from orchestrator.store import RunReader
@@ -172,10 +173,10 @@ async def measure(options: Served, console: Console) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         async with _engine(options) as url:
             config = RunConfig(
-                env=options.env,
+                environments=parse_names(options.env),
                 split="train",
                 episodes=options.episodes,
-                policy=f"sglang:{url}",
+                policies=(PolicySpec("sglang", url),),
                 max_rounds=options.rounds,
                 concurrency=options.episodes,
                 agent=PolicyConfig(

@@ -30,7 +30,7 @@ def test_all_three_play_the_agents_held_out_tasks_in_its_settings(demo: Path) ->
             played.setdefault((record.environment, record.policy), set()).add(record.item_id)
             assert record.item_id in settings.items
             assert dict(record.options) == dict(settings.options)
-            assert tuple(it.text for it in record.messages[:2]) == settings.opening
+            assert tuple(it.text for it in record.messages[:2]) == settings.conversation_start
             assert record.split == ""
             if settings.max_rounds:
                 assert len(record.steps) <= settings.max_rounds + 1

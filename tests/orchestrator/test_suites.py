@@ -10,16 +10,21 @@ import pytest
 from agent_runtime.agents import AgentCard, PlaySettings, read_card, write_card
 from agent_runtime.agents.card import SHIPPED
 from agent_runtime.errors import PolicyMisconfigured
-from orchestrator.config import RunConfig, merge
+from orchestrator.client import ClientConfig
+from orchestrator.config import RunConfig, parse_policies
+from orchestrator.configuration import parse_names
 from orchestrator.errors import UsageError
+from orchestrator.manifest import REDACTED, redact
+from tests.orchestrator.records import build_manifest, build_session
 
 CARD = read_card(SHIPPED)
 
 
 def recorded(config: RunConfig) -> RunConfig:
     """As a manifest gives it back."""
-    what, how = json.loads(json.dumps([config.binding(), config.settings()]))
-    return RunConfig.from_plain(merge(what, how))
+    what, how = json.loads(json.dumps([config.resume_key(), config.runtime_fields()]))
+    session = build_session(settings=how)
+    return RunConfig.from_manifest(build_manifest(config=what, sessions=(session,)))
 
 
 def agent_at(folder: Path, **environments: PlaySettings) -> str:
@@ -32,58 +37,60 @@ def agent_at(folder: Path, **environments: PlaySettings) -> str:
 
 
 def test_without_arguments_the_agent_plays_its_own_tasks_beside_expert_and_random() -> None:
-    config = RunConfig().settled()
-    assert config.policies() == ["expert", "random", "agent"]
-    assert config.environments() == list(CARD.environments)
+    config = RunConfig().resolve()
+    assert config.policies == parse_policies("expert,random,agent")
+    assert config.environments == tuple(CARD.environments)
     for name, settings in CARD.environments.items():
-        assert config.settings_of(name) == settings
-        assert config.split_of(name) == ""
+        assert config.environment_settings(name) == settings
+        assert config.environment_split(name) == ""
 
 
 def test_a_named_environment_is_played_as_ever() -> None:
-    config = RunConfig(env="maze").settled()
-    assert config.policies() == ["expert", "random"]
-    assert config.settings_of("maze") == PlaySettings()
-    assert config.split_of("maze") == "eval"
+    config = RunConfig(environments=("maze",)).resolve()
+    assert config.policies == parse_policies("expert,random")
+    assert config.environment_settings("maze") == PlaySettings()
+    assert config.environment_split("maze") == "eval"
     assert config.agent_sampling() is None
 
 
 def test_the_demo_is_the_agents_whoever_plays() -> None:
-    config = RunConfig(policy="expert").settled()
-    assert config.settings_of("maze") == CARD.environments["maze"]
+    config = RunConfig(policies=parse_policies("expert")).resolve()
+    assert config.environment_settings("maze") == CARD.environments["maze"]
 
 
 def test_other_suites_have_each_environments_own_settings() -> None:
-    config = RunConfig(suite="games").settled()
-    assert config.policies() == ["expert", "random"]
-    assert config.environments() == ["maze", "wordle", "textcraft", "babyai"]
-    assert config.settings_of("wordle") == PlaySettings()
+    config = RunConfig(suite="games").resolve()
+    assert config.policies == parse_policies("expert,random")
+    assert config.environments == ("maze", "wordle", "textcraft", "babyai")
+    assert config.environment_settings("wordle") == PlaySettings()
 
 
 def test_an_agent_brings_its_settings_for_all_who_play_beside_it() -> None:
-    config = RunConfig(env="wordle", policy="expert,agent").settled()
-    assert config.settings_of("wordle") == CARD.environments["wordle"]
+    config = RunConfig(environments=("wordle",), policies=parse_policies("expert,agent")).resolve()
+    assert config.environment_settings("wordle") == CARD.environments["wordle"]
 
 
 def test_flags_go_before_an_agents_settings() -> None:
-    flags = {"options": '{"rows": 9}', "max_rounds": 3, "items": "maze_5", "profile": "fixed"}
-    config = RunConfig(env="maze", policy="agent", **flags).settled()
-    settings = config.settings_of("maze")
+    flags = {"options": {"rows": 9}, "max_rounds": 3, "items": ("maze_5",), "profile": "fixed"}
+    config = RunConfig(environments=("maze",), policies=parse_policies("agent"), **flags).resolve()
+    settings = config.environment_settings("maze")
     assert settings.options == {"rows": 9}
     assert (settings.max_rounds, settings.items, settings.profile) == (3, ("maze_5",), "fixed")
-    assert settings.opening == CARD.environments["maze"].opening
+    assert settings.conversation_start == CARD.environments["maze"].conversation_start
 
 
 def test_a_named_split_is_played_instead_of_an_agents_tasks() -> None:
-    config = RunConfig(env="maze", policy="agent", split="train").settled()
-    assert config.settings_of("maze").items == ()
-    assert config.split_of("maze") == "train"
+    config = RunConfig(
+        environments=("maze",), policies=parse_policies("agent"), split="train"
+    ).resolve()
+    assert config.environment_settings("maze").items == ()
+    assert config.environment_split("maze") == "train"
 
 
 def test_a_manifest_holds_what_was_settled_and_a_resume_needs_no_card(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config = RunConfig().settled()
+    config = RunConfig().resolve()
 
     def no_card(_: Path) -> AgentCard:
         raise AssertionError("the card was read again")
@@ -91,26 +98,41 @@ def test_a_manifest_holds_what_was_settled_and_a_resume_needs_no_card(
     monkeypatch.setattr("orchestrator.config.read_card", no_card)
     again = recorded(config)
     assert again == config
-    assert again.settled() == config
+    assert again.resolve() == config
+
+
+def test_a_secret_that_a_manifest_hides_is_the_default_again() -> None:
+    config = RunConfig(client=ClientConfig(key=Path("key.pem"), connect_deadline=3.0)).resolve()
+    settings = redact(config.runtime_fields())
+    assert settings["client"]["key"] == REDACTED
+    manifest = build_manifest(
+        config=config.resume_key(), sessions=(build_session(settings=settings),)
+    )
+    assert RunConfig.from_manifest(manifest).client == ClientConfig(connect_deadline=3.0)
 
 
 def test_the_backend_may_differ_between_sessions_and_the_settings_may_not() -> None:
-    config = RunConfig().settled()
-    assert "backend" in config.settings()["agent"]["embedded"]
-    assert config.binding()["play"]["maze"]["opening"] == ["maze", "OK"]
+    config = RunConfig().resolve()
+    assert "backend" in config.runtime_fields()["agent"]["embedded"]
+    assert config.resume_key()["per_environment"]["maze"]["conversation_start"] == ["maze", "OK"]
 
 
 def test_an_agent_samples_as_it_was_judged_unless_another_model_plays_too() -> None:
-    sampling = RunConfig(policy="expert,agent").agent_sampling()
+    sampling = RunConfig(policies=parse_policies("expert,agent")).agent_sampling()
     assert sampling == CARD.sampling()
-    assert RunConfig(policy="agent,openai:m", env="maze").agent_sampling() is None
+    assert (
+        RunConfig(
+            policies=parse_policies("agent,openai:m"), environments=("maze",)
+        ).agent_sampling()
+        is None
+    )
 
 
 def test_an_agent_of_ones_own_brings_its_environments(tmp_path: Path) -> None:
     name = agent_at(tmp_path / "own", echo=PlaySettings(max_rounds=2, items=("echo_1000000",)))
-    config = RunConfig(policy=name).settled()
-    assert config.environments() == ["echo"]
-    assert config.settings_of("echo").max_rounds == 2
+    config = RunConfig(policies=parse_policies(name)).resolve()
+    assert config.environments == ("echo",)
+    assert config.environment_settings("echo").max_rounds == 2
     sampling = config.agent_sampling()
     assert sampling is not None
     assert (sampling.temperature, sampling.max_new_tokens) == (0.5, 3)
@@ -118,18 +140,20 @@ def test_an_agent_of_ones_own_brings_its_environments(tmp_path: Path) -> None:
 
 def test_an_environment_that_the_agent_did_not_learn_names_those_that_it_did() -> None:
     with pytest.raises(UsageError, match="sheet") as caught:
-        RunConfig(env="maze,sheet", policy="agent").settled()
+        RunConfig(
+            environments=parse_names("maze,sheet"), policies=parse_policies("agent")
+        ).resolve()
     assert caught.value.valid == tuple(CARD.environments)
 
 
 def test_two_agents_have_two_settings_and_are_refused(tmp_path: Path) -> None:
     name = agent_at(tmp_path / "own", maze=PlaySettings())
     with pytest.raises(UsageError, match="play one"):
-        RunConfig(env="maze", policy=f"agent,{name}").settled()
+        RunConfig(environments=("maze",), policies=parse_policies(f"agent,{name}")).resolve()
 
 
 def test_what_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="demo, games"):
-        RunConfig(suite="nope").settled()
+        RunConfig(suite="nope").resolve()
     with pytest.raises(PolicyMisconfigured, match=r"agent\.json"):
-        RunConfig(env="maze", policy=f"agent:{tmp_path}").settled()
+        RunConfig(environments=("maze",), policies=parse_policies(f"agent:{tmp_path}")).resolve()

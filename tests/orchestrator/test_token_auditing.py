@@ -13,7 +13,7 @@ from rich.console import Console
 
 from agent_runtime.huggingface import HuggingFaceRenderer
 from agent_runtime.ledger import Segment
-from agent_runtime.policies import PolicyConfig, Sampling, SGLangOptions
+from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling, SGLangOptions
 from agentgym.episode.v1 import episode_pb2
 from benchmark.policy.stand_in import Settings, StandIn
 from orchestrator import audit
@@ -43,9 +43,9 @@ async def engine(model: Path) -> AsyncIterator[str]:
 
 async def play(engine: str, model: Path, folder: Path, **settings: Any) -> Path:
     config = RunConfig(
-        env="echo",
+        environments=("echo",),
         episodes=4,
-        policy=f"sglang:{engine}",
+        policies=(PolicySpec("sglang", engine),),
         max_rounds=3,
         agent=PolicyConfig(
             sampling=Sampling(max_new_tokens=40, **settings),

@@ -117,7 +117,7 @@ def test_the_card_says_what_it_plays_and_what_its_files_scored(agent: Path) -> N
     settings = card.environments["maze"]
     assert (card.name, card.temperature, card.max_new_tokens) == ("walker", 0.0, 4)
     assert settings.items == tuple(ITEMS)
-    assert settings.opening == ("maze", "OK")
+    assert settings.conversation_start == ("maze", "OK")
     assert settings.options == {"rows": 7, "columns": 7, "instructions": ""}
     assert settings.max_rounds == 2
     # A random model reaches no goal.

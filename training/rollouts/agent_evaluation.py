@@ -12,11 +12,12 @@ from pathlib import Path
 from rich.console import Console
 
 from agent_runtime.engine.config import EmbeddedOptions
-from agent_runtime.policies import PolicyConfig, Sampling
+from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling
 from agent_runtime.scores import metric_value
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.command_line import run_loop
 from orchestrator.config import RunConfig
+from orchestrator.configuration import parse_names
 from orchestrator.errors import RunFolderError
 from orchestrator.run import run
 from orchestrator.statistics import EnvironmentStatistics, summarise_run
@@ -49,11 +50,11 @@ def evaluate_agent(
     Raises OrchestratorError, AgentRuntimeError.
     """
     played = RunConfig(
-        env=config.env,
+        environments=parse_names(config.env),
         suite=config.suite,
         split=config.split,
         episodes=config.episodes,
-        policy=f"embedded:{checkpoint}",
+        policies=(PolicySpec("embedded", str(checkpoint)),),
         concurrency=config.concurrency,
         agent=PolicyConfig(
             sampling=Sampling(temperature=config.temperature, max_new_tokens=config.max_new_tokens),

@@ -7,7 +7,6 @@ was cut off is resumed, never begun anew, so every episode is played once. Knows
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -17,20 +16,21 @@ from typing import Literal
 from rich.console import Console
 
 from agent_runtime.engine.config import EmbeddedOptions
-from agent_runtime.policies import PolicyConfig, Sampling
+from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling
 from agent_runtime.policies.config import SGLangOptions
 from agent_runtime.policies.sglang import SGLangPolicy
 from agent_runtime.scores import perfect_score
 from agent_runtime.serving import serving
 from agent_runtime.serving.config import ServeConfig
 from agentgym.env.v1 import environment_pb2 as pb
+from orchestrator.client import ClientConfig, connection_options
 from orchestrator.command_line import run_loop
 from orchestrator.config import RunConfig
 from orchestrator.fleet import Fleet, FleetConfig
 from orchestrator.manifest import MANIFEST_FILE
-from orchestrator.run import Part, RunOutcome, connection_options, run_together
+from orchestrator.run import RunOutcome, RunSpec, run_many
 from training.errors import RecipeError, TrainingError
-from training.rollouts.tasks import EnvironmentTasks, list_ids, opening_file
+from training.rollouts.tasks import EnvironmentTasks, list_ids
 
 __all__ = ["Agent", "Job", "PlayedRun", "Players", "list_tasks", "play"]
 
@@ -130,7 +130,7 @@ async def _play_all(
     async with AsyncExitStack() as stack:
         policy = await _policy_of(players, agent, stack)
         parts = [
-            Part(
+            RunSpec(
                 _run_config(players, job, agent, policy),
                 job.folder,
                 resume=(job.folder / MANIFEST_FILE).is_file(),
@@ -139,7 +139,7 @@ async def _play_all(
         ]
         outcomes: list[RunOutcome] = []
         for group in [parts] if players.together else [[part] for part in parts]:
-            ended = await run_together(group, console=console)
+            ended = await run_many(group, console=console)
             for outcome in ended:
                 _require_complete(outcome, players.lost_share)
             outcomes += ended
@@ -191,7 +191,7 @@ def list_tasks(
     names = [wanted.name for wanted in environments]
 
     async def ask() -> dict[str, tuple[list[str], list[str]]]:
-        options = connection_options(RunConfig(fleet=players.fleet))
+        options = connection_options(ClientConfig())
         async with Fleet(names, players.fleet, options) as fleet:
             return {wanted.name: await list_ids(fleet, wanted) for wanted in environments}
 
@@ -202,14 +202,14 @@ def _run_config(players: Players, job: Job, agent: Agent, policy: str) -> RunCon
     environment = job.environment
     sampling = Sampling(temperature=agent.temperature, max_new_tokens=players.max_new_tokens)
     return RunConfig(
-        env=environment.name,
-        items=",".join(job.items),
+        environments=(environment.name,),
+        items=tuple(job.items),
         samples=job.samples or agent.samples,
-        policy=policy,
+        policies=(PolicySpec.parse(policy),),
         max_rounds=environment.max_rounds,
         profile=environment.profile,
-        prompts_from=opening_file(environment, job.folder.parent),
-        options=json.dumps(environment.options, sort_keys=True) if environment.options else "",
+        conversation_start=environment.opening,
+        options=environment.options,
         seed=agent.seed,
         agent=PolicyConfig(sampling=sampling, embedded=players.embedded, sglang=players.sglang),
         concurrency=players.concurrency,

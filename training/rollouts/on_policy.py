@@ -18,11 +18,10 @@ from agent_runtime.agent import EpisodePlan
 from agent_runtime.policies import PolicyConfig, Sampling, make_policy
 from agent_runtime.policies.base import Policy, TrainablePolicy
 from agent_runtime.weights import Weights
-from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
-from orchestrator.config import RunConfig
+from orchestrator.client import ClientConfig, connection_options
 from orchestrator.dispatcher import Dispatcher
 from orchestrator.fleet import Fleet
 from orchestrator.manifest import (
@@ -32,15 +31,14 @@ from orchestrator.manifest import (
     begin_session,
     utc_now,
 )
-from orchestrator.prompts import read_opening
+from orchestrator.prompts import to_conversation_start
 from orchestrator.records import EpisodeKey
 from orchestrator.retry import RetryBudget, RetryPolicy
-from orchestrator.run import connection_options
 from orchestrator.scheduler import Assignment, Limits, Scheduler
 from orchestrator.store import RunReader, RunStore
 from training.errors import RecipeError
 from training.rollouts.jobs import Players
-from training.rollouts.tasks import EnvironmentTasks, opening_file
+from training.rollouts.tasks import EnvironmentTasks
 
 __all__ = ["POLICY_NAME", "Rollouts", "Task", "recorded"]
 
@@ -67,7 +65,7 @@ class Rollouts:
         self.fleet = Fleet(
             [it.name for it in environments],
             players.fleet,
-            connection_options(RunConfig(fleet=players.fleet)),
+            connection_options(ClientConfig()),
         )
         self._players = players
         self._environments = {it.name: it for it in environments}
@@ -78,16 +76,15 @@ class Rollouts:
             embedded=players.embedded,
             sglang=players.sglang,
         )
-        self._openings: dict[str, pb.ConversationStart] = {}
+        self._conversation_starts = {
+            it.name: to_conversation_start(it.opening) for it in environments
+        }
         self._policy: TrainablePolicy | None = None
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self.fleet)
         self._folder.mkdir(parents=True, exist_ok=True)
-        for name, wanted in self._environments.items():
-            if (path := opening_file(wanted, self._folder)) is not None:
-                self._openings[name] = read_opening(path)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -175,7 +172,7 @@ class Rollouts:
             profile=wanted.profile,
             options=options,
             max_rounds=min(own, rounds) if rounds else own,
-            opening=self._openings.get(key.environment),
+            opening=self._conversation_starts[key.environment],
             turn_seed=turn_seed,
         )
 

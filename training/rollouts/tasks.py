@@ -7,16 +7,12 @@ larger; the division depends on item ids alone, not on the machine or the seed. 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator import seeds
-from orchestrator.atomic_file import write_atomically
-from orchestrator.errors import UsageError
 from orchestrator.fleet import Fleet
 from training.errors import RecipeError
 
@@ -26,7 +22,6 @@ __all__ = [
     "ImitatedTasks",
     "divide",
     "list_ids",
-    "opening_file",
     "ranked",
 ]
 
@@ -152,20 +147,6 @@ async def list_ids(fleet: Fleet, wanted: EnvironmentTasks) -> tuple[list[str], l
         tasks = await fleet.list_items(wanted.name, split, 0)
         listed.append([it.item_id for it in _of_categories(wanted, tasks)])
     return listed[0], listed[1]
-
-
-def opening_file(wanted: EnvironmentTasks, folder: Path) -> Path | None:
-    """A file for `--prompts-from` with the environment's opening; None = it uses its own."""
-    if not wanted.opening:
-        return None
-    instruction, acknowledgement = wanted.opening
-    turns = [{"from": "human", "value": instruction}, {"from": "gpt", "value": acknowledgement}]
-    path = folder / f"opening-{wanted.name}.json"
-    try:
-        write_atomically(path, json.dumps([{"conversations": turns}]) + "\n")
-    except UsageError as error:
-        raise RecipeError(str(error), field="out") from error
-    return path
 
 
 def _of_categories(

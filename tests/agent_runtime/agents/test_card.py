@@ -26,7 +26,10 @@ CARD = AgentCard(
     max_new_tokens=8,
     environments={
         "maze": PlaySettings(
-            options={"rows": 7}, opening=("maze", "OK"), max_rounds=5, items=("maze_1", "maze_2")
+            options={"rows": 7},
+            conversation_start=("maze", "OK"),
+            max_rounds=5,
+            items=("maze_1", "maze_2"),
         ),
         "echo": PlaySettings(),
     },

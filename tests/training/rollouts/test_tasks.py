@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from orchestrator.prompts import read_opening
 from training.errors import RecipeError
-from training.rollouts.tasks import ImitatedTasks, divide, opening_file, ranked
+from training.rollouts.tasks import ImitatedTasks, divide, ranked
 
 TRAIN = [f"maze_{number}" for number in range(100)]
 JUDGED = [f"maze_{number}" for number in range(1000, 1020)]
@@ -71,13 +68,3 @@ def test_more_tasks_than_there_are_is_a_typed_error(changes, field):
     with pytest.raises(RecipeError) as caught:
         divide(wanted, TRAIN, judged)
     assert caught.value.field == field
-
-
-def test_an_opening_is_read_by_the_orchestrator_as_it_was_given(tmp_path: Path):
-    wanted = ImitatedTasks(name="maze", opening=("Walk.", "OK"))
-    path = opening_file(wanted, tmp_path)
-    assert path is not None
-    assert json.loads(path.read_text())
-    start = read_opening(path)
-    assert (start.instruction, start.acknowledgement) == ("Walk.", "OK")
-    assert opening_file(ImitatedTasks(name="maze"), tmp_path) is None

@@ -1,0 +1,46 @@
+"""How environment servers are reached: one builder of connection options for everything that plays.
+
+`sample`, `evaluate`, `replay` and training take the same `ClientConfig`, so that a server that can
+be sampled from over TLS can be replayed and trained on over TLS, too.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from agent_runtime.connection import ClientSecurity, ConnectionOptions
+
+__all__ = ["TOKEN_VARIABLE", "ClientConfig", "connection_options"]
+
+TOKEN_VARIABLE: Final = "AGENTGYM_TOKEN"
+"""Environment variable with the bearer token: a flag would show in the list of processes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """How to reach environment servers."""
+
+    connect_deadline: float = 20.0
+    """Seconds to wait for a server, at first and after a loss."""
+    ca: Path | None = None
+    """PEM roots to verify servers with; turns TLS on."""
+    cert: Path | None = None
+    """PEM certificate of this client (mTLS)."""
+    key: Path | None = None
+    """PEM private key of this client (mTLS)."""
+
+
+def connection_options(client: ClientConfig) -> ConnectionOptions:
+    """Return how to reach the servers; the bearer token comes from AGENTGYM_TOKEN."""
+    return ConnectionOptions(
+        connect_deadline=client.connect_deadline,
+        security=ClientSecurity(
+            ca=client.ca,
+            cert=client.cert,
+            key=client.key,
+            token=os.environ.get(TOKEN_VARIABLE, ""),
+        ),
+    )
