@@ -13,7 +13,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agent_runtime.policies.config import OpenAIOptions, PolicyConfig
+from agent_runtime.policies import PolicyConfig, PolicySpec
+from agent_runtime.policies.config import OpenAIOptions
 from orchestrator.config import RunConfig
 from orchestrator.run import run
 from orchestrator.statistics import summarise_run
@@ -22,8 +23,8 @@ from orchestrator.store import RunReader
 
 def main(model: str, base_url: str, folder: Path) -> None:
     config = RunConfig(
-        env="maze",
-        policy=f"openai:{model}",
+        environments=("maze",),
+        policies=(PolicySpec("openai", model),),
         episodes=4,
         max_rounds=3,
         agent=PolicyConfig(openai=OpenAIOptions(base_url=base_url)),
