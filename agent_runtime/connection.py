@@ -1,26 +1,50 @@
 """One multiplexed stream to one environment server, kept alive across losses.
 
-Owns the channel, the stream, and the commands that wait for their event: at most one per episode.
-When the stream breaks it is opened again and every waiting command is sent again under the same
-(episode_id, seq), which the protocol makes safe. It knows nothing of what an episode is about.
+Connect to a server (`python -m env_servers serve echo --port 9000`) and play one episode:
+
+    import asyncio
+
+    from agent_runtime.connection import Connection
+    from agent_runtime.episode import RemoteEpisode
+    from agentgym.env.v1 import environment_pb2 as pb
+
+    async def main() -> None:
+        async with Connection("127.0.0.1:9000") as connection:
+            reset = pb.Reset(environment="echo", item_id="echo_1000000")
+            episode = RemoteEpisode(connection, "my-first-episode", reset)
+            transition = await episode.reset()
+            while not transition.ended:
+                print(transition.text)
+                transition = await episode.step("hello")
+            print("reward", transition.reward)
+            episode.close()
+
+    asyncio.run(main())
+
+Many episodes share a connection; at most one command of each waits for its event at a time. When
+the stream breaks it is opened again and every waiting command is sent again under the same
+(episode_id, seq), which the protocol makes safe.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol, Self
 
 import grpc
 import grpc.aio
 
 from agent_runtime.errors import ConnectionLost, ContractMismatch
+from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.statuses import failure_of_rpc
+from agent_runtime.supervision import cancel_tasks, supervise
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import environment_pb2_grpc
 
@@ -32,6 +56,9 @@ _MAX_ITEMS: Final = 128
 """Commands per message; 64 to 128 measured best."""
 _MAX_BYTES: Final = 1024 * 1024
 _BACKOFF_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
+_TOKEN_VARIABLE: Final = "AGENTGYM_TOKEN"
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +77,7 @@ class ClientSecurity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """How long to wait for a server."""
+    """How to reach a server, and how long to wait for it."""
 
     connect_deadline: float = 20.0
     """Seconds to wait for a server to answer at all, at first and after a loss."""
@@ -58,6 +85,30 @@ class ConnectionOptions:
     """Seconds between pings that notice a silent server."""
     max_message_bytes: int = 64 * 1024 * 1024
     security: ClientSecurity = ClientSecurity()
+
+    @classmethod
+    def secure(
+        cls,
+        *,
+        ca: Path | None = None,
+        cert: Path | None = None,
+        key: Path | None = None,
+        token: str | None = None,
+        connect_deadline: float = 20.0,
+    ) -> Self:
+        """Build the options of a client that may speak TLS and carry a token.
+
+        Args:
+            ca: PEM roots to verify the server with; turns TLS on.
+            cert: PEM certificate of this client (mTLS).
+            key: PEM private key of this client (mTLS).
+            token: Bearer token; default: the environment variable AGENTGYM_TOKEN.
+            connect_deadline: Seconds to wait for a server, at first and after a loss.
+        """
+        if token is None:
+            token = os.environ.get(_TOKEN_VARIABLE, "")
+        security = ClientSecurity(ca=ca, cert=cert, key=key, token=token)
+        return cls(connect_deadline=connect_deadline, security=security)
 
 
 _ANSWERS: Final = {
@@ -70,8 +121,13 @@ _ANSWERS: Final = {
 """What answers a command; an observation where it is not listed."""
 
 
-class Positioned(Protocol):
-    """Whatever knows at which seq an episode is."""
+class OpenEpisode(Protocol):
+    """The part of an episode that a connection needs to re-attach it."""
+
+    @property
+    def episode_id(self) -> str:
+        """Id of the episode on the server."""
+        ...
 
     @property
     def seq(self) -> int:
@@ -111,7 +167,17 @@ class Pending:
         action_format: int = 0,
         deadline_ms: int = 0,
     ) -> None:
-        """`value` is the text of `action` and `reply`, else the body's message."""
+        """Describe a command.
+
+        Args:
+            episode_id: The episode that it is for.
+            seq: Its number within the episode; sent again, it keeps it.
+            body: Name of the command's field, for example "reply" or "attach".
+            value: What that field gets: a text for `action` and `reply`, else a message.
+            future: Gets the event that answers it.
+            action_format: How a `reply` is to be read; 0 = as the episode was opened.
+            deadline_ms: Milliseconds until the server gives up; 0 = its own limit.
+        """
         self.episode_id = episode_id
         self.seq = seq
         self.body = body
@@ -123,7 +189,7 @@ class Pending:
         self.deadline_ms = deadline_ms
 
     def fill(self, command: pb.Command) -> None:
-        """Write the command."""
+        """Write the command into a message that is about to be sent."""
         command.episode_id = self.episode_id
         command.seq = self.seq
         body = self.body
@@ -148,9 +214,12 @@ class Connection:
         self.options = options or ConnectionOptions()
         self.reconnects = 0
         """Times that a broken stream was opened again."""
-        self.open: dict[str, Positioned] = {}
+        self.environments: Sequence[str] = ()
+        """Names of the environments that the server has; known once connected."""
+        self._episodes: dict[str, OpenEpisode] = {}
         """Open episodes; those without a command in flight are re-attached after a loss."""
         self._channel: grpc.aio.Channel | None = None
+        self._stub: environment_pb2_grpc.EnvironmentServiceAsyncStub | None = None
         self._call: _InteractCall | None = None
         self._pending: dict[str, Pending] = {}
         self._posted: list[Pending] = []
@@ -176,7 +245,7 @@ class Connection:
 
     @property
     def lost(self) -> bool:
-        """The server did not come back within the connect deadline."""
+        """Whether the server stayed away for longer than the connect deadline."""
         return self._lost is not None
 
     @property
@@ -184,13 +253,23 @@ class Connection:
         """Commands in flight."""
         return len(self._pending)
 
+    @property
+    def _service(self) -> environment_pb2_grpc.EnvironmentServiceAsyncStub:
+        if self._stub is None:
+            raise RuntimeError(f"the connection to {self.address} is not started")
+        return self._stub
+
     async def start(self) -> None:
-        """Connect; raises ConnectionLost after the connect deadline, ContractMismatch."""
-        self._loop = asyncio.get_running_loop()
+        """Connect.
+
+        Raises:
+            ConnectionLost: Nobody answered within the connect deadline, or we were refused.
+            ContractMismatch: The server speaks another revision of the protocol.
+        """
         self._channel = _open_channel(self.address, self.options)
         self._stub = environment_pb2_grpc.EnvironmentServiceStub(self._channel)
         try:
-            listed = await self._stub.ListEnvironments(
+            listed = await self._service.ListEnvironments(
                 pb.ListEnvironmentsRequest(),
                 timeout=self.options.connect_deadline,
                 wait_for_ready=True,
@@ -201,57 +280,75 @@ class Connection:
             self._raise_start_error(error)
         if CONTRACT_REVISION not in listed.contract_revisions:
             await self._channel.close()
-            spoken = ", ".join(map(str, listed.contract_revisions))
+            revisions = ", ".join(map(str, listed.contract_revisions))
             raise ContractMismatch(
-                f"{self.address} ({listed.server_version}) speaks contract revision {spoken}, "
+                f"{self.address} ({listed.server_version}) speaks contract revision {revisions}, "
                 f"this client speaks {CONTRACT_REVISION}"
             )
-        self.environments: Sequence[str] = tuple(listed.environments)
-        self._run_task = asyncio.create_task(self._run())
+        self.environments = tuple(listed.environments)
+        with bind_context(server=self.address):
+            self._run_task = supervise(
+                self._run(),
+                f"connection to {self.address}",
+                on_failure=lambda error: self._give_up(
+                    ConnectionLost(f"the connection to {self.address} failed: {error!r}")
+                ),
+            )
 
     async def close(self) -> None:
-        """End the stream; open episodes live on under their leases."""
+        """End the stream; open episodes live on under their leases.
+
+        What the stream died of was logged and given to whoever waited; it is not raised here, so
+        that the channel is closed in any case.
+        """
         self._closed = True
         closed = ConnectionLost(f"the connection to {self.address} was closed")
         if self._lost is None:
             self._lost = closed
-        for task in (self._run_task, self._flush_task):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
-        if self._channel is not None:
-            await self._channel.close()
-        self._fail_all(closed)
+        try:
+            await cancel_tasks(self._run_task, self._flush_task)
+        finally:
+            self._fail_all(closed)
+            if self._channel is not None:
+                await self._channel.close()
+
+    def register(self, episode: OpenEpisode) -> None:
+        """Re-attach this episode when the stream was lost, until it is unregistered."""
+        self._episodes[episode.episode_id] = episode
+
+    def unregister(self, episode_id: str) -> None:
+        """Leave an episode to itself: it has ended, or goes on elsewhere."""
+        self._episodes.pop(episode_id, None)
+
+    @property
+    def open_episodes(self) -> Sequence[str]:
+        """Ids of the registered episodes."""
+        return tuple(self._episodes)
 
     # ------------------------------------------------------------------ questions
 
-    async def get_environment(
-        self, environment: str, required: Sequence[pb.Capability] = ()
-    ) -> pb.GetEnvironmentResponse:
-        """All about one environment; raises EnvironmentFailure."""
+    async def get_environment(self, environment: str) -> pb.GetEnvironmentResponse:
+        """Ask for all about one environment; raises EnvironmentFailure, ConnectionLost."""
         request = pb.GetEnvironmentRequest(
-            environment=environment,
-            contract_revision=CONTRACT_REVISION,
-            required_capabilities=required,
+            environment=environment, contract_revision=CONTRACT_REVISION
         )
-        return await self._ask(self._stub.GetEnvironment, request)
+        return await self._ask(self._service.GetEnvironment, request)
 
     async def list_tasks(
         self, environment: str, split: str, page_token: str = "", page_size: int = 0
     ) -> pb.ListTasksResponse:
-        """One page of a split; raises EnvironmentFailure."""
+        """Ask for one page of a split; raises EnvironmentFailure, ConnectionLost."""
         request = pb.ListTasksRequest(
             environment=environment, split=split, page_token=page_token, page_size=page_size
         )
-        return await self._ask(self._stub.ListTasks, request)
+        return await self._ask(self._service.ListTasks, request)
 
     async def get_tasks(
         self, environment: str, item_ids: Sequence[str]
     ) -> Sequence[pb.TaskSummary]:
-        """The named tasks; raises EnvironmentFailure for an unknown one."""
+        """Ask for the named tasks; raises EnvironmentFailure for an unknown one, ConnectionLost."""
         request = pb.ListTasksRequest(environment=environment, item_ids=item_ids)
-        return (await self._ask(self._stub.ListTasks, request)).tasks
+        return (await self._ask(self._service.ListTasks, request)).tasks
 
     async def _ask(self, method: Any, request: Any) -> Any:
         try:
@@ -303,8 +400,8 @@ class Connection:
             self._enqueue(pending)
 
     def future(self) -> asyncio.Future[pb.Event]:
-        """A future for a new command."""
-        return self._loop.create_future()
+        """Return a future for a new command."""
+        return asyncio.get_running_loop().create_future()
 
     def _begin_message(self) -> None:
         self._current = pb.InteractRequest()
@@ -321,13 +418,14 @@ class Connection:
             self._bytes += len(pending.value)
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._start_flush)
+            # Everything that is sent before the loop goes idle travels in one message.
+            asyncio.get_running_loop().call_soon(self._start_flush)
 
     def _start_flush(self) -> None:
         self._scheduled = False
         if not self._writing and self._call is not None:
             self._writing = True
-            self._flush_task = self._loop.create_task(self._flush(self._call))
+            self._flush_task = asyncio.get_running_loop().create_task(self._flush(self._call))
 
     async def _flush(self, call: _InteractCall) -> None:
         try:
@@ -380,35 +478,43 @@ class Connection:
                 self.reconnects += 1
         except ConnectionLost as refusal:
             self._give_up(refusal)
-        except Exception as error:
-            self._give_up(ConnectionLost(f"the connection to {self.address} failed: {error!r}"))
-            raise
 
     async def _receive_all(self) -> bool:
         """Serve one stream until it breaks; whether anything arrived. Raises ConnectionLost."""
         call = self._open_stream()
         received = False
+        reason = "the server ended the stream"
         try:
             async for response in call:
                 self._receive(response.events)
                 if not received:
-                    # Nothing is written before: what waits would go out twice.
+                    # The server's first message (credits) proves that the stream works. Only from
+                    # now on are commands written to it: `_resend` sends all that wait, and one
+                    # that was written earlier would go out twice.
                     received, self._call = True, call
                     self._resend()
         except grpc.aio.AioRpcError as error:
             refusal = _refusal(error, self.address)
             if refusal is not None:
                 raise refusal from error
+            reason = f"{error.code().name}: {error.details()}"
         finally:
             call.cancel()
             self._call = None
+        if received:
+            log.warning(
+                "connection lost",
+                reason=reason,
+                in_flight=len(self._pending),
+                episodes=len(self._episodes),
+            )
         return received
 
     def _open_stream(self) -> _InteractCall:
-        return self._stub.Interact(metadata=self._metadata())  # pyright: ignore
+        return self._service.Interact(metadata=self._metadata())  # pyright: ignore
 
     def _resend(self) -> None:
-        """Everything that waits goes out, again or for the first time; the rest is re-attached."""
+        """Send all that waits, again or for the first time; re-attach the other episodes."""
         self._full.clear()
         self._queued.clear()
         self._begin_message()
@@ -421,14 +527,24 @@ class Connection:
             self._enqueue(pending)
         self._posted.clear()
         if self.reconnects:
-            for episode_id, episode in self.open.items():
-                if episode_id not in self._pending:
-                    attach = pb.Attach(last_seq_seen=episode.seq)
-                    self.post(Pending(episode_id, episode.seq, "attach", attach, self.future()))
+            idle = [
+                episode
+                for episode in self._episodes.values()
+                if episode.episode_id not in self._pending
+            ]
+            for episode in idle:
+                attach = pb.Attach(last_seq_seen=episode.seq)
+                self.post(Pending(episode.episode_id, episode.seq, "attach", attach, self.future()))
+            log.info(
+                "connection re-attached",
+                reconnects=self.reconnects,
+                resent=len(self._pending),
+                attached=len(idle),
+            )
         self._start_flush()
 
     async def _wait_for_server(self, lost_since: float, attempt: int) -> bool:
-        """Wait until the channel is ready again; False = given up."""
+        """Wait until the channel is ready again; False = the server stayed away too long."""
         assert self._channel is not None
         remaining = self.options.connect_deadline - (time.monotonic() - lost_since)
         with contextlib.suppress(TimeoutError):
@@ -446,6 +562,7 @@ class Connection:
         )
 
     def _give_up(self, error: ConnectionLost) -> None:
+        log.error("server lost", error=str(error), in_flight=len(self._pending))
         self._lost = error
         self._fail_all(error)
 
@@ -466,7 +583,7 @@ class Connection:
 
 
 def _refusal(error: grpc.aio.AioRpcError, address: str) -> ConnectionLost | None:
-    """An error that waiting does not mend."""
+    """Return the error to raise where waiting would not mend it; None = it may."""
     if error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
         refused = ConnectionLost(f"{address} refused this client: {error.details()}")
         refused.retriable = False

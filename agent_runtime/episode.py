@@ -102,7 +102,7 @@ class RemoteEpisode:
         transition = await self._transit(0, "reset", self._reset, 0)
         self._hashes.append(transition.state_hash)
         self.seq = 0
-        self.connection.open[self.episode_id] = self
+        self.connection.register(self)
         return transition
 
     # The three below return the coroutine of `_step` itself: a layer less on the hot path.
@@ -143,13 +143,13 @@ class RemoteEpisode:
         await copy._transit(self.seq, "fork", fork, 0)
         copy._journal, copy._hashes = list(self._journal), list(self._hashes)
         copy.seq = self.seq
-        self.connection.open[episode_id] = copy
+        self.connection.register(copy)
         return copy
 
     def close(self) -> None:
         """End the episode on the server; does not wait for it."""
         connection = self.connection
-        connection.open.pop(self.episode_id, None)
+        connection.unregister(self.episode_id)
         connection.post(
             Pending(self.episode_id, max(self.seq, 0), "close", pb.Close(), connection.future())
         )
@@ -235,7 +235,7 @@ class RemoteEpisode:
     async def _move(self) -> None:
         """Go on with another server; raises ConnectionLost when there is none."""
         lost = self.connection
-        lost.open.pop(self.episode_id, None)
+        lost.unregister(self.episode_id)
         if self._reroute is None or (self.seq >= 0 and not self._deterministic):
             raise ConnectionLost(
                 f"the server {lost.address} of episode {self.episode_id} is lost at seq {self.seq}"
@@ -260,4 +260,4 @@ class RemoteEpisode:
                 setattr(entry.input, body, value)
             entry.input.action_format = action_format  # pyright: ignore[reportAttributeAccessIssue]
         await self._transit(self.seq, "reset", reset, 0)
-        self.connection.open[self.episode_id] = self
+        self.connection.register(self)

@@ -2,10 +2,14 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
+import textwrap
 
+import grpc
 import pytest
 
+import agent_runtime.connection as connection_module
 from agent_runtime.connection import Connection, ConnectionOptions, Pending
 from agent_runtime.episode import RemoteEpisode
 from agent_runtime.errors import ConnectionLost, ContractMismatch, EnvironmentFailure
@@ -193,7 +197,7 @@ async def test_an_episode_moves_to_another_server_when_its_own_is_gone(
         assert "Step 4, " in transition.text
         assert asked == [first]
         assert (episode.connection, episode.rebuilds) == (second, 1)
-        assert "mover" not in first.open
+        assert "mover" not in first.open_episodes
         _, again = await play(second, "twin", 0)
         assert again[0] == hashes[0]
 
@@ -329,3 +333,76 @@ async def test_forks_go_their_own_way():
         assert "right" in other.text
         advice = await copy.consult(pb.ADVISOR_EXPERT, 0)
         assert advice.action == "message 4"
+
+
+async def test_the_example_in_the_docstring_plays_an_episode(monkeypatch, capsys):
+    source = textwrap.dedent(connection_module.__doc__.split("\n\n", 2)[2].rsplit("\n\n", 1)[0])
+    async with serving() as server:
+        example = source.replace("127.0.0.1:9000", server.addresses[0])
+        example = example.replace("asyncio.run(main())", "")
+        scope = {}
+        exec(compile(example, "example", "exec"), scope)
+        await scope["main"]()
+    assert "reward " in capsys.readouterr().out
+
+
+async def test_a_connection_that_broke_from_within_closes_its_channel(monkeypatch, caplog):
+    async with serving() as server:
+        connection = Connection(server.addresses[0], QUICK)
+
+        def broken(_events):
+            raise RuntimeError("cannot read events")
+
+        monkeypatch.setattr(connection, "_receive", broken)
+        await connection.start()
+        async with asyncio.timeout(30):
+            while not connection.lost:
+                await asyncio.sleep(0.01)
+        with pytest.raises(ConnectionLost, match="cannot read events"):
+            await connection.submit(Pending("e", 0, "reset", echo(), connection.future()))
+        await connection.close()
+        assert connection._channel.get_state() is grpc.ChannelConnectivity.SHUTDOWN
+    assert "background task died" in caplog.text
+
+
+async def test_a_connection_that_was_not_started_says_so():
+    connection = Connection("127.0.0.1:1")
+    assert connection.environments == ()
+    with pytest.raises(RuntimeError, match="not started"):
+        await connection.get_environment("echo")
+    await connection.close()
+
+
+async def test_secure_options_carry_the_token_of_the_environment_variable(monkeypatch):
+    monkeypatch.setenv("AGENTGYM_TOKEN", "sesame")
+    async with serving(security=Security(token="sesame")) as server:
+        async with Connection(server.addresses[0], ConnectionOptions.secure()) as connection:
+            await play(connection, "allowed", 1)
+    assert ConnectionOptions.secure(token="other").security.token == "other"
+
+
+async def test_a_lost_connection_and_its_return_are_logged(caplog):
+    caplog.set_level(logging.INFO, logger="agent_runtime")
+    async with serving() as server, Proxy(server.addresses[0]) as proxy:
+        async with Connection(proxy.address, QUICK) as connection:
+            episode, _ = await play(connection, "logged", 1)
+            await play(connection, "idle", 1)
+            proxy.cut()
+            await episode.step("on")
+    lost, back = (record for record in caplog.records if record.name.endswith("connection"))
+    assert (lost.event, lost.levelname) == ("connection lost", "WARNING")
+    assert lost.fields["server"] == proxy.address
+    assert lost.fields["episodes"] == 2
+    assert (back.event, back.fields["reconnects"]) == ("connection re-attached", 1)
+    assert back.fields["resent"] + back.fields["attached"] == 2
+
+
+async def test_a_server_that_stays_away_is_logged_as_lost(server_process, caplog):  # noqa: F811
+    server = server_process()
+    async with Connection(server.address, ConnectionOptions(connect_deadline=0.5)) as connection:
+        episode, _ = await play(connection, "lost", 1)
+        server.kill()
+        with pytest.raises(ConnectionLost):
+            await episode.step("two")
+    events = [record.event for record in caplog.records]
+    assert events == ["connection lost", "server lost"]
