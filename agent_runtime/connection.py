@@ -48,7 +48,14 @@ from agent_runtime.supervision import cancel_tasks, supervise
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import environment_pb2_grpc
 
-__all__ = ["CONTRACT_REVISION", "ClientSecurity", "Connection", "ConnectionOptions", "Pending"]
+__all__ = [
+    "CONTRACT_REVISION",
+    "TOKEN_VARIABLE",
+    "ClientSecurity",
+    "Connection",
+    "ConnectionOptions",
+    "Pending",
+]
 
 CONTRACT_REVISION: Final = 1
 """Revision of protos/agentgym/env/v1 that this client speaks."""
@@ -56,7 +63,8 @@ _MAX_ITEMS: Final = 128
 """Commands per message; 64 to 128 measured best."""
 _MAX_BYTES: Final = 1024 * 1024
 _BACKOFF_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
-_TOKEN_VARIABLE: Final = "AGENTGYM_TOKEN"
+TOKEN_VARIABLE: Final = "AGENTGYM_TOKEN"
+"""Environment variable with the bearer token: a flag would show in the list of processes."""
 
 log = get_logger(__name__)
 
@@ -106,7 +114,7 @@ class ConnectionOptions:
             connect_deadline: Seconds to wait for a server, at first and after a loss.
         """
         if token is None:
-            token = os.environ.get(_TOKEN_VARIABLE, "")
+            token = os.environ.get(TOKEN_VARIABLE, "")
         security = ClientSecurity(ca=ca, cert=cert, key=key, token=token)
         return cls(connect_deadline=connect_deadline, security=security)
 

@@ -6,17 +6,12 @@ be sampled from over TLS can be replayed and trained on over TLS, too.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from agent_runtime.connection import ClientSecurity, ConnectionOptions
+from agent_runtime.connection import TOKEN_VARIABLE, ConnectionOptions
 
 __all__ = ["TOKEN_VARIABLE", "ClientConfig", "connection_options"]
-
-TOKEN_VARIABLE: Final = "AGENTGYM_TOKEN"
-"""Environment variable with the bearer token: a flag would show in the list of processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +30,6 @@ class ClientConfig:
 
 def connection_options(client: ClientConfig) -> ConnectionOptions:
     """Return how to reach the servers; the bearer token comes from AGENTGYM_TOKEN."""
-    return ConnectionOptions(
-        connect_deadline=client.connect_deadline,
-        security=ClientSecurity(
-            ca=client.ca,
-            cert=client.cert,
-            key=client.key,
-            token=os.environ.get(TOKEN_VARIABLE, ""),
-        ),
+    return ConnectionOptions.secure(
+        connect_deadline=client.connect_deadline, ca=client.ca, cert=client.cert, key=client.key
     )
