@@ -1,24 +1,50 @@
-"""The table of environments behind `python -m env_servers list`."""
+"""`python -m env_servers list`: a table of environments."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import tyro
 from rich.console import Console
 from rich.table import Table
 
-from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable, load_environment
+from env_servers.sdk import (
+    EnvironmentConfig,
+    EnvironmentUnavailable,
+    environment_names,
+    load_environment,
+)
+from env_servers.sdk.data import official_data_dir
 
-__all__ = ["print_catalogue"]
+__all__ = ["List", "print_environments"]
 
 
-def print_catalogue(
+@dataclass(frozen=True, kw_only=True)
+class List:
+    """List environments, their splits and how they are measured."""
+
+    environments: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Only these; default: all that are installed."""
+    data: Path | None = None
+    """Folder of official data files; default: AGENTGYM_DATA."""
+
+    def run(self) -> int:
+        """Print the table; returns the exit status."""
+        print_environments(
+            self.environments or environment_names(), self.data or official_data_dir()
+        )
+        return 0
+
+
+def print_environments(
     names: Sequence[str], data_dir: Path | None, console: Console | None = None
-) -> int:
+) -> None:
     """Print one line per environment; those that cannot be loaded say what they need.
 
-    Returns 0. Raises UnknownEnvironment.
+    Raises:
+        UnknownEnvironment: There is no environment of one of the names.
     """
     table = Table("environment", "version", "splits", "metric", "rounds", "runs", "profiles")
     for name in names:
@@ -36,4 +62,3 @@ def print_catalogue(
         table.add_row(name, spec.version, splits, metric, rounds, spec.execution.value, profiles)
         tasks.close()
     (console or Console()).print(table)
-    return 0

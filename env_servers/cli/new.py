@@ -1,6 +1,6 @@
-"""Writes a new environment package that works, passes the contract, and is short enough to edit.
+"""`python -m env_servers new`: an environment package that works and is short enough to edit.
 
-Owns the templates. Never overwrites anything; knows nothing of the command line.
+Nothing that exists is ever overwritten.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import tyro
 
 from env_servers.sdk import SdkError, environment_names
 
-__all__ = ["NewConfig", "Scaffold", "ScaffoldError", "create"]
+__all__ = ["New", "NewConfig", "Scaffold", "ScaffoldError", "create"]
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 class ScaffoldError(SdkError):
-    """When a package cannot be created under that name in that folder."""
+    """Raised when a package cannot be created under that name in that folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,18 @@ class NewConfig:
     """Package and environment name, for example my_env: lower-case letters, digits, underscores."""
     folder: Path = Path()
     """Where the package's folder is made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class New(NewConfig):
+    """Write a new environment package that is ready to edit."""
+
+    def run(self) -> int:
+        """Write the files and say what to do next; returns the exit status."""
+        scaffold = create(self.name, self.folder)
+        files = "\n".join(f"  {path}" for path in scaffold.files)
+        sys.stdout.write(f"wrote\n{files}\n{scaffold.next_steps}\n")
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +98,8 @@ def _check_name(name: str) -> None:
 
 def _importable(name: str) -> bool:
     """Whether a real module has the name; a mere folder without code does not count."""
-    found = importlib.util.find_spec(name)
-    return found is not None and found.origin is not None
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None
 
 
 _NEXT_STEPS: Final = """
@@ -147,8 +159,8 @@ class $class_name(sdk.Environment):
         return sdk.Observation(f"My number is between 1 and {HIGHEST}.")
 
     def step(self, action: str) -> sdk.Observation:
-        found = re.fullmatch(r"guess ([0-9]{1,9})", action.strip())
-        if found is None or not 1 <= (number := int(found[1])) <= HIGHEST:
+        guess = re.fullmatch(r"guess ([0-9]{1,9})", action.strip())
+        if guess is None or not 1 <= (number := int(guess[1])) <= HIGHEST:
             return sdk.Observation(f"Say: guess <a number from 1 to {HIGHEST}>", reward=0.0)
         if number == self.hidden:
             solved = sdk.StopReason.GOAL_REACHED
@@ -182,9 +194,9 @@ def test_the_hint_says_where_the_number_is() -> None:
     """A guess that is too low is answered with "higher"."""
     environment = load_environment("$name")
     tasks = environment.load_tasks(EnvironmentConfig())
-    found = (tasks.get(item_id) for item_id in tasks.item_ids("train", 0, 100))
+    candidates = (tasks.get(item_id) for item_id in tasks.item_ids("train", 0, 100))
     episode = environment(tasks)
-    episode.reset(next(task for task in found if task.payload > 1), ResetOptions())
+    episode.reset(next(task for task in candidates if task.payload > 1), ResetOptions())
     assert episode.step("guess 1").text == "My number is higher."
 '''
 

@@ -1,7 +1,6 @@
-"""A person plays an environment in the terminal, in this process.
+"""`python -m env_servers play`: a person plays an environment in the terminal, in this process.
 
-Owns the dialogue only: what a line means and what is shown. Works the same with lines from a pipe,
-where it ends at the end of the input. Knows no environment by name.
+It works the same with lines from a pipe, and ends at the end of the input.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import random
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,8 +30,9 @@ from env_servers.sdk import (
     TaskSet,
     load_environment,
 )
+from env_servers.sdk.data import official_data_dir
 
-__all__ = ["PlayConfig", "PlayResult", "play"]
+__all__ = ["Play", "PlayConfig", "PlayResult", "play"]
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """What a terminal would obey instead of show."""
@@ -70,6 +70,16 @@ class PlayConfig:
     """Folder of official data files; none = embedded tasks only."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Play(PlayConfig):
+    """Play an environment in the terminal."""
+
+    def run(self) -> int:
+        """Play; returns the exit status."""
+        play(replace(self, data=self.data or official_data_dir()))
+        return 0
+
+
 @dataclass(frozen=True, slots=True)
 class PlayResult:
     """How a session ended."""
@@ -95,7 +105,9 @@ def play(config: PlayConfig, console: Console | None = None) -> PlayResult:
     try:
         task = tasks.get(config.item or _first_item(tasks, config.split))
         options = ResetOptions(
-            config.seed, config.profile or environment.spec.profiles[0], _options(config.options)
+            config.seed,
+            config.profile or environment.spec.profiles[0],
+            _parse_options(config.options),
         )
         session = _Session(environment, tasks, task, options, console or Console(highlight=False))
         if config.expert:
@@ -114,17 +126,17 @@ def _first_item(tasks: TaskSet, split: str) -> str:
     raise EnvironmentUnavailable("there are no tasks to play; give --data")
 
 
-def _options(pairs: Sequence[str]) -> dict[str, Any]:
-    read: dict[str, Any] = {}
+def _parse_options(pairs: Sequence[str]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise InvalidOption(f"{pair!r} is no option", valid="name=value")
+            raise InvalidOption(f"{pair!r} is not an option", valid="name=value")
         try:
-            read[name] = json.loads(value)
+            options[name] = json.loads(value)
         except ValueError:
-            read[name] = value
-    return read
+            options[name] = value
+    return options
 
 
 class _Session:
@@ -178,7 +190,7 @@ class _Session:
         self._close()
 
     def result(self) -> PlayResult:
-        """How it went."""
+        """Return how it went."""
         score = self._score
         solved = score is not None and score >= self._environment.spec.success_score
         return PlayResult(self._task.item_id, self._steps, score, self._over, solved)

@@ -7,17 +7,21 @@ from pathlib import Path
 
 from env_servers.sdk.errors import EnvironmentUnavailable
 
-__all__ = ["data_dir_of_machine"]
+__all__ = ["official_data_dir"]
 
 VARIABLE = "AGENTGYM_DATA"
 
 
-def data_dir_of_machine() -> Path | None:
-    """The folder that AGENTGYM_DATA names; raises EnvironmentUnavailable where it is none."""
-    given = os.environ.get(VARIABLE, "")
-    if not given:
+def official_data_dir() -> Path | None:
+    """Return the folder that AGENTGYM_DATA names; None where it is not set.
+
+    Raises:
+        EnvironmentUnavailable: There is no such folder.
+    """
+    path = os.environ.get(VARIABLE, "")
+    if not path:
         return None
-    folder = Path(given).expanduser()
+    folder = Path(path).expanduser()
     if not folder.is_dir():
-        raise EnvironmentUnavailable(f"{VARIABLE} names {given}, which is no folder")
+        raise EnvironmentUnavailable(f"{VARIABLE} names {path}, which is no folder")
     return folder

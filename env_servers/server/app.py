@@ -1,7 +1,8 @@
 """Builds a server from its configuration, runs it, and takes it down in order.
 
 SIGTERM or SIGINT: health turns to NOT_SERVING, resets are refused, live episodes may go on until
-they end or the drain time is over, then the port closes and workers stop.
+they end or the drain time is over, then the port closes and workers stop. A background task that
+dies ends the server: without its reaper or its watchdog it would only seem to work.
 """
 
 from __future__ import annotations
@@ -17,58 +18,67 @@ from typing import Any
 
 import grpc
 import grpc.aio
-import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import environment_pb2_grpc
-from env_servers.sdk import EnvironmentConfig, Execution
+from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable, Execution
+from env_servers.server.admission import AdmissionController, available_memory, derive_capacity
+from env_servers.server.commands import CommandHandler
 from env_servers.server.config import ServerConfig
-from env_servers.server.engine import Engine
 from env_servers.server.guard import InlineGuard
-from env_servers.server.live import Family
-from env_servers.server.metrics import ServerMetrics, instrument
+from env_servers.server.instance import LoadedEnvironment
+from env_servers.server.logs import get_logger
+from env_servers.server.metrics import ServerMetrics
 from env_servers.server.processes import ProcessHost, WorkerPool
 from env_servers.server.runners import Host, InlineHost, ThreadHost
-from env_servers.server.seats import Seats, available_memory, derive_capacity
 from env_servers.server.security import TokenInterceptor, add_port, check_address
 from env_servers.server.service import EnvironmentService
-from env_servers.server.threads import ThreadCrew
+from env_servers.server.threads import AbandonableThreadPool
+from env_servers.server.tracing import EpisodeTracing, open_tracing, tracing_requested
+from env_servers.server.upkeep import Upkeep, UpkeepFailed, reap_leases, watch_parent
 
 __all__ = ["EnvironmentServer", "run_loop", "serve"]
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["EnvironmentService"].full_name
-_REAP_SECONDS = 1.0
 _STREAM_GRACE_SECONDS = 1.0
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger("env_servers.app")
+log = get_logger("env_servers.app")
 
 
 class EnvironmentServer:
-    """One server process: environments, engine, gRPC server, upkeep tasks."""
+    """One server process: environments, command handler, gRPC server, background tasks."""
 
-    def __init__(self, config: ServerConfig) -> None:
-        """Loads the environments; raises SdkError where one is unknown or unavailable."""
+    def __init__(self, config: ServerConfig, *, tracing: EpisodeTracing | None = None) -> None:
+        """Load the environments; `tracing` replaces the one that the configuration asks for.
+
+        Raises:
+            SdkError: An environment is unknown or unavailable.
+        """
         self.config = config
         limits = config.limits
         environment_config = EnvironmentConfig(config.data_dir, config.settings)
         self.guard = InlineGuard(limits.step_limit)
-        self.crew = ThreadCrew(config.threads)
-        self.pool = WorkerPool(config.worker_count(), environment_config, limits.step_limit)
-        families = [Family(name, environment_config) for name in config.environments]
-        hosts = {family.spec.name: self._host(family) for family in families}
-        self.engine = Engine(hosts, limits, self._seats(hosts))
-        self.service = EnvironmentService(self.engine)
-        self.metrics = ServerMetrics(self.engine, self.pool, self.crew)
+        self.threads = AbandonableThreadPool(config.threads)
+        self.workers = WorkerPool(
+            config.worker_count(), environment_config, limits.step_limit, config.log
+        )
+        loaded = [LoadedEnvironment(name, environment_config) for name in config.environments]
+        hosts = {environment.spec.name: self._host(environment) for environment in loaded}
+        self.tracing = tracing or _configured_tracing(config)
+        self.handler = CommandHandler(hosts, limits, self._admission(hosts), self.tracing)
+        self.table = self.handler.table
+        self.service = EnvironmentService(self.handler)
+        self.metrics = ServerMetrics(self.handler, self.workers, self.threads)
         self.health = health.aio.HealthServicer()
+        self.upkeep = Upkeep()
         self.addresses: list[str] = []
         """Where it listens, with the ports that were picked."""
         self._server: grpc.aio.Server | None = None
-        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Listen; `addresses` then tells where."""
+        """Listen; `addresses` then says where."""
         _raise_file_limit()
         self._server = server = grpc.aio.server(
             interceptors=self._interceptors(), options=_channel_options(self.config)
@@ -81,70 +91,65 @@ class EnvironmentServer:
             check_address(address, self.config)
             self.addresses.append(add_port(server, address, self.config.security))
         await server.start()
-        self._tasks = [asyncio.create_task(self._reap())]
+        self.upkeep.add("lease reaper", reap_leases(self.table))
+        self.upkeep.add("worker watchdog", self.workers.watch())
         if self.config.exit_with_parent:
-            self._tasks.append(asyncio.create_task(_watch_parent(self.config.exit_with_parent)))
+            self.upkeep.add("parent watch", watch_parent(self.config.exit_with_parent))
         if self.config.metrics_port:
-            for host in self.engine.hosts.values():
-                instrument(host, self.metrics.latency)
             self.metrics.serve(self.config.metrics_port)
-            self._tasks.append(asyncio.create_task(self.metrics.watch_loop()))
+            self.upkeep.add("loop lag", self.metrics.watch_loop())
+        self.upkeep.start()
         self.guard.start()
         await self._set_health(serving=True)
-        log.info("serving", addresses=self.addresses, environments=list(self.engine.hosts))
+        log.info("serving", addresses=self.addresses, environments=list(self.handler.hosts))
 
     async def drain(self) -> None:
         """Refuse resets and wait until live episodes have ended, at most the drain time."""
+        log.info("drain begun", episodes=len(self.table.episodes))
         await self._set_health(serving=False)
-        self.engine.draining = True
+        self.table.admission.draining = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.config.drain_seconds
-        while loop.time() < deadline and self._busy():
+        while loop.time() < deadline and self.table.busy:
             await asyncio.sleep(0.1)
-        log.info("drained", episodes_left=len(self.engine.episodes))
+        log.info("drain ended", episodes_left=len(self.table.episodes))
 
     async def stop(self) -> None:
         """Close the port, the episodes and the workers."""
-        for task in self._tasks:
-            task.cancel()
+        await self.upkeep.stop()
         self.guard.stop()
         if self._server is not None:
             await self._server.stop(_STREAM_GRACE_SECONDS)
-        self.engine.close()
+        self.handler.close()
         self.metrics.close()
-        await self.pool.close()
-        self.crew.close()
-        for host in self.engine.hosts.values():
-            host.family.tasks.close()
+        await self.workers.close()
+        self.threads.close()
+        for host in self.handler.hosts.values():
+            host.loaded.tasks.close()
+        if self.tracing is not None:
+            self.tracing.close()
 
-    def _busy(self) -> bool:
-        """Some stream still drives an episode that has not ended, or an episode is being opened."""
-        return self.engine.opening > 0 or any(
-            not episode.ended and episode.stream is not None
-            for episode in self.engine.episodes.values()
-        )
+    def execution(self, loaded: LoadedEnvironment) -> Execution:
+        """Return where an environment runs here."""
+        return self.config.execution.get(loaded.spec.name, loaded.spec.execution)
 
-    def _host(self, family: Family) -> Host:
-        execution = self.execution_of(family)
+    def _host(self, loaded: LoadedEnvironment) -> Host:
+        execution = self.execution(loaded)
         if execution is Execution.INLINE:
-            return InlineHost(family, self.guard, self.config.limits.step_limit)
+            return InlineHost(loaded, self.guard, self.config.limits.step_limit)
         if execution is Execution.THREAD:
-            return ThreadHost(family, self.crew, self.config.limits.step_limit)
-        return ProcessHost(family, self.pool)
+            return ThreadHost(loaded, self.threads, self.config.limits.step_limit)
+        return ProcessHost(loaded, self.workers)
 
-    def execution_of(self, family: Family) -> Execution:
-        """Where an environment runs here."""
-        return self.config.execution.get(family.spec.name, family.spec.execution)
-
-    def _seats(self, hosts: dict[str, Host]) -> Seats:
+    def _admission(self, hosts: dict[str, Host]) -> AdmissionController:
         memory, cores = available_memory(), os.cpu_count() or 1
         limits = self.config.limits
         capacities = {
             name: limits.max_episodes
-            or derive_capacity(host.spec, self.execution_of(host.family), memory, cores)
+            or derive_capacity(host.spec, self.execution(host.loaded), memory, cores)
             for name, host in hosts.items()
         }
-        return Seats(
+        return AdmissionController(
             capacities, total=limits.max_episodes, per_client=limits.max_episodes_per_client
         )
 
@@ -156,15 +161,8 @@ class EnvironmentServer:
         status = health_pb2.HealthCheckResponse.SERVING
         if not serving:
             status = health_pb2.HealthCheckResponse.NOT_SERVING
-        for name in ("", SERVICE_NAME, *self.engine.hosts):
+        for name in ("", SERVICE_NAME, *self.handler.hosts):
             await self.health.set(name, status)
-
-    async def _reap(self) -> None:
-        while True:
-            await asyncio.sleep(_REAP_SECONDS)
-            reaped = self.engine.reap()
-            if reaped:
-                log.info("reaped episodes whose lease ran out", episodes=reaped)
 
 
 def run_loop(work: Coroutine[Any, Any, None]) -> None:
@@ -180,7 +178,17 @@ def run_loop(work: Coroutine[Any, Any, None]) -> None:
 async def serve(
     config: ServerConfig, ready: Callable[[EnvironmentServer], Awaitable[None]] | None = None
 ) -> None:
-    """Run a server until SIGTERM or SIGINT, then drain it; a second signal ends it at once."""
+    """Run a server until SIGTERM or SIGINT, then drain it; a second signal ends it at once.
+
+    Args:
+        config: The server's configuration.
+        ready: Awaited once the server listens.
+
+    Raises:
+        UpkeepFailed: A background task died; the server was stopped.
+        SdkError: An environment is unknown or unavailable.
+        InsecureAddress: An address would serve plain text to other machines.
+    """
     server = EnvironmentServer(config)
     _tune_collector()
     await server.start()
@@ -194,23 +202,38 @@ async def serve(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    await first.wait()
-    log.info("draining", episodes=len(server.engine.episodes))
-    draining = asyncio.create_task(server.drain())
-    impatient = asyncio.create_task(second.wait())
-    await asyncio.wait({draining, impatient}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (draining, impatient):
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+    failed = asyncio.create_task(server.upkeep.failed.wait())
+    await _first_of(first.wait(), failed)
+    if not failed.done():
+        await _first_of(server.drain(), second.wait(), failed)
+    failed.cancel()
     await server.stop()
+    if server.upkeep.failed.is_set():
+        raise UpkeepFailed("a background task of the server died; its log says why")
 
 
-async def _watch_parent(parent: int) -> None:
-    """Ask this process to end once its parent is another one."""
-    while os.getppid() == parent:
-        await asyncio.sleep(_REAP_SECONDS)
-    os.kill(os.getpid(), signal.SIGTERM)
+async def _first_of(*waits: Coroutine[Any, Any, Any] | asyncio.Task[Any]) -> None:
+    """Wait until one of these is done; cancels the coroutines among the others."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task, wait in zip(tasks, waits, strict=True):
+        if task is not wait:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def _configured_tracing(config: ServerConfig) -> EpisodeTracing | None:
+    if config.trace:
+        return open_tracing()
+    if not tracing_requested():
+        return None
+    try:
+        return open_tracing()
+    except EnvironmentUnavailable as error:
+        # Clusters set OTEL_* for every container: no reason not to serve.
+        log.warning("not tracing", error=str(error))
+        return None
 
 
 def _tune_collector() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from env_servers.sdk import Execution
+from env_servers.server.logs import LogConfig
 
 __all__ = ["CONTRACT_REVISION", "Security", "ServerConfig", "ServerLimits"]
 
@@ -32,7 +33,7 @@ class Security:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """Bounds that protect a server; GetEnvironment tells them to clients."""
+    """Bounds that protect a server; GetEnvironment lists them."""
 
     max_text_bytes: int = 4 * 1024 * 1024
     max_message_bytes: int = 64 * 1024 * 1024
@@ -78,6 +79,10 @@ class ServerConfig:
     """Allow plain text on an address that is not loopback."""
     metrics_port: int = 0
     """Prometheus metrics on this port of 127.0.0.1; 0 = off."""
+    log: LogConfig = field(default_factory=LogConfig)
+    """For worker processes; the server's own logs are configured by whoever starts it."""
+    trace: bool = False
+    """Export OpenTelemetry spans; without it only where OTEL_* variables ask for it."""
     drain_seconds: float = 30.0
     """How long live episodes may go on after SIGTERM."""
     exit_with_parent: int = 0
@@ -85,5 +90,5 @@ class ServerConfig:
     run, also one that was killed before the server was up. 0 = off."""
 
     def worker_count(self) -> int:
-        """Worker processes that may be started."""
+        """Return how many worker processes may be started."""
         return self.workers or os.cpu_count() or 1

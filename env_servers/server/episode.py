@@ -1,8 +1,7 @@
 """The rules of one episode: sequence numbers, the response cache, the journal, the lease.
 
-Pure: no I/O, no clock of its own, no environment; time is passed in. Property tests play random
-commands against it. Invariant: journal[i] is the input that led to seq i + 1, and every seq
-was executed exactly once.
+Pure: no I/O, no clock, no environment; time is passed in. Property tests play random commands
+against it. journal[i] is the input that led to seq i + 1, and every seq is executed exactly once.
 """
 
 from __future__ import annotations
@@ -10,24 +9,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentgym.env.v1 import environment_pb2 as pb
+from env_servers.server import errors
 from env_servers.server.errors import CommandError
-from env_servers.server.live import Input, Opening, Result
+from env_servers.server.in_flight import InFlight
+from env_servers.server.inputs import StepInput
+from env_servers.server.instance import ResetSpec, Result
 
 if TYPE_CHECKING:
-    import asyncio
-
     from env_servers.server.runners import Runner
     from env_servers.server.stream import Stream
 
-__all__ = ["Admission", "Episode", "InFlight"]
-
-T = TypeVar("T")
+__all__ = ["Episode", "ForkOrigin", "Origin", "StepDecision"]
 
 
-class Admission(Enum):
+class StepDecision(Enum):
     """What the sequence rules say of a step."""
 
     EXECUTE = 1
@@ -38,25 +35,15 @@ class Admission(Enum):
     """It is executing: wait for its result."""
 
 
-class InFlight(Generic[T]):
-    """A command that executes away from the loop: an opening or a step."""
+class ForkOrigin(NamedTuple):
+    """An episode that began as a copy of another one."""
 
-    __slots__ = ("cancelled", "closed", "given", "seq", "task")
+    from_episode_id: str
+    seq: int
 
-    def __init__(self, seq: int, given: object, task: asyncio.Task[T]) -> None:
-        """`given` identifies the command: the same one again joins it."""
-        self.seq = seq
-        self.given = given
-        self.task = task
-        self.closed = False
-        """The episode was closed while this opened it."""
-        self.cancelled: asyncio.Future[None] = task.get_loop().create_future()
-        """Settled when those who wait now are to give up; whoever asks later waits afresh."""
 
-    def cancel_waiters(self) -> None:
-        """Let all current waiters give up; the command itself goes on."""
-        self.cancelled.set_result(None)
-        self.cancelled = self.task.get_loop().create_future()
+Origin = ResetSpec | ForkOrigin
+"""How an episode was opened: the same command again is answered, another one is refused."""
 
 
 class Episode:
@@ -71,49 +58,54 @@ class Episode:
         "hashes",
         "in_flight",
         "journal",
+        "last_used",
         "lease",
-        "live",
-        "opening",
         "origin",
+        "reset",
         "runner",
         "seq",
+        "span",
+        "steps_inline",
         "stream",
-        "touched",
     )
 
     def __init__(
         self,
         episode_id: str,
-        opening: Opening,
-        origin: object,
+        reset: ResetSpec,
+        origin: Origin,
         runner: Runner,
         *,
+        client: str = "",
         lease: float,
         cache_events: int,
         now: float,
+        span: Any = None,
     ) -> None:
-        """`origin` identifies the opening command: the same one again is answered, not refused."""
+        """`lease` in seconds; `cache_events` results are kept for repeated commands."""
         self.episode_id = episode_id
-        self.opening = opening
+        self.reset = reset
         self.origin = origin
         self.runner = runner
+        self.client = client
         self.lease = lease
-        self.touched = now
+        self.last_used = now
         self.seq = -1
         self.ended = False
-        self.live = runner.live
-        """Set while the next step may be executed where it is read: inline, not ended or failed."""
+        self.steps_inline = runner.instance is not None
+        """The next step may be executed where it is read: not ended, not failed."""
         self.failure: CommandError | None = None
-        self.journal: list[Input] = []
+        self.journal: list[StepInput] = []
         self.hashes: list[bytes] = []
         self.cache: deque[Result] = deque(maxlen=cache_events)
         self.in_flight: InFlight[Result] | None = None
         self.stream: Stream | None = None
-        self.client = ""
+        self.span = span
+        """Its span where the server traces."""
 
     def open(
         self,
-        journal: Sequence[Input],
+        journal: Sequence[StepInput],
         results: Sequence[Result],
         hashes: Sequence[bytes] | None = None,
     ) -> None:
@@ -122,110 +114,115 @@ class Episode:
         A native fork knows only the last result; `hashes` then are those of every seq.
         """
         self.journal.extend(journal)
-        self.runner.bind(self.journal, self.hashes)
+        self.runner.bind(self.episode_id, self.journal, self.hashes)
         for result in results:
-            self._keep(result)
-        if self.ended:
-            self.live = None
+            self._append(result)
         if hashes is not None:
             self.hashes[:] = hashes
             self.seq = len(hashes) - 1
 
-    def admit(self, seq: int, given: Input) -> Admission:
+    # ------------------------------------------------------------------ steps
+
+    def decide(self, seq: int, step_input: StepInput) -> StepDecision:
         """Judge a step by the sequence rules; raises CommandError."""
         if self.in_flight is not None:
-            return self._admit_in_flight(self.in_flight, seq, given)
+            return self._decide_in_flight(self.in_flight, seq, step_input)
         if seq <= self.seq and seq > 0:
-            if self._given(seq) != given:
-                raise CommandError(
-                    pb.ERROR_REASON_SEQ_CONFLICT,
-                    f"seq {seq} of episode {self.episode_id} was sent with another input",
-                )
-            return Admission.REPLAY
+            if self.journal[seq - 1] != step_input:
+                raise errors.seq_conflict(self.episode_id, f"was sent seq {seq} with another input")
+            return StepDecision.REPLAY
         if seq != self.seq + 1:
-            raise CommandError(
-                pb.ERROR_REASON_SEQ_GAP,
-                f"episode {self.episode_id} is at seq {self.seq}: the next step is "
-                f"{self.seq + 1}, not {seq}",
-                expected=self.seq + 1,
-            )
+            raise errors.seq_gap(self, self.seq + 1, f"the next step is {self.seq + 1}, not {seq}")
         if self.failure is not None:
             raise self.failure
         if self.ended:
-            raise CommandError(
-                pb.ERROR_REASON_EPISODE_ENDED,
-                f"episode {self.episode_id} ended at seq {self.seq} and takes no more steps",
-            )
-        return Admission.EXECUTE
+            raise errors.episode_ended(self)
+        return StepDecision.EXECUTE
 
-    def commit(self, given: Input, result: Result) -> None:
+    def begin(self, in_flight: InFlight[Result]) -> None:
+        """Note a step that executes away from the loop."""
+        self.in_flight = in_flight
+
+    def finish(self, now: float) -> None:
+        """Note that the step in flight is over, however it went."""
+        self.in_flight = None
+        self.last_used = now
+
+    def commit(self, step_input: StepInput, result: Result) -> None:
         """Record an executed step."""
-        # `_keep` once more, without the call: every step passes here.
-        self.journal.append(given)
+        # `_append` once more, without the call: every step passes here.
+        self.journal.append(step_input)
         self.seq += 1
         self.hashes.append(result[1])
         self.cache.append(result)
         observation = result[0]
-        if observation[3] or observation[4]:
+        if observation[3] or observation[4]:  # terminated or truncated
             self.ended = True
-            self.live = None
+            self.steps_inline = False
 
     def fail(self, error: CommandError) -> None:
         """Take no more steps: each is answered with this error."""
         self.failure = error
-        self.live = None
+        self.steps_inline = False
 
-    def _keep(self, result: Result) -> None:
+    def result(self, seq: int) -> Result:
+        """Return the cached result of a seq; raises CommandError when it has been evicted."""
+        oldest = self.seq - len(self.cache) + 1
+        if not oldest <= seq <= self.seq:
+            raise errors.response_evicted(self, seq, oldest)
+        return self.cache[seq - oldest]
+
+    def missed(self, last_seen: int) -> list[tuple[int, Result]]:
+        """Return the results after `last_seen` (-1 = none was seen), in order.
+
+        Raises CommandError where one of them has been evicted, or `last_seen` was never reached.
+        """
+        if last_seen > self.seq:
+            raise errors.seq_gap(self, self.seq, f"seq {last_seen} cannot have been seen")
+        return [(seq, self.result(seq)) for seq in range(last_seen + 1, self.seq + 1)]
+
+    # ------------------------------------------------------------------ the lease
+
+    def attach(self, stream: Stream) -> None:
+        """Hang on a stream; while it lives only idleness ends the episode."""
+        if self.stream is not None:
+            self.stream.episodes.discard(self)
+        self.stream = stream
+        stream.episodes.add(self)
+
+    def detach(self, now: float) -> None:
+        """Let go of the stream: the lease clock starts."""
+        if self.stream is not None:
+            self.stream.episodes.discard(self)
+            self.stream = None
+        self.last_used = now
+
+    def touch(self, now: float) -> None:
+        """Note that a client used the episode."""
+        self.last_used = now
+
+    def expired(self, now: float, idle_limit: float) -> bool:
+        """Whether its stream is gone for longer than the lease, or nobody used it for very long."""
+        if self.in_flight is not None:
+            return False
+        limit = self.lease if self.stream is None else idle_limit
+        return now - self.last_used > limit
+
+    def _append(self, result: Result) -> None:
         self.seq += 1
         self.hashes.append(result.state_hash)
         self.cache.append(result)
         if result.observation.terminated or result.observation.truncated:
             self.ended = True
+            self.steps_inline = False
 
-    def result(self, seq: int) -> Result:
-        """The cached result of a seq; raises CommandError when it has been evicted."""
-        offset = seq - (self.seq - len(self.cache) + 1)
-        if not 0 <= offset < len(self.cache):
-            raise CommandError(
-                pb.ERROR_REASON_RESPONSE_EVICTED,
-                f"the result of seq {seq} of episode {self.episode_id} is no longer cached; "
-                f"the episode is at seq {self.seq}",
-                oldest=self.seq - len(self.cache) + 1,
-            )
-        return self.cache[offset]
-
-    def missed(self, last_seen: int) -> list[tuple[int, Result]]:
-        """The results after `last_seen` (-1 = none was seen), in order; raises CommandError."""
-        if last_seen > self.seq:
-            raise CommandError(
-                pb.ERROR_REASON_SEQ_GAP,
-                f"episode {self.episode_id} is at seq {self.seq}, not at {last_seen}",
-                expected=self.seq,
-            )
-        return [(seq, self.result(seq)) for seq in range(last_seen + 1, self.seq + 1)]
-
-    def expired(self, now: float, idle_limit: float) -> bool:
-        """Its stream is gone for longer than the lease, or nobody used it for very long."""
-        if self.in_flight is not None:
-            return False
-        limit = self.lease if self.stream is None else idle_limit
-        return now - self.touched > limit
-
-    def _given(self, seq: int) -> Input:
-        return self.journal[seq - 1]
-
-    def _admit_in_flight(self, in_flight: InFlight[Result], seq: int, given: Input) -> Admission:
-        if seq == in_flight.seq and given == in_flight.given:
-            return Admission.JOIN
+    def _decide_in_flight(
+        self, in_flight: InFlight[Result], seq: int, step_input: StepInput
+    ) -> StepDecision:
         if seq == in_flight.seq:
-            raise CommandError(
-                pb.ERROR_REASON_SEQ_CONFLICT,
-                f"seq {seq} of episode {self.episode_id} is executing with another input",
-            )
-        if 0 < seq <= self.seq and self._given(seq) == given:
-            return Admission.REPLAY
-        raise CommandError(
-            pb.ERROR_REASON_EPISODE_BUSY,
-            f"seq {in_flight.seq} of episode {self.episode_id} is still executing",
-            in_flight=in_flight.seq,
-        )
+            if step_input == in_flight.request:
+                return StepDecision.JOIN
+            raise errors.seq_conflict(self.episode_id, f"executes seq {seq} with another input")
+        if 0 < seq <= self.seq and self.journal[seq - 1] == step_input:
+            return StepDecision.REPLAY
+        raise errors.episode_busy(self.episode_id, in_flight.seq)

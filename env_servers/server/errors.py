@@ -1,13 +1,14 @@
-"""Every error that a server can answer with, as one table and one exception.
+"""Every error that a server can answer with: one table, one exception, one constructor per case.
 
-Owns the closed set of reasons, their gRPC codes, faults and whether sending the command again can
-help; a test holds the table total over `ErrorReason`. Errors travel in-band as google.rpc.Status
-with ErrorInfo (and RetryInfo where the server knows when).
+The table fixes the gRPC code, the fault and `retriable` of every reason; a test holds it total over
+`ErrorReason`. Errors travel in-band as google.rpc.Status with ErrorInfo (and RetryInfo where the
+server knows when). Raise what a constructor returns: `raise errors.seq_gap(episode, 4, "...")`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import grpc
 import grpc.aio
@@ -25,7 +26,48 @@ from env_servers.sdk import (
     UnknownSplit,
 )
 
-__all__ = ["DOMAIN", "REASONS", "CommandError", "Rule", "abort"]
+if TYPE_CHECKING:
+    from env_servers.server.episode import Episode
+
+__all__ = [
+    "DOMAIN",
+    "REASONS",
+    "CommandError",
+    "Rule",
+    "abort",
+    "being_opened",
+    "cancelled",
+    "capacity_exhausted",
+    "client_limit",
+    "closed",
+    "closed_while_opening",
+    "crashed",
+    "credits_exceeded",
+    "deadline_exceeded",
+    "draining",
+    "episode_busy",
+    "episode_ended",
+    "episode_not_found",
+    "hung",
+    "invalid_argument",
+    "lacks_capability",
+    "not_deterministic",
+    "replay_diverged",
+    "response_evicted",
+    "revision_unsupported",
+    "seq_conflict",
+    "seq_gap",
+    "text_too_long",
+    "unauthenticated",
+    "unknown_environment",
+    "unknown_profile",
+    "unsupported_action_format",
+    "unsupported_verb",
+    "worker_killed_twice",
+    "worker_lost",
+    "workers_stopped",
+    "workers_unavailable",
+]
 
 DOMAIN = "agentgym.env"
 
@@ -41,38 +83,45 @@ class Rule(NamedTuple):
 _AGENT = types_pb2.FAULT_AGENT
 _ENVIRONMENT = types_pb2.FAULT_ENVIRONMENT
 _INFRASTRUCTURE = types_pb2.FAULT_INFRASTRUCTURE
-_Code = grpc.StatusCode
 
 REASONS: dict[pb.ErrorReason, Rule] = {
-    pb.ERROR_REASON_SEQ_GAP: Rule(_Code.FAILED_PRECONDITION, _AGENT, False),
-    pb.ERROR_REASON_SEQ_CONFLICT: Rule(_Code.ABORTED, _AGENT, False),
-    pb.ERROR_REASON_EPISODE_BUSY: Rule(_Code.FAILED_PRECONDITION, _AGENT, True),
-    pb.ERROR_REASON_EPISODE_NOT_FOUND: Rule(_Code.NOT_FOUND, _INFRASTRUCTURE, False),
-    pb.ERROR_REASON_EPISODE_ENDED: Rule(_Code.FAILED_PRECONDITION, _AGENT, False),
-    pb.ERROR_REASON_RESPONSE_EVICTED: Rule(_Code.OUT_OF_RANGE, _AGENT, False),
-    pb.ERROR_REASON_UNKNOWN_ENVIRONMENT: Rule(_Code.NOT_FOUND, _AGENT, False),
-    pb.ERROR_REASON_UNKNOWN_ITEM: Rule(_Code.NOT_FOUND, _AGENT, False),
-    pb.ERROR_REASON_UNKNOWN_SPLIT: Rule(_Code.NOT_FOUND, _AGENT, False),
-    pb.ERROR_REASON_UNKNOWN_OPTION: Rule(_Code.INVALID_ARGUMENT, _AGENT, False),
-    pb.ERROR_REASON_UNSUPPORTED_ACTION_FORMAT: Rule(_Code.INVALID_ARGUMENT, _AGENT, False),
-    pb.ERROR_REASON_UNSUPPORTED_CAPABILITY: Rule(_Code.UNIMPLEMENTED, _AGENT, False),
-    pb.ERROR_REASON_UNSUPPORTED_VERB: Rule(_Code.UNIMPLEMENTED, _AGENT, False),
-    pb.ERROR_REASON_CONTRACT_REVISION_UNSUPPORTED: Rule(_Code.UNIMPLEMENTED, _AGENT, False),
-    pb.ERROR_REASON_INVALID_ARGUMENT: Rule(_Code.INVALID_ARGUMENT, _AGENT, False),
-    pb.ERROR_REASON_TEXT_TOO_LONG: Rule(_Code.INVALID_ARGUMENT, _AGENT, False),
-    pb.ERROR_REASON_CAPACITY_EXHAUSTED: Rule(_Code.RESOURCE_EXHAUSTED, _INFRASTRUCTURE, True),
-    pb.ERROR_REASON_CLIENT_LIMIT: Rule(_Code.RESOURCE_EXHAUSTED, _AGENT, True),
-    pb.ERROR_REASON_CREDITS_EXCEEDED: Rule(_Code.RESOURCE_EXHAUSTED, _AGENT, True),
-    pb.ERROR_REASON_DEADLINE_EXCEEDED: Rule(_Code.DEADLINE_EXCEEDED, _INFRASTRUCTURE, True),
-    pb.ERROR_REASON_CANCELLED: Rule(_Code.CANCELLED, _AGENT, True),
-    pb.ERROR_REASON_ENVIRONMENT_CRASHED: Rule(_Code.INTERNAL, _ENVIRONMENT, False),
-    pb.ERROR_REASON_ENVIRONMENT_HUNG: Rule(_Code.INTERNAL, _ENVIRONMENT, False),
-    pb.ERROR_REASON_WORKER_LOST: Rule(_Code.UNAVAILABLE, _INFRASTRUCTURE, False),
-    pb.ERROR_REASON_REPLAY_DIVERGED: Rule(_Code.DATA_LOSS, _ENVIRONMENT, False),
-    pb.ERROR_REASON_DRAINING: Rule(_Code.UNAVAILABLE, _INFRASTRUCTURE, True),
-    pb.ERROR_REASON_UNAUTHENTICATED: Rule(_Code.UNAUTHENTICATED, _AGENT, False),
+    pb.ERROR_REASON_SEQ_GAP: Rule(grpc.StatusCode.FAILED_PRECONDITION, _AGENT, False),
+    pb.ERROR_REASON_SEQ_CONFLICT: Rule(grpc.StatusCode.ABORTED, _AGENT, False),
+    pb.ERROR_REASON_EPISODE_BUSY: Rule(grpc.StatusCode.FAILED_PRECONDITION, _AGENT, True),
+    pb.ERROR_REASON_EPISODE_NOT_FOUND: Rule(grpc.StatusCode.NOT_FOUND, _INFRASTRUCTURE, False),
+    pb.ERROR_REASON_EPISODE_ENDED: Rule(grpc.StatusCode.FAILED_PRECONDITION, _AGENT, False),
+    pb.ERROR_REASON_RESPONSE_EVICTED: Rule(grpc.StatusCode.OUT_OF_RANGE, _AGENT, False),
+    pb.ERROR_REASON_UNKNOWN_ENVIRONMENT: Rule(grpc.StatusCode.NOT_FOUND, _AGENT, False),
+    pb.ERROR_REASON_UNKNOWN_ITEM: Rule(grpc.StatusCode.NOT_FOUND, _AGENT, False),
+    pb.ERROR_REASON_UNKNOWN_SPLIT: Rule(grpc.StatusCode.NOT_FOUND, _AGENT, False),
+    pb.ERROR_REASON_UNKNOWN_OPTION: Rule(grpc.StatusCode.INVALID_ARGUMENT, _AGENT, False),
+    pb.ERROR_REASON_UNSUPPORTED_ACTION_FORMAT: Rule(
+        grpc.StatusCode.INVALID_ARGUMENT, _AGENT, False
+    ),
+    pb.ERROR_REASON_UNSUPPORTED_CAPABILITY: Rule(grpc.StatusCode.UNIMPLEMENTED, _AGENT, False),
+    pb.ERROR_REASON_UNSUPPORTED_VERB: Rule(grpc.StatusCode.UNIMPLEMENTED, _AGENT, False),
+    pb.ERROR_REASON_CONTRACT_REVISION_UNSUPPORTED: Rule(
+        grpc.StatusCode.UNIMPLEMENTED, _AGENT, False
+    ),
+    pb.ERROR_REASON_INVALID_ARGUMENT: Rule(grpc.StatusCode.INVALID_ARGUMENT, _AGENT, False),
+    pb.ERROR_REASON_TEXT_TOO_LONG: Rule(grpc.StatusCode.INVALID_ARGUMENT, _AGENT, False),
+    pb.ERROR_REASON_CAPACITY_EXHAUSTED: Rule(
+        grpc.StatusCode.RESOURCE_EXHAUSTED, _INFRASTRUCTURE, True
+    ),
+    pb.ERROR_REASON_CLIENT_LIMIT: Rule(grpc.StatusCode.RESOURCE_EXHAUSTED, _AGENT, True),
+    pb.ERROR_REASON_CREDITS_EXCEEDED: Rule(grpc.StatusCode.RESOURCE_EXHAUSTED, _AGENT, True),
+    pb.ERROR_REASON_DEADLINE_EXCEEDED: Rule(
+        grpc.StatusCode.DEADLINE_EXCEEDED, _INFRASTRUCTURE, True
+    ),
+    pb.ERROR_REASON_CANCELLED: Rule(grpc.StatusCode.CANCELLED, _AGENT, True),
+    pb.ERROR_REASON_ENVIRONMENT_CRASHED: Rule(grpc.StatusCode.INTERNAL, _ENVIRONMENT, False),
+    pb.ERROR_REASON_ENVIRONMENT_HUNG: Rule(grpc.StatusCode.INTERNAL, _ENVIRONMENT, False),
+    pb.ERROR_REASON_WORKER_LOST: Rule(grpc.StatusCode.UNAVAILABLE, _INFRASTRUCTURE, False),
+    pb.ERROR_REASON_REPLAY_DIVERGED: Rule(grpc.StatusCode.DATA_LOSS, _ENVIRONMENT, False),
+    pb.ERROR_REASON_DRAINING: Rule(grpc.StatusCode.UNAVAILABLE, _INFRASTRUCTURE, True),
+    pb.ERROR_REASON_UNAUTHENTICATED: Rule(grpc.StatusCode.UNAUTHENTICATED, _AGENT, False),
     pb.ERROR_REASON_ENVIRONMENT_UNAVAILABLE: Rule(
-        _Code.FAILED_PRECONDITION, _INFRASTRUCTURE, False
+        grpc.StatusCode.FAILED_PRECONDITION, _INFRASTRUCTURE, False
     ),
 }
 """`retriable` speaks of the same command sent again, not of the episode played again."""
@@ -96,7 +145,7 @@ def _bounded(text: str) -> str:
 
 
 class CommandError(Exception):
-    """When a command is answered with an error; scoped to that command."""
+    """Raised when a command is answered with an error; it concerns that command alone."""
 
     def __init__(
         self,
@@ -115,9 +164,9 @@ class CommandError(Exception):
 
     @classmethod
     def from_sdk(cls, error: SdkError) -> CommandError:
-        """The error of a task set or environment about what it was asked for."""
+        """Return the error for what a task set or environment says of a request."""
         reason = next(
-            (found for kind, found in _SDK_REASONS.items() if isinstance(error, kind)),
+            (known for kind, known in _SDK_REASONS.items() if isinstance(error, kind)),
             pb.ERROR_REASON_INVALID_ARGUMENT,
         )
         if error.valid:
@@ -126,11 +175,11 @@ class CommandError(Exception):
 
     @property
     def code(self) -> grpc.StatusCode:
-        """GRPC code of the reason."""
+        """The gRPC code of the reason."""
         return REASONS[self.reason].code
 
     def status(self) -> status_pb2.Status:
-        """The error as it travels."""
+        """Return the error as it travels."""
         rule = REASONS[self.reason]
         number: int = rule.code.value[0]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportIndexIssue]
         status = status_pb2.Status(code=number, message=self.message)
@@ -156,8 +205,282 @@ class CommandError(Exception):
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], status: status_pb2.Status) -> NoReturn:
-    """End a call with a status whose details travel in `grpc-status-details-bin`."""
+    """End a call with a status, whose details travel in `grpc-status-details-bin`."""
     code = next(code for code in grpc.StatusCode if code.value[0] == status.code)
     metadata = (("grpc-status-details-bin", status.SerializeToString()),)
     await context.abort(code, status.message, metadata)
     raise AssertionError("abort returned")
+
+
+# ------------------------------------------------------------------ sequence numbers
+
+
+def seq_gap(episode: Episode, expected: int, detail: str) -> CommandError:
+    """A command skips or precedes states; `detail` says what it wanted there."""
+    return CommandError(
+        pb.ERROR_REASON_SEQ_GAP,
+        f"episode {episode.episode_id} is at seq {episode.seq}: {detail}",
+        expected=expected,
+    )
+
+
+def seq_conflict(episode_id: str, detail: str) -> CommandError:
+    """A command contradicts what was executed or opened under the same key."""
+    return CommandError(pb.ERROR_REASON_SEQ_CONFLICT, f"episode {episode_id} {detail}")
+
+
+def response_evicted(episode: Episode, seq: int, oldest: int) -> CommandError:
+    """A repeated command asks for a result that is no longer cached."""
+    return CommandError(
+        pb.ERROR_REASON_RESPONSE_EVICTED,
+        f"the result of seq {seq} of episode {episode.episode_id} is no longer cached; "
+        f"the episode is at seq {episode.seq}",
+        oldest=oldest,
+    )
+
+
+# ------------------------------------------------------------------ the state of an episode
+
+
+def episode_busy(episode_id: str, in_flight: int) -> CommandError:
+    """Another command of the episode is executing."""
+    return CommandError(
+        pb.ERROR_REASON_EPISODE_BUSY,
+        f"episode {episode_id} is executing seq {in_flight}",
+        in_flight=in_flight,
+    )
+
+
+def being_opened(episode_id: str) -> CommandError:
+    """The episode is there soon."""
+    return CommandError(pb.ERROR_REASON_EPISODE_BUSY, f"episode {episode_id} is being opened")
+
+
+def episode_not_found(episode_id: str, *, journal_replayable: bool) -> CommandError:
+    """No such live episode here."""
+    return CommandError(
+        pb.ERROR_REASON_EPISODE_NOT_FOUND,
+        f"no live episode {episode_id!r} here: it was closed, its lease ran "
+        "out, or its server was restarted; a deterministic one can be opened again with its "
+        "journal",
+        journal_replayable="true" if journal_replayable else "false",
+    )
+
+
+def episode_ended(episode: Episode) -> CommandError:
+    """A step comes after the end."""
+    return CommandError(
+        pb.ERROR_REASON_EPISODE_ENDED,
+        f"episode {episode.episode_id} ended at seq {episode.seq} and takes no more steps",
+    )
+
+
+def cancelled(command: pb.Command) -> CommandError:
+    """A command was cancelled while it was executing."""
+    return _gave_up(pb.ERROR_REASON_CANCELLED, command, "was cancelled")
+
+
+def deadline_exceeded(command: pb.Command) -> CommandError:
+    """A command is still executing when its deadline passes."""
+    return _gave_up(
+        pb.ERROR_REASON_DEADLINE_EXCEEDED,
+        command,
+        f"is not done after {command.deadline_ms} ms",
+    )
+
+
+def _gave_up(reason: pb.ErrorReason, command: pb.Command, what: str) -> CommandError:
+    return CommandError(
+        reason,
+        f"seq {command.seq} of episode {command.episode_id} {what}; sending it again waits for "
+        "its one result",
+        may_have_been_applied="true",
+    )
+
+
+def closed() -> CommandError:
+    """The episode was closed before the operation could be executed."""
+    return CommandError(
+        pb.ERROR_REASON_CANCELLED, "the episode was closed", may_have_been_applied="true"
+    )
+
+
+def closed_while_opening(episode_id: str) -> CommandError:
+    """The episode was closed before it was there."""
+    return CommandError(
+        pb.ERROR_REASON_CANCELLED,
+        f"episode {episode_id} was closed while it was being opened",
+        may_have_been_applied="false",
+    )
+
+
+# ------------------------------------------------------------------ what a request asks for
+
+
+def unknown_environment(name: str, valid: Iterable[str]) -> CommandError:
+    """The server does not host the environment."""
+    names = ", ".join(valid)
+    return CommandError(
+        pb.ERROR_REASON_UNKNOWN_ENVIRONMENT,
+        f"this server has no environment {name!r} (it has {names})",
+        valid=names,
+    )
+
+
+def unknown_profile(environment: str, profile: str, valid: Iterable[str]) -> CommandError:
+    """The environment has no such profile."""
+    names = ", ".join(valid)
+    return CommandError(
+        pb.ERROR_REASON_UNKNOWN_OPTION,
+        f"{environment} has no profile {profile!r} (it has {names})",
+        valid=names,
+    )
+
+
+def unsupported_action_format(
+    environment: str, action_format: int, valid: Iterable[str]
+) -> CommandError:
+    """The environment does not read replies of this format."""
+    names = ", ".join(valid)
+    return CommandError(
+        pb.ERROR_REASON_UNSUPPORTED_ACTION_FORMAT,
+        f"{environment} does not speak action format {action_format} (it speaks {names})",
+        valid=names,
+    )
+
+
+def lacks_capability(message: str, capability: str) -> CommandError:
+    """The environment lacks a capability that the command needs."""
+    return CommandError(pb.ERROR_REASON_UNSUPPORTED_CAPABILITY, message, capability=capability)
+
+
+def not_deterministic(environment: str, detail: str) -> CommandError:
+    """A journal was to be replayed in an environment where that proves nothing."""
+    return lacks_capability(f"{environment} is not deterministic: {detail}", "DETERMINISTIC")
+
+
+def unsupported_verb() -> CommandError:
+    """The command has no body, or one of a later contract revision."""
+    return CommandError(
+        pb.ERROR_REASON_UNSUPPORTED_VERB, "the command has no body that this server knows"
+    )
+
+
+def revision_unsupported(client_revision: int, server_revision: int) -> CommandError:
+    """The client speaks another contract revision."""
+    return CommandError(
+        pb.ERROR_REASON_CONTRACT_REVISION_UNSUPPORTED,
+        f"the client speaks contract revision {client_revision}, this server speaks "
+        f"{server_revision}",
+        client_revision=client_revision,
+        server_revisions=server_revision,
+    )
+
+
+def invalid_argument(field: str, message: str) -> CommandError:
+    """A field of a request has a value that it cannot have."""
+    return CommandError(pb.ERROR_REASON_INVALID_ARGUMENT, message, field=field)
+
+
+def text_too_long(limit: int) -> CommandError:
+    """A text has more bytes than the server takes."""
+    return CommandError(
+        pb.ERROR_REASON_TEXT_TOO_LONG, f"a text may have {limit} bytes", limit=limit
+    )
+
+
+def unauthenticated() -> CommandError:
+    """The call lacks the bearer token."""
+    return CommandError(
+        pb.ERROR_REASON_UNAUTHENTICATED, "a bearer token is required, and this is not it"
+    )
+
+
+# ------------------------------------------------------------------ room
+
+
+def capacity_exhausted(message: str) -> CommandError:
+    """The server holds as many episodes as it can."""
+    return CommandError(pb.ERROR_REASON_CAPACITY_EXHAUSTED, message, retry_after=0.5)
+
+
+def client_limit(limit: int) -> CommandError:
+    """The client holds as many episodes as it may."""
+    return CommandError(
+        pb.ERROR_REASON_CLIENT_LIMIT,
+        f"this client has {limit} live episodes, its full share",
+        retry_after=0.5,
+    )
+
+
+def credits_exceeded(max_in_flight: int) -> CommandError:
+    """The stream has as many commands in flight as it may."""
+    return CommandError(
+        pb.ERROR_REASON_CREDITS_EXCEEDED,
+        f"more than {max_in_flight} commands are in flight on this stream",
+        retry_after=0.1,
+    )
+
+
+def draining() -> CommandError:
+    """The server is shutting down."""
+    return CommandError(
+        pb.ERROR_REASON_DRAINING,
+        "this server is shutting down and opens no more episodes",
+        retry_after=1.0,
+    )
+
+
+# ------------------------------------------------------------------ what environments do
+
+
+def crashed(environment: str, error: BaseException) -> CommandError:
+    """The environment's code raised."""
+    return CommandError(
+        pb.ERROR_REASON_ENVIRONMENT_CRASHED,
+        f"environment {environment} raised {type(error).__name__}: {error}",
+    )
+
+
+def hung(environment: str, limit: float) -> CommandError:
+    """The environment did not return in time and was reclaimed; `limit` in seconds."""
+    return CommandError(
+        pb.ERROR_REASON_ENVIRONMENT_HUNG,
+        f"environment {environment} did not answer within {limit:g} s and was reclaimed",
+    )
+
+
+def replay_diverged(message: str, at_seq: int) -> CommandError:
+    """A journal, played again, led to another state."""
+    return CommandError(pb.ERROR_REASON_REPLAY_DIVERGED, message, at_seq=at_seq)
+
+
+def worker_killed_twice(environment: str) -> CommandError:
+    """One operation ended two worker processes in a row."""
+    return CommandError(
+        pb.ERROR_REASON_ENVIRONMENT_CRASHED,
+        f"environment {environment} killed its worker process twice",
+    )
+
+
+def worker_lost(environment: str) -> CommandError:
+    """The episode's worker died and no journal can rebuild it."""
+    return CommandError(
+        pb.ERROR_REASON_WORKER_LOST,
+        f"the worker of this {environment} episode died, and the environment is not "
+        "deterministic: play the episode again",
+    )
+
+
+def workers_stopped() -> CommandError:
+    """The server is stopping and has ended its workers."""
+    return CommandError(pb.ERROR_REASON_WORKER_LOST, "the server is stopping: its workers are gone")
+
+
+def workers_unavailable(deaths: int) -> CommandError:
+    """Worker processes die before they can execute anything."""
+    return CommandError(
+        pb.ERROR_REASON_WORKER_LOST,
+        f"{deaths} worker processes in a row died before they executed anything; the server's log "
+        "says why",
+    )

@@ -1,18 +1,46 @@
-"""Writing outcomes into the wire's events, in place: the flat fields of the hot path."""
+"""Answers to commands, written in place into the events of a stream's outbox."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.server.errors import CommandError
-from env_servers.server.live import Result
+from env_servers.server.instance import AdvisedReply, Result
 
-__all__ = ["fill_error", "fill_result"]
+__all__ = [
+    "Answer",
+    "Deferred",
+    "WriteAnswer",
+    "advice",
+    "attached",
+    "cancelled",
+    "closed",
+    "lease_extended",
+    "observation",
+    "write_error",
+    "write_result",
+]
+
+WriteAnswer = Callable[[pb.Event], None]
+"""Writes the body of the event that answers a command."""
 
 
-def fill_result(
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """An answer that takes time: it is written when it is there."""
+
+    outcome: Awaitable[WriteAnswer]
+
+
+Answer = WriteAnswer | Deferred
+
+
+def write_result(
     event: pb.Event, episode_id: str, seq: int, result: Result, *, replayed: bool = False
 ) -> None:
-    """Write the outcome of a reset or step."""
+    """Write the outcome of a reset or step: the flat fields of the hot path."""
     text, reward, score, terminated, truncated, stop_reason, info = result.observation
     event.episode_id = episode_id
     event.seq = seq
@@ -34,8 +62,44 @@ def fill_result(
         event.parsed_action = result.parsed_action
 
 
-def fill_error(event: pb.Event, episode_id: str, seq: int, error: CommandError) -> None:
+def write_error(event: pb.Event, episode_id: str, seq: int, error: CommandError) -> None:
     """Write an error."""
     event.episode_id = episode_id
     event.seq = seq
     event.error.CopyFrom(error.status())
+
+
+def observation(
+    episode_id: str, seq: int, result: Result, *, replayed: bool = False
+) -> WriteAnswer:
+    """Answer with the outcome of a reset or step."""
+    return lambda event: write_result(event, episode_id, seq, result, replayed=replayed)
+
+
+def attached(seq: int, lease: float, *, in_flight: bool) -> WriteAnswer:
+    """Answer an attach; `lease` in seconds."""
+    body = pb.Attached(current_seq=seq, in_flight=in_flight, lease_ms=int(lease * 1000))
+    return lambda event: event.attached.CopyFrom(body)
+
+
+def advice(advised: AdvisedReply) -> WriteAnswer:
+    """Answer a consultation."""
+    action, thought, reply = advised
+    body = pb.Advice(action=action, thought=thought, reply=reply)
+    return lambda event: event.advice.CopyFrom(body)
+
+
+def cancelled(*, found: bool) -> WriteAnswer:
+    """Answer a cancel; `found` tells whether there was anything to cancel."""
+    return lambda event: event.cancelled.CopyFrom(pb.Cancelled(found=found))
+
+
+def closed(*, found: bool) -> WriteAnswer:
+    """Answer a close; `found` tells whether the episode was there."""
+    return lambda event: event.closed.CopyFrom(pb.Closed(found=found))
+
+
+def lease_extended(lease: float) -> WriteAnswer:
+    """Answer a heartbeat; `lease` in seconds."""
+    body = pb.LeaseExtended(lease_ms=int(lease * 1000))
+    return lambda event: event.lease_extended.CopyFrom(body)

@@ -1,7 +1,7 @@
 """The private wire between a server and its worker processes: length-prefixed msgpack.
 
-One frame holds one list of messages, so that both sides coalesce. Only this server's own children
-speak it; nothing of it is part of the contract.
+One frame holds a list of messages, so that both sides coalesce. Only a server's own children speak
+it: it is no part of the contract and may change with any version.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any, Final
 import msgpack
 
 from env_servers.sdk import ActionFormat, Observation, StopReason
-from env_servers.server.live import Input, Opening, Result
+from env_servers.server.instance import ResetSpec, Result
 
 __all__ = [
     "HEADER",
     "MARKER",
     "Op",
+    "decode_reset",
+    "decode_result",
+    "encode_reset",
+    "encode_result",
     "frame",
     "pack",
     "pack_message",
-    "read_input",
-    "read_opening",
-    "read_result",
     "unpack",
-    "write_result",
 ]
 
 HEADER: Final = struct.Struct("!I")
@@ -49,47 +49,55 @@ class Op:
 
 
 def pack(messages: Sequence[Sequence[Any]]) -> bytes:
-    """A frame with its header."""
+    """Return a frame of messages, with its header."""
     return frame([pack_message(message) for message in messages])
 
 
 def pack_message(message: Sequence[Any]) -> bytes:
-    """One message of a frame; raises TypeError and ValueError for what msgpack cannot say."""
+    """Return one message of a frame.
+
+    Raises:
+        TypeError: A value is of a type that msgpack does not know.
+        ValueError: A value is out of its range.
+    """
     packed: bytes = msgpack.packb(message)
     return packed
 
 
 def frame(messages: Sequence[bytes]) -> bytes:
-    """A frame of packed messages."""
+    """Return a frame of messages that are packed already, with its header."""
     body = b"".join((_PACKER.pack_array_header(len(messages)), *messages))
     return HEADER.pack(len(body)) + body
 
 
 def unpack(body: bytes) -> list[list[Any]]:
-    """The messages of a frame's body."""
+    """Return the messages of a frame's body."""
     return msgpack.unpackb(body, strict_map_key=False)
 
 
-def write_result(result: Result) -> list[Any]:
-    """A result as msgpack values."""
+def encode_result(result: Result) -> list[Any]:
+    """Return a result as msgpack values."""
     info: Mapping[str, Any] | None = result.observation.info
     values = [*result.observation[:6], dict(info) if info is not None else None]
     return [values, result.state_hash, result.parsed_action]
 
 
-def read_result(values: Sequence[Any]) -> Result:
-    """The inverse of `write_result`."""
+def decode_result(values: Sequence[Any]) -> Result:
+    """Return the result that `encode_result` was given."""
     (text, reward, score, terminated, truncated, stop, info), state_hash, parsed = values
     observation = Observation(text, reward, score, terminated, truncated, StopReason(stop), info)
     return Result(observation, state_hash, parsed)
 
 
-def read_opening(values: Sequence[Any]) -> Opening:
-    """An opening from its msgpack values."""
-    environment, item_id, seed, profile, action_format, options = values
-    return Opening(environment, item_id, seed, profile, ActionFormat(action_format), options)
+def encode_reset(name: str, reset: ResetSpec) -> list[Any]:
+    """Return how an episode begins as msgpack values.
+
+    `name` is what the worker's registry resolves: the server's own, which need not be the spec's.
+    """
+    return [name, *reset[1:4], int(reset.action_format), reset.options]
 
 
-def read_input(value: Any) -> Input:
-    """A step's input from its msgpack value."""
-    return value if isinstance(value, str) else tuple(value)
+def decode_reset(values: Sequence[Any]) -> ResetSpec:
+    """Return how an episode begins from its msgpack values."""
+    name, item_id, seed, profile, action_format, options = values
+    return ResetSpec(name, item_id, seed, profile, ActionFormat(action_format), options)

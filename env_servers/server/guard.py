@@ -23,7 +23,7 @@ class StepOverrun(BaseException):
 
 
 class InlineGuard:
-    """Marks inline calls; `enter`/`leave` cost two attribute writes on the hot path."""
+    """Marks inline calls. Callers set `active` and `serial` themselves: two writes a step."""
 
     __slots__ = ("_limit", "_previous", "_seen", "_since", "active", "serial")
 
@@ -38,7 +38,11 @@ class InlineGuard:
         """Counts calls; callers increment it when they set `active`."""
 
     def start(self) -> None:
-        """Begin ticking; only possible, and only needed, in the main thread."""
+        """Begin ticking.
+
+        Only the main thread may install signal handlers and runs them; a server in another thread
+        (some tests) goes without the guard.
+        """
         if threading.current_thread() is threading.main_thread():
             self._previous = signal.signal(signal.SIGALRM, self._tick)
             signal.setitimer(signal.ITIMER_REAL, _TICK_SECONDS, _TICK_SECONDS)
@@ -52,9 +56,13 @@ class InlineGuard:
                 self._previous = None
 
     def _tick(self, signum: int, frame: FrameType | None) -> None:
+        # Runs between two bytecodes of the main thread, wherever that is. Only inside an inline
+        # call (`active`) may it raise: anywhere else it would break the event loop.
         if not self.active:
             return
         now = time.monotonic()
+        # The clock of a call starts at the first tick that sees it, so the hot path reads no clock;
+        # a hang is noticed up to two ticks late.
         if self.serial != self._seen:
             self._seen, self._since = self.serial, now
         elif now - self._since > self._limit:

@@ -14,13 +14,11 @@ from prometheus_client import CollectorRegistry, Histogram, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from env_servers.server.engine import Engine
-from env_servers.server.live import Input, Result
+from env_servers.server.commands import CommandHandler
 from env_servers.server.processes import WorkerPool
-from env_servers.server.runners import Host, InlineHost, Runner
-from env_servers.server.threads import ThreadCrew
+from env_servers.server.threads import AbandonableThreadPool
 
-__all__ = ["ServerMetrics", "instrument"]
+__all__ = ["ServerMetrics"]
 
 _LATENCY_BUCKETS = (
     *(1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2),
@@ -30,12 +28,14 @@ _LAG_SECONDS = 0.5
 
 
 class ServerMetrics:
-    """Collects from an engine and its executors."""
+    """Collects from a command handler and from what executes its environments."""
 
-    def __init__(self, engine: Engine, pool: WorkerPool, crew: ThreadCrew) -> None:
-        self._engine = engine
-        self._pool = pool
-        self._crew = crew
+    def __init__(
+        self, handler: CommandHandler, workers: WorkerPool, threads: AbandonableThreadPool
+    ) -> None:
+        self._handler = handler
+        self._workers = workers
+        self._threads = threads
         self._server: WSGIServer | None = None
         self.loop_lag = 0.0
         """Seconds that the loop's last wake-up came late."""
@@ -51,25 +51,27 @@ class ServerMetrics:
 
     def collect(self) -> Iterable[Metric]:
         """Read the counters; called by prometheus_client."""
-        engine = self._engine
+        table = self._handler.table
         live = GaugeMetricFamily("agentgym_episodes_live", "Live episodes", labels=["environment"])
         steps = CounterMetricFamily("agentgym_steps", "Steps executed", labels=["environment"])
-        for name, host in engine.hosts.items():
-            live.add_metric([name], engine.seats.taken[name])
+        for name, host in self._handler.hosts.items():
+            live.add_metric([name], table.admission.live[name])
             steps.add_metric([name], host.steps)
         yield live
         yield steps
         for name, text, value in (
-            ("cache_hits", "Commands answered from the response cache", engine.cache_hits),
-            ("episodes_reaped", "Episodes whose lease ran out", engine.reaped),
-            ("worker_restarts", "Worker processes that died", self._pool.restarts),
-            ("threads_abandoned", "Threads given up as hung", self._crew.abandoned),
+            ("cache_hits", "Commands answered from the response cache", table.cache_hits),
+            ("episodes_reaped", "Episodes whose lease ran out", table.reaped),
+            ("worker_restarts", "Worker processes that died", self._workers.deaths),
+            ("threads_abandoned", "Threads given up as hung", self._threads.abandoned),
         ):
             yield CounterMetricFamily(f"agentgym_{name}", text, value=value)
         yield GaugeMetricFamily("agentgym_loop_lag_seconds", "Event loop lag", value=self.loop_lag)
 
     def serve(self, port: int) -> None:
-        """Answer scrapes on a port of 127.0.0.1."""
+        """Answer scrapes on a port of 127.0.0.1, and measure every step from now on."""
+        for host in self._handler.hosts.values():
+            host.observe = self.latency.labels(host.spec.name).observe
         self._server, _ = start_http_server(port, addr="127.0.0.1", registry=self.registry)
 
     def close(self) -> None:
@@ -80,26 +82,8 @@ class ServerMetrics:
             self._server = None
 
     async def watch_loop(self) -> None:
-        """Measure the loop's lag for ever."""
+        """Measure the loop's lag, for ever."""
         while True:
             due = time.monotonic() + _LAG_SECONDS
             await asyncio.sleep(_LAG_SECONDS)
             self.loop_lag = max(0.0, time.monotonic() - due)
-
-
-def instrument(host: Host, latency: Histogram) -> None:
-    """Measure every step of a host."""
-    observe = latency.labels(host.spec.name).observe
-    if isinstance(host, InlineHost):
-        host.observe = observe
-        return
-    step_elsewhere = host.timed_step
-
-    async def timed_elsewhere(runner: Runner, given: Input) -> Result:
-        started = time.perf_counter()
-        try:
-            return await step_elsewhere(runner, given)
-        finally:
-            observe(time.perf_counter() - started)
-
-    host.timed_step = timed_elsewhere

@@ -23,26 +23,38 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import structlog
-
-from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.sdk import Advisor, EnvironmentConfig
+from env_servers.server import errors
 from env_servers.server.errors import CommandError
-from env_servers.server.frames import HEADER, MARKER, Op, pack, read_result, unpack
-from env_servers.server.live import Family, Input, Opening, Result
-from env_servers.server.runners import Advised, Host, Runner, closed, hung
+from env_servers.server.frames import (
+    HEADER,
+    MARKER,
+    Op,
+    decode_result,
+    encode_reset,
+    pack,
+    unpack,
+)
+from env_servers.server.inputs import StepInput, encode_input
+from env_servers.server.instance import AdvisedReply, LoadedEnvironment, ResetSpec, Result
+from env_servers.server.logs import LogConfig, get_logger
+from env_servers.server.respawn import RespawnPolicy
+from env_servers.server.runners import Host, Runner
 
 __all__ = ["ProcessHost", "WorkerPool"]
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger("env_servers.processes")
+log = get_logger("env_servers.processes")
 
 _OPEN_LIMIT_SECONDS = 180.0
 """Opening may load an engine or a large index; stepping may not."""
 _WATCH_SECONDS = 0.25
+_EXIT_POLLS = 50
+_EXIT_POLL_SECONDS = 0.02
+"""A dead worker's socket closes a little before its exit status can be read."""
 
 
 class WorkerDied(Exception):
-    """When a call's worker is gone; `executing` tells whether this call was being executed."""
+    """Raised when a call's worker is gone; `executing`: this very call was being executed."""
 
     def __init__(self, *, executing: bool) -> None:
         super().__init__("the worker process died")
@@ -52,20 +64,25 @@ class WorkerDied(Exception):
 class Call:
     """A call that a worker has not answered yet."""
 
-    __slots__ = ("future", "limit", "name")
+    __slots__ = ("environment", "episode_id", "future", "limit")
 
-    def __init__(self, future: asyncio.Future[Any], name: str, limit: float) -> None:
+    def __init__(
+        self, future: asyncio.Future[Any], environment: str, episode_id: str, limit: float
+    ) -> None:
+        """`limit` in seconds of execution."""
         self.future = future
-        self.name = name
+        self.environment = environment
+        self.episode_id = episode_id
         self.limit = limit
 
 
 class WorkerProcess:
-    """One worker process and the calls in its hands, oldest first."""
+    """One worker process and the calls that it has not answered, oldest first."""
 
-    def __init__(self, pool: WorkerPool, config: EnvironmentConfig) -> None:
+    def __init__(self, pool: WorkerPool, config: EnvironmentConfig, log_config: LogConfig) -> None:
         self._pool = pool
         self._config = config
+        self._log_config = log_config
         self._numbers = itertools.count(1)
         self._calls: dict[int, Call] = {}
         self._outgoing: list[list[Any]] = []
@@ -77,7 +94,14 @@ class WorkerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._reader_task: asyncio.Task[None] | None = None
         self.dead = False
+        self.has_executed = False
+        """It has answered at least one call: it started well."""
         self.episodes = 0
+
+    @property
+    def pid(self) -> int:
+        """The process id; 0 before the start."""
+        return self._process.pid if self._process is not None else 0
 
     async def start(self) -> None:
         """Spawn the process."""
@@ -88,6 +112,8 @@ class WorkerProcess:
         config = {
             "data_dir": str(self._config.data_dir or ""),
             "settings": dict(self._config.settings),
+            "log_level": self._log_config.level,
+            "log_json": self._log_config.json,
         }
         with theirs, marker:
             self._process = subprocess.Popen(  # noqa: ASYNC220 - asyncio cannot pass fds
@@ -98,40 +124,50 @@ class WorkerProcess:
                 ],
                 pass_fds=[theirs.fileno(), marker.fileno()],
                 stdin=subprocess.DEVNULL,
+                # Its own session: Ctrl-C in a terminal goes to the server alone, which drains.
                 start_new_session=True,
             )
         reader, self._writer = await asyncio.open_connection(sock=ours)
         self._reader_task = asyncio.create_task(self._read(reader))
 
-    async def call(self, op: int, handle: int, *arguments: Any, name: str, limit: float) -> Any:
+    async def call(
+        self,
+        op: int,
+        handle: int,
+        *arguments: Any,
+        environment: str,
+        episode_id: str,
+        limit: float,
+    ) -> Any:
         """Execute an operation; raises CommandError, or WorkerDied."""
         if self.dead:
             raise WorkerDied(executing=False)
         number = next(self._numbers)
-        call = Call(asyncio.get_running_loop().create_future(), name, limit)
-        self._enter(number, call)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._enter(number, Call(future, environment, episode_id, limit))
         self._send([op, number, handle, *arguments])
-        return await asyncio.shield(call.future)
+        # Shielded: the answer has to be taken off the wire also when nobody waits any more.
+        return await asyncio.shield(future)
 
-    def tell(self, op: int, handle: int, name: str) -> None:
+    def tell(self, op: int, handle: int, environment: str, episode_id: str) -> None:
         """Send an operation whose answer nobody awaits; it is watched all the same."""
         if self.dead:
             return
         number = next(self._numbers)
         if op != Op.CANCEL:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            self._enter(number, Call(future, name, self._pool.step_limit))
+            self._enter(number, Call(future, environment, episode_id, self._pool.step_limit))
         self._send([op, number, handle])
 
     def overdue(self, now: float) -> Call | None:
-        """The call that is executing for longer than its limit; ask regularly."""
+        """Return the call that executes for longer than its limit; has to be asked regularly."""
         number = self._executing()
         if number != self._seen:
             self._seen, self._seen_since = number, now
         call = self._calls.get(number)
         if call is not None:
             return call if now - self._seen_since > call.limit else None
-        # Nothing executes: the worker is starting, unless it takes for ever.
+        # Nothing executes: the worker is starting, unless that takes for ever.
         head = next(iter(self._calls.values()), None)
         waited = now - self._head_since
         return head if head is not None and waited > max(head.limit, _OPEN_LIMIT_SECONDS) else None
@@ -179,11 +215,19 @@ class WorkerProcess:
                 for answer in unpack(await reader.readexactly(size)):
                     self._settle(answer)
         except (asyncio.IncompleteReadError, ConnectionError):
-            self._bury()
+            pass
+        except Exception:  # boundary: native code of an environment may write to any descriptor
+            log.exception("worker sent what is no answer", worker=self.pid)
+            self.kill()
+        self._on_exit()
+        await self._log_exit()
 
     def _settle(self, answer: list[Any]) -> None:
         call = self._calls.pop(answer[0], None)
         self._head_since = time.monotonic()
+        if not self.has_executed:
+            self.has_executed = True
+            self._pool.respawn.record_success()
         if call is None or call.future.done():
             return
         if answer[1]:
@@ -192,121 +236,174 @@ class WorkerProcess:
             _, _, reason, text, metadata = answer
             call.future.set_exception(CommandError(reason, text, **metadata))
 
-    def _bury(self) -> None:
+    def _on_exit(self) -> None:
         """Fail the calls of a dead worker: one was executing, the others were waiting."""
         self.dead = True
         if self._writer is not None:
             self._writer.close()
-        self._pool.forget(self)
         executing = self._executing()
+        self._pool.on_exit(self, started=self.has_executed or executing != 0)
         for number, call in self._calls.items():
             if not call.future.done():
                 call.future.set_exception(WorkerDied(executing=number == executing))
         self._calls.clear()
 
+    async def _log_exit(self) -> None:
+        """Log how the process ended, as soon as that can be read."""
+        assert self._process is not None
+        for _ in range(_EXIT_POLLS):
+            if self._process.poll() is not None:
+                break
+            await asyncio.sleep(_EXIT_POLL_SECONDS)
+        if not self._pool.closing:
+            log.warning(
+                "worker died",
+                worker=self.pid,
+                exit_status=self._process.returncode,
+                episodes=self.episodes,
+                has_executed=self.has_executed,
+            )
+
 
 class WorkerPool:
     """Worker processes, started on demand, watched, least-loaded first."""
 
-    def __init__(self, size: int, config: EnvironmentConfig, step_limit: float) -> None:
+    def __init__(
+        self,
+        size: int,
+        config: EnvironmentConfig,
+        step_limit: float,
+        log_config: LogConfig,
+    ) -> None:
         """`size` processes at most; `step_limit` in seconds."""
         self.size = size
         self.step_limit = step_limit
+        self.respawn = RespawnPolicy()
+        self.closing = False
+        self.deaths = 0
+        """Workers that died or were killed so far."""
         self._config = config
+        self._log_config = log_config
         self._workers: list[WorkerProcess] = []
         self._handles = itertools.count(1)
         self._starting = asyncio.Lock()
-        self._watch_task: asyncio.Task[None] | None = None
-        self._closing = False
-        self.restarts = 0
-        """Workers that died or were killed so far."""
 
     def next_handle(self) -> int:
-        """A number that names an environment on whichever worker it lives."""
+        """Return a number that names an environment on whichever worker it lives."""
         return next(self._handles)
 
     async def acquire(self) -> WorkerProcess:
-        """The worker with the fewest episodes; starts one while there are fewer than `size`."""
+        """Return the worker with the fewest episodes; starts one while there are fewer than `size`.
+
+        Raises CommandError where no worker can be started.
+        """
         async with self._starting:
-            if self._closing:
-                raise CommandError(
-                    pb.ERROR_REASON_WORKER_LOST, "the server is stopping: its workers are gone"
-                )
-            if self._watch_task is None:
-                self._watch_task = asyncio.create_task(self._watch())
-            if len(self._workers) < self.size:
-                worker = WorkerProcess(self, self._config)
-                await worker.start()
-                self._workers.append(worker)
-                return worker
+            now = time.monotonic()
+            if not self.closing and len(self._workers) < self.size:
+                delay = self.respawn.delay(now)
+                if not delay:
+                    return await self._spawn()
+                if not self._workers:
+                    if self.respawn.given_up:
+                        raise errors.workers_unavailable(self.respawn.failures)
+                    await asyncio.sleep(delay)
+                    return await self._spawn()
+            if not self._workers or self.closing:
+                raise errors.workers_stopped()
             return min(self._workers, key=lambda worker: worker.episodes)
 
-    def forget(self, worker: WorkerProcess) -> None:
-        """Drop a dead worker."""
-        if worker in self._workers:
-            self._workers.remove(worker)
-            if not self._closing:
-                self.restarts += 1
-                log.warning("worker process died", episodes=worker.episodes)
+    async def _spawn(self) -> WorkerProcess:
+        if self.closing:
+            raise errors.workers_stopped()
+        worker = WorkerProcess(self, self._config, self._log_config)
+        await worker.start()
+        self._workers.append(worker)
+        event = "worker respawned" if self.deaths else "worker started"
+        log.info(event, worker=worker.pid, workers=len(self._workers), deaths=self.deaths)
+        return worker
+
+    def on_exit(self, worker: WorkerProcess, *, started: bool) -> None:
+        """Drop a dead worker; `started`: it lived to execute something."""
+        if worker not in self._workers:
+            return
+        self._workers.remove(worker)
+        if self.closing:
+            return
+        self.deaths += 1
+        if started:
+            return
+        now = time.monotonic()
+        self.respawn.record_failure(now)
+        failures, delay = self.respawn.failures, round(self.respawn.delay(now), 3)
+        if self.respawn.given_up:
+            log.error("worker respawn given up", failed_starts=failures, retry_after=delay)
+        else:
+            log.warning("worker respawn delayed", failed_starts=failures, delay=delay)
 
     async def close(self) -> None:
         """End all workers."""
-        self._closing = True
-        if self._watch_task is not None:
-            self._watch_task.cancel()
+        self.closing = True
         await asyncio.gather(*(worker.stop() for worker in list(self._workers)))
 
-    async def _watch(self) -> None:
+    async def watch(self) -> None:
+        """Kill workers whose call takes longer than its limit, for ever."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
             now = time.monotonic()
-            for worker in self._workers:
+            for worker in list(self._workers):
                 call = worker.overdue(now)
                 if call is not None and not call.future.done():
-                    log.error("environment hung, killing its worker", environment=call.name)
-                    call.future.set_exception(hung(call.name, call.limit))
+                    log.error(
+                        "worker killed for a hung step",
+                        environment=call.environment,
+                        episode_id=call.episode_id,
+                        worker=worker.pid,
+                        limit=call.limit,
+                    )
+                    call.future.set_exception(errors.hung(call.environment, call.limit))
                     worker.kill()
 
 
 class ProcessRunner(Runner):
     """An episode on a worker; its journal rebuilds it on another."""
 
-    def __init__(self, host: ProcessHost, opening: Opening) -> None:
+    def __init__(self, host: ProcessHost, reset: ResetSpec) -> None:
         self._host = host
-        self._opening = opening
+        self._reset = reset
         self._handle = 0
         self._worker: WorkerProcess | None = None
-        self._placing = asyncio.Lock()
+        self._rebuilding = asyncio.Lock()
         self._closed = False
-        self._journal: Sequence[Input] = ()
+        self._episode_id = ""
+        self._journal: Sequence[StepInput] = ()
         self._hashes: Sequence[bytes] = ()
 
-    def bind(self, journal: Sequence[Input], hashes: Sequence[bytes]) -> None:
-        self._journal, self._hashes = journal, hashes
+    def bind(self, episode_id: str, journal: Sequence[StepInput], hashes: Sequence[bytes]) -> None:
+        self._episode_id, self._journal, self._hashes = episode_id, journal, hashes
 
-    async def open(self, journal: Sequence[Input], hashes: Sequence[bytes]) -> list[Result]:
-        """Place the episode on a worker and play the journal."""
+    async def open(self, journal: Sequence[StepInput], hashes: Sequence[bytes]) -> list[Result]:
+        """Open the episode on a worker and play the journal; raises CommandError."""
         retried = False
         while True:
             try:
-                return await self._place(list(journal), list(hashes))
+                return await self._open_once(journal, hashes)
             except WorkerDied as death:
-                if death.executing and retried:
-                    raise self._killer() from death
-                retried = retried or death.executing
+                retried = self._check_retry(death, retried=retried)
 
-    async def step(self, given: Input) -> Result:
-        values, _ = await self._call(Op.STEP, given)
-        return read_result(values)
+    async def step(self, step_input: StepInput) -> Result:
+        values, _ = await self._call(Op.STEP, encode_input(step_input))
+        return decode_result(values)
 
-    async def consult(self, advisor: Advisor, seed: int) -> Advised:
+    async def consult(self, advisor: Advisor, seed: int) -> AdvisedReply:
         (action, thought, reply), _ = await self._call(Op.CONSULT, int(advisor), seed)
         return action, thought, reply
 
     async def fork(self) -> Runner:
         handle = self._host.pool.next_handle()
         _, worker = await self._call(Op.FORK, handle)
-        return self._host.adopt(self._opening, worker, handle)
+        copy = ProcessRunner(self._host, self._reset)
+        copy.settle(worker, handle)
+        return copy
 
     def settle(self, worker: WorkerProcess, handle: int) -> None:
         """Live on a worker from now on, under a handle that it knows."""
@@ -314,15 +411,18 @@ class ProcessRunner(Runner):
         worker.episodes += 1
 
     def cancel(self) -> None:
-        if self._worker is not None:
-            self._worker.tell(Op.CANCEL, self._handle, self._opening.environment)
+        self._tell(Op.CANCEL, self._worker)
 
     def close(self) -> None:
         self._closed = True
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.episodes -= 1
-            worker.tell(Op.CLOSE, self._handle, self._opening.environment)
+            self._tell(Op.CLOSE, worker)
+
+    def _tell(self, op: int, worker: WorkerProcess | None) -> None:
+        if worker is not None:
+            worker.tell(op, self._handle, self._reset.environment, self._episode_id)
 
     async def _call(self, op: int, *arguments: Any) -> tuple[Any, WorkerProcess]:
         """Execute on the episode's worker; returns the answer and who gave it.
@@ -339,82 +439,85 @@ class ProcessRunner(Runner):
                     op,
                     self._handle,
                     *arguments,
-                    name=self._opening.environment,
+                    environment=self._reset.environment,
+                    episode_id=self._episode_id,
                     limit=self._host.pool.step_limit,
                 )
             except WorkerDied as death:
-                if death.executing and retried:
-                    raise self._killer() from death
-                retried = retried or death.executing
+                retried = self._check_retry(death, retried=retried)
             else:
                 return answer, worker
 
+    def _check_retry(self, death: WorkerDied, *, retried: bool) -> bool:
+        """Whether the next death of an executing call is final; raises CommandError if this is.
+
+        A call may be executing when its worker is killed for another one that hung just before:
+        once proves nothing, twice does. Calls that were only waiting are always sent again.
+        """
+        if death.executing and retried:
+            raise errors.worker_killed_twice(self._reset.environment) from death
+        return retried or death.executing
+
     async def _rebuild(self) -> WorkerProcess:
         """The worker that holds the episode again; one rebuild at a time."""
-        async with self._placing:
+        async with self._rebuilding:
             if self._closed:
-                raise closed()
+                raise errors.closed()
             if self._worker is not None and not self._worker.dead:
                 return self._worker
             if not self._host.spec.deterministic:
-                raise CommandError(
-                    pb.ERROR_REASON_WORKER_LOST,
-                    f"the worker of this {self._opening.environment} episode died, and the "
-                    "environment is not deterministic: play the episode again",
-                )
+                raise errors.worker_lost(self._reset.environment)
+            lost = self._worker.pid if self._worker is not None else 0
             await self.open(self._journal, self._hashes)
             if self._worker is None:  # closed meanwhile
-                raise closed()
+                raise errors.closed()
+            log.warning(
+                "episode rebuilt",
+                environment=self._reset.environment,
+                episode_id=self._episode_id,
+                seq=len(self._journal),
+                lost_worker=lost,
+                worker=self._worker.pid,
+            )
             return self._worker
 
-    async def _place(self, journal: list[Input], hashes: list[bytes]) -> list[Result]:
-        pool, name = self._host.pool, self._opening.environment
+    async def _open_once(
+        self, journal: Sequence[StepInput], hashes: Sequence[bytes]
+    ) -> list[Result]:
+        pool, environment = self._host.pool, self._reset.environment
         worker = await pool.acquire()
         handle = pool.next_handle()
-        # Workers resolve environments as this server did, by the name that it was given.
-        opening = [self._host.family.name, *self._opening[1:4]]
-        opening += [int(self._opening.action_format), self._opening.options]
         worker.episodes += 1
         try:
             results = await worker.call(
                 Op.OPEN,
                 handle,
-                opening,
-                journal,
-                hashes,
-                name=name,
+                # Workers resolve environments as this server did, by the name it was started with.
+                encode_reset(self._host.loaded.name, self._reset),
+                [encode_input(step_input) for step_input in journal],
+                list(hashes),
+                environment=environment,
+                episode_id=self._episode_id,
                 limit=max(_OPEN_LIMIT_SECONDS, pool.step_limit),
             )
         finally:
             worker.episodes -= 1
         if self._closed:
-            worker.tell(Op.CLOSE, handle, name)
+            worker.tell(Op.CLOSE, handle, environment, self._episode_id)
         else:
             self.settle(worker, handle)
-        return [read_result(result) for result in results]
-
-    def _killer(self) -> CommandError:
-        return CommandError(
-            pb.ERROR_REASON_ENVIRONMENT_CRASHED,
-            f"environment {self._opening.environment} killed its worker process twice",
-        )
+        return [decode_result(result) for result in results]
 
 
 class ProcessHost(Host):
     """Executes environments in worker processes."""
 
-    def __init__(self, family: Family, pool: WorkerPool) -> None:
-        super().__init__(family)
+    def __init__(self, loaded: LoadedEnvironment, pool: WorkerPool) -> None:
+        super().__init__(loaded)
         self.pool = pool
 
     async def open(
-        self, opening: Opening, journal: Sequence[Input], hashes: Sequence[bytes]
+        self, reset: ResetSpec, journal: Sequence[StepInput], hashes: Sequence[bytes]
     ) -> tuple[Runner, list[Result]]:
-        runner = ProcessRunner(self, opening)
+        runner = ProcessRunner(self, reset)
         return runner, await runner.open(journal, hashes)
-
-    def adopt(self, opening: Opening, worker: WorkerProcess, handle: int) -> Runner:
-        """The runner of an environment that a worker holds already."""
-        runner = ProcessRunner(self, opening)
-        runner.settle(worker, handle)
-        return runner

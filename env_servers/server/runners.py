@@ -1,7 +1,6 @@
-"""Where environments execute: on the loop, in threads, in worker processes.
+"""Where environments execute: on the loop and in threads (worker processes: `processes`).
 
-A `Host` opens episodes of one environment; a `Runner` is one open episode. Runners execute and
-report; they know nothing of sequence numbers, leases or streams. Invariant: the operations of one
+A `Host` opens episodes of one environment; a `Runner` is one open episode. The operations of one
 runner never overlap and happen in the order in which they were asked for; what is asked for after
 `close` is refused.
 """
@@ -15,70 +14,36 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-import structlog
-
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.sdk import Advisor, SdkError
+from env_servers.server import errors
 from env_servers.server.errors import CommandError
 from env_servers.server.guard import InlineGuard, StepOverrun
-from env_servers.server.live import (
-    Family,
-    Input,
-    LiveEnvironment,
-    Opening,
+from env_servers.server.inputs import StepInput
+from env_servers.server.instance import (
+    AdvisedReply,
+    EnvironmentInstance,
+    LoadedEnvironment,
     ReplayDiverged,
+    ResetSpec,
     Result,
 )
-from env_servers.server.threads import ThreadCrew
+from env_servers.server.logs import get_logger
+from env_servers.server.threads import AbandonableThreadPool
 
-__all__ = [
-    "Advised",
-    "Host",
-    "InlineHost",
-    "Runner",
-    "ThreadHost",
-    "boundary",
-    "closed",
-    "crashed",
-    "hung",
-]
+__all__ = ["Host", "InlineHost", "Runner", "ThreadHost", "boundary"]
 
 T = TypeVar("T")
-Advised = tuple[str, str, str]
-"""A scripted player's (action, thought, rendered reply)."""
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger("env_servers.runners")
+log = get_logger("env_servers.runners")
 
 _REPLAY_CHUNK = 64
 """Journal entries that are played inline before other episodes get their turn."""
 
 
-def crashed(name: str, error: BaseException) -> CommandError:
-    """The error of an environment whose code raised."""
-    return CommandError(
-        pb.ERROR_REASON_ENVIRONMENT_CRASHED,
-        f"environment {name} raised {type(error).__name__}: {error}",
-    )
-
-
-def hung(name: str, limit: float) -> CommandError:
-    """The error of an environment that was reclaimed."""
-    return CommandError(
-        pb.ERROR_REASON_ENVIRONMENT_HUNG,
-        f"environment {name} did not answer within {limit:g} s and was reclaimed",
-    )
-
-
-def closed() -> CommandError:
-    """The error of an operation that its episode did not live to see."""
-    return CommandError(
-        pb.ERROR_REASON_CANCELLED, "the episode was closed", may_have_been_applied="true"
-    )
-
-
 @contextmanager
 def boundary(name: str) -> Generator[None]:
-    """The one place where whatever an environment raises becomes an error of its episode."""
+    """Turn whatever an environment raises into an error of its episode: the one place for that."""
     try:
         yield
     except (CommandError, StepOverrun):
@@ -86,38 +51,40 @@ def boundary(name: str) -> Generator[None]:
     except SdkError as error:
         raise CommandError.from_sdk(error) from error
     except ReplayDiverged as error:
-        raise CommandError(
-            pb.ERROR_REASON_REPLAY_DIVERGED, str(error), at_seq=error.at_seq
-        ) from error
+        raise errors.replay_diverged(str(error), error.at_seq) from error
     except Exception as error:  # boundary: foreign code may raise anything
         log.warning("environment crashed", environment=name, exc_info=True)
-        raise crashed(name, error) from error
+        raise errors.crashed(name, error) from error
 
 
 class Runner(ABC):
     """One open episode, wherever it executes."""
 
-    live: LiveEnvironment | None = None
-    """Set only by inline runners: `step_now` works, and the hot path needs no task switch."""
+    instance: EnvironmentInstance | None = None
+    """Set only by inline runners: `step_now` and `consult_now` work, without a task switch."""
 
-    def step_now(self, given: Input) -> Result:
-        """Execute one step before returning; only where `live` is set. Raises CommandError."""
+    def step_now(self, step_input: StepInput) -> Result:
+        """Execute one step before returning; only where `instance` is set. Raises CommandError."""
         raise NotImplementedError
 
-    def bind(self, journal: Sequence[Input], hashes: Sequence[bytes]) -> None:
+    def consult_now(self, advisor: Advisor, seed: int) -> AdvisedReply:
+        """Ask a scripted player before returning; only where `instance` is set."""
+        raise NotImplementedError
+
+    def bind(self, episode_id: str, journal: Sequence[StepInput], hashes: Sequence[bytes]) -> None:
         """Remember the episode's growing journal, for runners that may have to rebuild it."""
 
     @abstractmethod
-    async def step(self, given: Input) -> Result:
+    async def step(self, step_input: StepInput) -> Result:
         """Execute one step; raises CommandError."""
 
     @abstractmethod
-    async def consult(self, advisor: Advisor, seed: int) -> Advised:
-        """A scripted player's advice; raises CommandError."""
+    async def consult(self, advisor: Advisor, seed: int) -> AdvisedReply:
+        """Ask a scripted player for advice; raises CommandError."""
 
     @abstractmethod
     def fork(self) -> Awaitable[Runner]:
-        """An independent copy of the state that this call finds; raises CommandError.
+        """Return an independent copy of the state that this call finds; raises CommandError.
 
         Steps that are asked for later do not change the copy, even if it is awaited after them.
         """
@@ -133,69 +100,81 @@ class Runner(ABC):
 class Host(ABC):
     """Opens episodes of one environment."""
 
-    def __init__(self, family: Family) -> None:
-        self.family = family
-        self.spec = family.spec
+    def __init__(self, loaded: LoadedEnvironment) -> None:
+        self.loaded = loaded
+        self.spec = loaded.spec
         self.steps = 0
         """Steps executed so far, for metrics."""
+        self.observe: Callable[[float], None] | None = None
+        """Hears of the seconds of every step; None = nobody measures, and no clock is read."""
 
     @abstractmethod
     async def open(
-        self, opening: Opening, journal: Sequence[Input], hashes: Sequence[bytes]
+        self, reset: ResetSpec, journal: Sequence[StepInput], hashes: Sequence[bytes]
     ) -> tuple[Runner, list[Result]]:
         """Start an episode and play a journal; raises CommandError."""
 
-    async def timed_step(self, runner: Runner, given: Input) -> Result:
-        """A step of one of this host's runners; metrics wrap it."""
+    async def step(self, runner: Runner, step_input: StepInput) -> Result:
+        """Execute a step of one of this host's runners away from the loop; raises CommandError."""
         self.steps += 1
-        return await runner.step(given)
+        if self.observe is None:
+            return await runner.step(step_input)
+        started = time.perf_counter()
+        try:
+            return await runner.step(step_input)
+        finally:
+            self.observe(time.perf_counter() - started)
 
 
 class InlineRunner(Runner):
     """Executes on the loop, under the guard."""
 
-    def __init__(self, host: InlineHost, live: LiveEnvironment) -> None:
+    def __init__(self, host: InlineHost, instance: EnvironmentInstance) -> None:
         self._host = host
         self._guard = host.guard
-        self._live = live
-        self.live = live
+        self._instance = instance
+        self.instance = instance
 
-    def step_now(self, given: Input) -> Result:
+    def step_now(self, step_input: StepInput) -> Result:
         host, guard = self._host, self._guard
         if host.observe is not None:
-            return self._timed(given, host.observe)
+            return self._timed(step_input, host.observe)
         # `InlineHost.call` without its overhead: what it costs every step would be felt.
         guard.serial += 1
         guard.active = True
         try:
-            result = self._live.step(given)
+            result = self._instance.step(step_input)
         except BaseException as error:
             guard.active = False
-            raise host.sort(error) from error
+            raise host.classify_error(error) from error
         guard.active = False
         host.steps += 1
         return result
 
-    def _timed(self, given: Input, observe: Callable[[float], None]) -> Result:
+    def _timed(self, step_input: StepInput, observe: Callable[[float], None]) -> Result:
         started = time.perf_counter()
         try:
-            return self._host.call(lambda: self._live.step(given))
+            return self._host.call(lambda: self._instance.step(step_input))
         finally:
             self._host.steps += 1
             observe(time.perf_counter() - started)
 
-    async def step(self, given: Input) -> Result:
-        return self.step_now(given)
+    async def step(self, step_input: StepInput) -> Result:
+        return self.step_now(step_input)
 
-    async def consult(self, advisor: Advisor, seed: int) -> Advised:
-        return self._host.call(lambda: self._live.consult(advisor, seed))
+    def consult_now(self, advisor: Advisor, seed: int) -> AdvisedReply:
+        return self._host.call(lambda: self._instance.consult(advisor, seed))
+
+    async def consult(self, advisor: Advisor, seed: int) -> AdvisedReply:
+        return self.consult_now(advisor, seed)
 
     def fork(self) -> Awaitable[Runner]:
-        copy = InlineRunner(self._host, self._host.call(self._live.fork))
+        # Copied now, not when the answer is awaited: later steps must not be in the copy.
+        copy = InlineRunner(self._host, self._host.call(self._instance.fork))
         return _done(copy)
 
     def close(self) -> None:
-        self._host.call(self._live.environment.close)
+        self._host.call(self._instance.environment.close)
 
 
 async def _done(value: T) -> T:
@@ -205,46 +184,47 @@ async def _done(value: T) -> T:
 class InlineHost(Host):
     """Executes environments on the loop."""
 
-    def __init__(self, family: Family, guard: InlineGuard, step_limit: float) -> None:
-        super().__init__(family)
+    def __init__(self, loaded: LoadedEnvironment, guard: InlineGuard, step_limit: float) -> None:
+        super().__init__(loaded)
         self.guard = guard
         self.step_limit = step_limit
-        self.observe: Callable[[float], None] | None = None
-        """Where metrics want to see the seconds of every step."""
 
     async def open(
-        self, opening: Opening, journal: Sequence[Input], hashes: Sequence[bytes]
+        self, reset: ResetSpec, journal: Sequence[StepInput], hashes: Sequence[bytes]
     ) -> tuple[Runner, list[Result]]:
-        live, first = self.call(lambda: self.family.begin(opening, hashes))
+        instance, first = self.call(lambda: self.loaded.begin(reset, hashes))
         results = [first]
         try:
             for start in range(0, len(journal), _REPLAY_CHUNK):
                 await asyncio.sleep(0)
-                results += self._replay(live, journal, hashes, start)
+                results += self._replay(instance, journal, hashes, start)
         except BaseException:
-            live.abandon()
+            instance.abandon()
             raise
-        return InlineRunner(self, live), results
+        return InlineRunner(self, instance), results
 
     def _replay(
         self,
-        live: LiveEnvironment,
-        journal: Sequence[Input],
+        instance: EnvironmentInstance,
+        journal: Sequence[StepInput],
         hashes: Sequence[bytes],
         start: int,
     ) -> list[Result]:
         chunk = journal[start : start + _REPLAY_CHUNK]
-        return self.call(lambda: live.replay(chunk, hashes, start + 1))
+        return self.call(lambda: instance.replay(chunk, hashes, start + 1))
 
-    def sort(self, error: BaseException) -> CommandError:
-        """The error of an episode whose environment raised this; raises what is not its fault."""
+    def classify_error(self, error: BaseException) -> CommandError:
+        """Return the error of an episode whose environment raised this.
+
+        Raises what is not the environment's fault, such as a cancellation.
+        """
         try:
             with boundary(self.spec.name):
                 raise error
         except StepOverrun:
-            return hung(self.spec.name, self.step_limit)
-        except CommandError as sorted_error:
-            return sorted_error
+            return errors.hung(self.spec.name, self.step_limit)
+        except CommandError as classified:
+            return classified
 
     def call(self, work: Callable[[], T]) -> T:
         """Run environment code now; raises CommandError."""
@@ -255,33 +235,34 @@ class InlineHost(Host):
             with boundary(self.spec.name):
                 return work()
         except StepOverrun:
-            raise hung(self.spec.name, self.step_limit) from None
+            raise errors.hung(self.spec.name, self.step_limit) from None
         finally:
             guard.active = False
 
 
 class ThreadRunner(Runner):
-    """Executes in threads of the crew, one operation at a time."""
+    """Executes in threads of the pool, one operation at a time."""
 
-    def __init__(self, host: ThreadHost, live: LiveEnvironment) -> None:
+    def __init__(self, host: ThreadHost, instance: EnvironmentInstance) -> None:
         self._host = host
-        self._live = live
+        # Not `instance`: that would promise that it may be used on the loop.
+        self._environment_instance = instance
         self._turn = asyncio.Lock()
         self._closed = False
         self._hung = False
 
-    async def step(self, given: Input) -> Result:
-        return await self._call(lambda: self._live.step(given))
+    async def step(self, step_input: StepInput) -> Result:
+        return await self._call(lambda: self._environment_instance.step(step_input))
 
-    async def consult(self, advisor: Advisor, seed: int) -> Advised:
-        return await self._call(lambda: self._live.consult(advisor, seed))
+    async def consult(self, advisor: Advisor, seed: int) -> AdvisedReply:
+        return await self._call(lambda: self._environment_instance.consult(advisor, seed))
 
     async def fork(self) -> Runner:
-        return ThreadRunner(self._host, await self._call(self._live.fork))
+        return ThreadRunner(self._host, await self._call(self._environment_instance.fork))
 
     def cancel(self) -> None:
         with boundary(self._host.spec.name):
-            self._live.environment.cancel()
+            self._environment_instance.environment.cancel()
 
     def close(self) -> None:
         self._closed = True
@@ -301,17 +282,17 @@ class ThreadRunner(Runner):
 
         def close() -> None:
             with boundary(self._host.spec.name):
-                self._live.environment.close()
+                self._environment_instance.environment.close()
 
         if not self._hung:
-            self._host.crew.submit(close)
+            self._host.pool.submit(close)
 
     async def _call(self, work: Callable[[], T]) -> T:
         async with self._turn:
             if self._closed:
-                raise closed()
+                raise errors.closed()
             if self._hung:
-                raise hung(self._host.spec.name, self._host.step_limit)
+                raise errors.hung(self._host.spec.name, self._host.step_limit)
             try:
                 return await self._host.call(work)
             except CommandError as error:
@@ -322,27 +303,29 @@ class ThreadRunner(Runner):
 class ThreadHost(Host):
     """Executes environments in threads."""
 
-    def __init__(self, family: Family, crew: ThreadCrew, step_limit: float) -> None:
-        super().__init__(family)
-        self.crew = crew
+    def __init__(
+        self, loaded: LoadedEnvironment, pool: AbandonableThreadPool, step_limit: float
+    ) -> None:
+        super().__init__(loaded)
+        self.pool = pool
         self.step_limit = step_limit
         self.closing: set[asyncio.Task[None]] = set()
         """Closes that wait for an operation to end."""
 
     async def open(
-        self, opening: Opening, journal: Sequence[Input], hashes: Sequence[bytes]
+        self, reset: ResetSpec, journal: Sequence[StepInput], hashes: Sequence[bytes]
     ) -> tuple[Runner, list[Result]]:
-        live, results = await self.call(lambda: self.family.open(opening, journal, hashes))
-        return ThreadRunner(self, live), results
+        instance, results = await self.call(lambda: self.loaded.open(reset, journal, hashes))
+        return ThreadRunner(self, instance), results
 
     async def call(self, work: Callable[[], T]) -> T:
         """Run environment code in a thread; raises CommandError."""
-        ticket = self.crew.submit(work)
-        future = asyncio.wrap_future(ticket.future)
+        item = self.pool.submit(work)
+        future = asyncio.wrap_future(item.future)
         remaining = self.step_limit
         while not (await asyncio.wait({future}, timeout=max(remaining, 0.01)))[0]:
-            remaining = self.step_limit - ticket.running_for()
-            if remaining <= 0 and self.crew.abandon(ticket):
-                raise hung(self.spec.name, self.step_limit)
+            remaining = self.step_limit - item.running_for()
+            if remaining <= 0 and self.pool.abandon(item):
+                raise errors.hung(self.spec.name, self.step_limit)
         with boundary(self.spec.name):
             return future.result()

@@ -11,15 +11,15 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from agentgym.env.v1 import environment_pb2 as pb
+from env_servers.server import errors
 from env_servers.server.config import Security, ServerConfig
-from env_servers.server.errors import CommandError, abort
+from env_servers.server.errors import abort
 
 __all__ = ["InsecureAddress", "TokenInterceptor", "add_port", "check_address"]
 
 
 class InsecureAddress(ValueError):
-    """When plain text would be served to other machines without anybody having asked for it."""
+    """Raised when plain text would be served to other machines and nobody asked for that."""
 
 
 class TokenInterceptor(grpc.aio.ServerInterceptor):
@@ -38,17 +38,16 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):
         """Pass the call on, or answer it with UNAUTHENTICATED."""
         handler = await continuation(handler_call_details)
         metadata = dict(handler_call_details.invocation_metadata or ())
-        given = str(metadata.get("authorization", ""))
-        if handler is None or hmac.compare_digest(given.encode(), self._expected.encode()):
+        authorization = str(metadata.get("authorization", ""))
+        # Compared in constant time: the time of a refusal must not tell how much of it was right.
+        if handler is None or hmac.compare_digest(authorization.encode(), self._expected.encode()):
             return handler  # None: no such method, which gRPC answers itself
         return _refusing(handler)
 
 
 def _refusing(handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
-    """A handler of the same kind that refuses."""
-    error = CommandError(
-        pb.ERROR_REASON_UNAUTHENTICATED, "a bearer token is required, and this is not it"
-    )
+    """Return a handler of the same kind that refuses."""
+    error = errors.unauthenticated()
 
     async def refuse(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         await abort(context, error.status())

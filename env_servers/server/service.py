@@ -1,4 +1,4 @@
-"""The gRPC face of the engine: streams, unary shims, and what can be asked about environments."""
+"""The gRPC service: streams, unary commands, and what can be asked about environments."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ import grpc.aio
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import environment_pb2_grpc, types_pb2
 from env_servers.sdk import SdkError
+from env_servers.server import errors
+from env_servers.server.commands import CommandHandler
 from env_servers.server.config import CONTRACT_REVISION, ServerLimits
-from env_servers.server.engine import Engine
 from env_servers.server.errors import CommandError, abort
+from env_servers.server.logs import get_logger
 from env_servers.server.runners import Host
 from env_servers.server.stream import Stream
 
@@ -34,15 +36,17 @@ _MAX_PAGE = 10_000
 _DEFAULT_PAGE = 1_000
 _MAX_TOKEN_DIGITS = 18
 
+log = get_logger("env_servers.service")
+
 Context = grpc.aio.ServicerContext[Any, Any]
 T = TypeVar("T")
 
 
 class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
-    """Serves one engine."""
+    """Serves one command handler."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, handler: CommandHandler) -> None:
+        self.handler = handler
         self.streams: set[Stream] = set()
         self._described: dict[str, pb.GetEnvironmentResponse] = {}
 
@@ -52,69 +56,81 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
         self, request_iterator: AsyncIterator[pb.InteractRequest], context: Context
     ) -> None:
         """Answer commands until the client ends the stream."""
-        limits = self.engine.limits
+        limits = self.handler.limits
         stream = Stream(
             context.write,
             client=context.peer(),
             max_items=limits.max_items,
             max_in_flight=limits.max_in_flight,
+            trace_context=self._trace_context(context),
         )
         self.streams.add(stream)
+        log.info("stream attached", client=stream.client, streams=len(self.streams))
         try:
             stream.event().credits.max_in_flight = limits.max_in_flight
             await stream.flush()
-            handle = self.engine.handle
+            handle = self.handler.handle
             async for request in request_iterator:
                 handle(stream, request.commands)
                 await stream.flush()
             await stream.finish()
         finally:
             self.streams.discard(stream)
-            self.engine.lose(stream)
+            self.handler.table.detach(stream)
 
-    # ------------------------------------------------------------------ unary shims
+    # ------------------------------------------------------------------ unary commands
 
     async def Reset(self, request: pb.ResetRequest, context: Context) -> pb.ResetResponse:  # noqa: N802
-        """A reset or fork command."""
-        return pb.ResetResponse(event=await self._one(request.command, context))
+        """Execute a reset or fork command."""
+        return pb.ResetResponse(event=await self._answer_one(request.command, context))
 
     async def Step(self, request: pb.StepRequest, context: Context) -> pb.StepResponse:  # noqa: N802
-        """A step command (or any other that an episode takes)."""
-        return pb.StepResponse(event=await self._one(request.command, context))
+        """Execute a step command, or any other that an episode takes."""
+        return pb.StepResponse(event=await self._answer_one(request.command, context))
 
     async def Close(self, request: pb.CloseRequest, context: Context) -> pb.CloseResponse:  # noqa: N802
-        """A close command."""
+        """Close an episode."""
         command = request.command
         command.close.SetInParent()
-        return pb.CloseResponse(event=await self._one(command, context))
+        return pb.CloseResponse(event=await self._answer_one(command, context))
 
-    async def _one(self, command: pb.Command, context: Context) -> pb.Event:
+    async def _answer_one(self, command: pb.Command, context: Context) -> pb.Event:
         """Handle one command as on a stream of its own; its error becomes the call's status."""
         answers: list[pb.Event] = []
 
         async def keep(response: pb.InteractResponse) -> None:
             answers.extend(response.events)
 
-        limits = self.engine.limits
-        stream = Stream(keep, client=context.peer(), max_items=limits.max_items, max_in_flight=2)
+        stream = Stream(
+            keep,
+            client=context.peer(),
+            max_items=self.handler.limits.max_items,
+            max_in_flight=2,
+            trace_context=self._trace_context(context),
+        )
         try:
-            self.engine.handle(stream, [command])
+            self.handler.handle(stream, [command])
             await stream.finish()
         finally:
-            self.engine.lose(stream)
+            self.handler.table.detach(stream, lost=False)
         event = answers[-1]
         if event.HasField("error"):
             await abort(context, event.error)
         return event
+
+    def _trace_context(self, context: Context) -> Any:
+        """The trace that a call belongs to; None where the server does not trace."""
+        tracing = self.handler.table.tracing
+        return None if tracing is None else tracing.context(context.invocation_metadata())
 
     # ------------------------------------------------------------------ questions
 
     async def ListEnvironments(  # noqa: N802
         self, request: pb.ListEnvironmentsRequest, context: Context
     ) -> pb.ListEnvironmentsResponse:
-        """What this server hosts."""
+        """List what this server hosts."""
         return pb.ListEnvironmentsResponse(
-            environments=sorted(self.engine.hosts),
+            environments=sorted(self.handler.hosts),
             contract_revisions=[CONTRACT_REVISION],
             server_version=SERVER_VERSION,
         )
@@ -122,47 +138,41 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
     async def GetEnvironment(  # noqa: N802
         self, request: pb.GetEnvironmentRequest, context: Context
     ) -> pb.GetEnvironmentResponse:
-        """All about one environment; checks revision and capabilities."""
+        """Describe an environment; checks the client's revision and the capabilities it needs."""
         return await _guarded(context, lambda: self._get(request))
 
     async def ListTasks(  # noqa: N802
         self, request: pb.ListTasksRequest, context: Context
     ) -> pb.ListTasksResponse:
-        """A page of a split."""
+        """List a page of a split."""
         return await _guarded(context, lambda: self._list_tasks(request))
 
     async def ListEpisodes(  # noqa: N802
         self, request: pb.ListEpisodesRequest, context: Context
     ) -> pb.ListEpisodesResponse:
-        """A page of live episodes."""
+        """List a page of the live episodes."""
         return await _guarded(context, lambda: self._list_episodes(request))
 
     def _get(self, request: pb.GetEnvironmentRequest) -> pb.GetEnvironmentResponse:
         if request.contract_revision not in (0, CONTRACT_REVISION):
-            raise CommandError(
-                pb.ERROR_REASON_CONTRACT_REVISION_UNSUPPORTED,
-                f"the client speaks contract revision {request.contract_revision}, this server "
-                f"speaks {CONTRACT_REVISION}",
-                client_revision=request.contract_revision,
-                server_revisions=CONTRACT_REVISION,
-            )
+            raise errors.revision_unsupported(request.contract_revision, CONTRACT_REVISION)
         host = self._host(request.environment)
         name = host.spec.name
         if name not in self._described:
-            self._described[name] = describe(host, self.engine.limits, self.engine.seats.capacities)
+            self._described[name] = describe(
+                host, self.handler.limits, self.handler.table.admission.capacities
+            )
         described = self._described[name]
         for capability in request.required_capabilities:
             if capability not in described.capabilities:
                 lacking = _capability_name(capability)
-                raise CommandError(
-                    pb.ERROR_REASON_UNSUPPORTED_CAPABILITY,
-                    f"environment {name} lacks the capability {lacking}",
-                    capability=lacking,
+                raise errors.lacks_capability(
+                    f"environment {name} lacks the capability {lacking}", lacking
                 )
         return described
 
     def _list_tasks(self, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
-        tasks = self._host(request.environment).family.tasks
+        tasks = self._host(request.environment).loaded.tasks
         if request.item_ids:
             named = [tasks.get(item_id) for item_id in request.item_ids]
             return pb.ListTasksResponse(
@@ -182,46 +192,42 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
 
     def _list_episodes(self, request: pb.ListEpisodesRequest) -> pb.ListEpisodesResponse:
         start, stop = _page(request.page_token, request.page_size)
-        wanted = [
+        episodes = [
             episode
-            for episode in self.engine.episodes.values()
-            if request.environment in ("", episode.opening.environment)
+            for episode in self.handler.table.episodes.values()
+            if request.environment in ("", episode.reset.environment)
         ]
         now = time.monotonic()
-        response = pb.ListEpisodesResponse(total_size=len(wanted))
-        for episode in wanted[start:stop]:
+        response = pb.ListEpisodesResponse(total_size=len(episodes))
+        for episode in episodes[start:stop]:
             response.episodes.add(
                 episode_id=episode.episode_id,
-                environment=episode.opening.environment,
-                item_id=episode.opening.item_id,
+                environment=episode.reset.environment,
+                item_id=episode.reset.item_id,
                 seq=episode.seq,
                 ended=episode.ended,
                 in_flight=episode.in_flight is not None,
-                idle_ms=int((now - episode.touched) * 1000),
+                idle_ms=int((now - episode.last_used) * 1000),
                 attached=episode.stream is not None,
             )
-        if stop < len(wanted):
+        if stop < len(episodes):
             response.next_page_token = str(stop)
         return response
 
     def _host(self, name: str) -> Host:
-        hosts = self.engine.hosts
+        hosts = self.handler.hosts
         if not name and len(hosts) == 1:
             return next(iter(hosts.values()))
         if name not in hosts:
-            raise CommandError(
-                pb.ERROR_REASON_UNKNOWN_ENVIRONMENT,
-                f"this server has no environment {name!r} (it has {', '.join(sorted(hosts))})",
-                valid=", ".join(sorted(hosts)),
-            )
+            raise errors.unknown_environment(name, sorted(hosts))
         return hosts[name]
 
 
 def describe(
     host: Host, limits: ServerLimits, capacities: dict[str, int]
 ) -> pb.GetEnvironmentResponse:
-    """The answer to GetEnvironment."""
-    spec, tasks = host.spec, host.family.tasks
+    """Return the answer to GetEnvironment."""
+    spec, tasks = host.spec, host.loaded.tasks
     formats: Sequence[types_pb2.ActionFormat] = [int(f) for f in spec.conversation_starts]  # pyright: ignore[reportAssignmentType]
     digest = hashlib.blake2b(tasks.digest(), digest_size=8)
     digest.update(f"{spec.name} {spec.version}".encode())
@@ -264,13 +270,13 @@ def describe(
 
 def _capabilities(host: Host) -> list[pb.Capability]:
     spec = host.spec
-    given = [
+    capabilities = [
         (spec.deterministic, pb.CAPABILITY_DETERMINISTIC),
         (True, pb.CAPABILITY_FORK),
         (spec.has_expert, pb.CAPABILITY_EXPERT),
         (spec.has_score, pb.CAPABILITY_SCORE),
     ]
-    return [capability for has, capability in given if has]
+    return [capability for has, capability in capabilities if has]
 
 
 def _capability_name(capability: int) -> str:
@@ -282,17 +288,15 @@ def _capability_name(capability: int) -> str:
 
 def _page(token: str, size: int) -> tuple[int, int]:
     if token and not (token.isascii() and token.isdecimal() and len(token) <= _MAX_TOKEN_DIGITS):
-        raise CommandError(
-            pb.ERROR_REASON_INVALID_ARGUMENT,
-            f"page_token {token[:100]!r} is not one that this server gave",
-            field="page_token",
+        raise errors.invalid_argument(
+            "page_token", f"page_token {token[:100]!r} is not one that this server gave"
         )
     start = int(token or 0)
     return start, start + min(size or _DEFAULT_PAGE, _MAX_PAGE)
 
 
 async def _guarded(context: Context, work: Callable[[], T]) -> T:
-    """Run a question; its error becomes the call's status."""
+    """Answer a question; its error becomes the call's status."""
     try:
         return work()
     except CommandError as error:

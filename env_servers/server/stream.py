@@ -1,14 +1,14 @@
 """A stream's outgoing side: events are coalesced while the loop is busy and sent when it goes idle.
 
-Owns the outbox, the credits and which episodes hang on the stream; knows nothing of what commands
-mean. At most one write is in flight; what is added meanwhile goes out with the next.
+It holds the outbox, the credits and the episodes that hang on the stream. At most one write is in
+flight; what is added meanwhile goes out with the next.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from grpc.aio import BaseError
@@ -45,6 +45,7 @@ class Stream:
         "in_flight",
         "max_in_flight",
         "tasks",
+        "trace_context",
     )
 
     def __init__(
@@ -54,7 +55,9 @@ class Stream:
         client: str,
         max_items: int,
         max_in_flight: int,
+        trace_context: Any = None,
     ) -> None:
+        """`trace_context` is that of the call's metadata, where the server traces."""
         self._send = send
         self._max_items = max_items
         self._begin_message()
@@ -64,14 +67,20 @@ class Stream:
         self._closed = False
         self._progress: asyncio.Event | None = None
         self.client = client
+        self.trace_context = trace_context
         self.max_in_flight = max_in_flight
         self.in_flight = 0
         """Commands that execute away from the loop."""
         self.episodes: set[Episode] = set()
         self.tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def out_of_credits(self) -> bool:
+        """As many commands are in flight as may be."""
+        return self.in_flight >= self.max_in_flight
+
     def event(self, size: int = 0) -> pb.Event:
-        """A new event in the outbox, to be filled in place; `size` bytes of text will follow."""
+        """Return a new event in the outbox, to be filled in place; `size` bytes of text follow."""
         self._bytes += size
         self._items += 1
         if self._items > self._max_items or (self._bytes > _MAX_BYTES and self._items > 1):
@@ -85,7 +94,7 @@ class Stream:
         self._add = self._current.events.add
         self._bytes = self._items = 0
 
-    def grew(self, size: int) -> None:
+    def add_bytes(self, size: int) -> None:
         """Account for `size` bytes of an event whose size was not known beforehand."""
         self._bytes += size
 
@@ -131,11 +140,19 @@ class Stream:
             await asyncio.wait(self.tasks)
         await self.flush()
 
-    def spawn(self, work: Awaitable[None]) -> None:
-        """Run work that belongs to this stream; the stream's end cancels it."""
-        task = asyncio.ensure_future(work)
+    def spawn(self, answering: Awaitable[None]) -> None:
+        """Answer a command in a task, which takes a credit; the stream's end cancels it."""
+        self.in_flight += 1
+        task = asyncio.ensure_future(self._answer(answering))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+
+    async def _answer(self, answering: Awaitable[None]) -> None:
+        try:
+            await answering
+        finally:
+            self.in_flight -= 1
+        await self.flush()
 
     def close(self) -> None:
         """Drop the outbox and end the stream's tasks; episodes live on under their leases."""

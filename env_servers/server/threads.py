@@ -13,13 +13,13 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-__all__ = ["ThreadCrew", "Ticket"]
+__all__ = ["AbandonableThreadPool", "WorkItem"]
 
 T = TypeVar("T")
 
 
-class Ticket(Generic[T]):
-    """One piece of work in the crew's hands."""
+class WorkItem(Generic[T]):
+    """One piece of work that the pool has taken."""
 
     __slots__ = ("abandoned", "done", "future", "started", "work")
 
@@ -45,36 +45,39 @@ class Ticket(Generic[T]):
             self.future.set_result(result)
 
 
-class ThreadCrew:
+class AbandonableThreadPool:
     """At most `size` working threads, started on demand."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._queue: SimpleQueue[Ticket[Any] | None] = SimpleQueue()
+        self._queue: SimpleQueue[WorkItem[Any] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
         self._outstanding = 0
         self.abandoned = 0
         """Threads given up so far."""
 
-    def submit(self, work: Callable[[], T]) -> Ticket[T]:
-        """Queue work; the ticket's future settles when it is done."""
-        ticket = Ticket(work)
+    def submit(self, work: Callable[[], T]) -> WorkItem[T]:
+        """Queue work; the item's future settles when it is done."""
+        item = WorkItem(work)
         with self._lock:
             self._outstanding += 1
             start = self._outstanding > self._threads and self._threads < self._size
             self._threads += start
-        self._queue.put(ticket)
+        self._queue.put(item)
         if start:
             threading.Thread(target=self._work, name="environment", daemon=True).start()
-        return ticket
+        return item
 
-    def abandon(self, ticket: Ticket[Any]) -> bool:
-        """Give up the thread that is stuck in this ticket; False = it has just come back."""
+    def abandon(self, item: WorkItem[Any]) -> bool:
+        """Give up the thread that is stuck in this item.
+
+        Returns False where the thread has come back in the meantime: its result counts.
+        """
         with self._lock:
-            if ticket.done:
+            if item.done:
                 return False
-            ticket.abandoned = True
+            item.abandoned = True
             self._threads -= 1
             self._outstanding -= 1
             self.abandoned += 1
@@ -86,10 +89,11 @@ class ThreadCrew:
             self._queue.put(None)
 
     def _work(self) -> None:
-        while (ticket := self._queue.get()) is not None:
-            ticket.run()
+        while (item := self._queue.get()) is not None:
+            item.run()
             with self._lock:
-                if ticket.abandoned:
+                if item.abandoned:
+                    # Another thread has taken this one's place in the count: it must end.
                     return
-                ticket.done = True
+                item.done = True
                 self._outstanding -= 1

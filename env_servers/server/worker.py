@@ -20,21 +20,23 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+import structlog
+
 from env_servers.sdk import Advisor, EnvironmentConfig
 from env_servers.server.errors import CommandError
 from env_servers.server.frames import (
     HEADER,
     MARKER,
     Op,
+    decode_reset,
+    encode_result,
     frame,
     pack_message,
-    read_input,
-    read_opening,
     unpack,
-    write_result,
 )
-from env_servers.server.live import Family, LiveEnvironment
-from env_servers.server.logs import configure_logs
+from env_servers.server.inputs import decode_input
+from env_servers.server.instance import EnvironmentInstance, LoadedEnvironment
+from env_servers.server.logs import LogConfig, configure_logs
 from env_servers.server.runners import boundary
 
 __all__ = ["main"]
@@ -57,8 +59,8 @@ class Worker:
         self._connection = connection
         self._marker = marker
         self._config = config
-        self._families: dict[str, Family] = {}
-        self._live: dict[int, LiveEnvironment] = {}
+        self._loaded: dict[str, LoadedEnvironment] = {}
+        self._instances: dict[int, EnvironmentInstance] = {}
         self._queue: SimpleQueue[list[Any] | None] = SimpleQueue()
 
     def run(self) -> None:
@@ -67,6 +69,7 @@ class Worker:
         answers: list[bytes] = []
         sent = 0.0
         while (message := self._queue.get()) is not None:
+            # Written before executing: if this process dies now, the server knows the culprit.
             self._marker[:] = MARKER.pack(message[1])
             answers.append(self._answer(message))
             self._marker[:] = _NONE
@@ -85,16 +88,17 @@ class Worker:
                         self._cancel(message[2])
                     else:
                         self._queue.put(message)
-        # The server is gone: nobody needs an answer, and nobody watches a step that hangs.
+        # The server is gone: nobody needs an answer, and nobody watches a step that hangs. A
+        # worker that stayed would be an orphan for ever, so it ends even inside a step.
         self._queue.put(None)
         time.sleep(_LAST_SECONDS)
         os._exit(1)
 
     def _cancel(self, handle: int) -> None:
-        live = self._live.get(handle)
-        if live is not None:
-            with contextlib.suppress(CommandError), boundary(live.environment.spec.name):
-                live.environment.cancel()
+        instance = self._instances.get(handle)
+        if instance is not None:
+            with contextlib.suppress(CommandError), boundary(instance.environment.spec.name):
+                instance.environment.cancel()
 
     def _answer(self, message: list[Any]) -> bytes:
         """[call, True, value] or [call, False, reason, text, metadata], packed."""
@@ -108,33 +112,33 @@ class Worker:
     def _name(self, op: int, handle: int, arguments: list[Any]) -> str:
         if op == Op.OPEN:
             return arguments[0][0]
-        live = self._live.get(handle)
-        return live.environment.spec.name if live else "?"
+        instance = self._instances.get(handle)
+        return instance.environment.spec.name if instance else "?"
 
     def _execute(self, op: int, handle: int, arguments: list[Any]) -> Any:
         if op == Op.OPEN:
             return self._open(handle, arguments)
         if op == Op.CLOSE:
-            live = self._live.pop(handle, None)
-            if live is not None:
-                live.environment.close()
+            instance = self._instances.pop(handle, None)
+            if instance is not None:
+                instance.environment.close()
             return None
-        live = self._live[handle]
+        instance = self._instances[handle]
         if op == Op.STEP:
-            return write_result(live.step(read_input(arguments[0])))
+            return encode_result(instance.step(decode_input(arguments[0])))
         if op == Op.CONSULT:
-            return live.consult(Advisor(arguments[0]), arguments[1])
-        self._live[arguments[0]] = live.fork()
+            return instance.consult(Advisor(arguments[0]), arguments[1])
+        self._instances[arguments[0]] = instance.fork()
         return None
 
     def _open(self, handle: int, arguments: list[Any]) -> list[Any]:
-        opening = read_opening(arguments[0])
-        if opening.environment not in self._families:
-            self._families[opening.environment] = Family(opening.environment, self._config)
-        journal = [read_input(value) for value in arguments[1]]
-        live, results = self._families[opening.environment].open(opening, journal, arguments[2])
-        self._live[handle] = live
-        return [write_result(result) for result in results]
+        reset = decode_reset(arguments[0])
+        if reset.environment not in self._loaded:
+            self._loaded[reset.environment] = LoadedEnvironment(reset.environment, self._config)
+        journal = [decode_input(values) for values in arguments[1]]
+        instance, results = self._loaded[reset.environment].open(reset, journal, arguments[2])
+        self._instances[handle] = instance
+        return [encode_result(result) for result in results]
 
 
 def main() -> None:
@@ -142,10 +146,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--marker-fd", type=int, required=True)
-    parser.add_argument("--config", required=True, help="EnvironmentConfig as JSON")
+    parser.add_argument("--config", required=True, help="EnvironmentConfig and LogConfig as JSON")
     arguments = parser.parse_args()
-    configure_logs()
     values = json.loads(arguments.config)
+    configure_logs(LogConfig(values["log_level"], values["log_json"]))
+    structlog.contextvars.bind_contextvars(worker=os.getpid())
     data_dir = Path(values["data_dir"]) if values["data_dir"] else None
     connection = socket.socket(fileno=arguments.fd)
     marker = mmap.mmap(arguments.marker_fd, MARKER.size)

@@ -55,7 +55,7 @@ async def test_connections_cut_at_random_lose_and_repeat_nothing(how, steps):
             assert connection.reconnects > 2
             assert len({hashes[0] for _, hashes in played}) == 1, "equal resets, equal states"
             assert [episode.rebuilds for episode, _ in played] == [0] * 12
-            assert server.engine.hosts["echo"].steps == 12 * steps, "executed more than once"
+            assert server.handler.hosts["echo"].steps == 12 * steps, "executed more than once"
             for episode, _ in played:
                 episode.close()
 
@@ -65,11 +65,11 @@ async def test_a_step_in_flight_survives_the_loss_of_its_stream():
         async with Connection(proxy.address, QUICK) as connection:
             episode, _ = await play(connection, "slow", 0, reset=echo(sleep_ms=300))
             step = asyncio.create_task(episode.step("once"))
-            while not any(e.in_flight for e in server.engine.episodes.values()):
+            while not any(e.in_flight for e in server.table.episodes.values()):
                 await asyncio.sleep(0.01)
             proxy.cut()
             assert "Step 1, " in (await step).text
-            assert server.engine.hosts["echo"].steps == 1
+            assert server.handler.hosts["echo"].steps == 1
 
 
 async def test_idle_episodes_are_attached_again_after_a_loss():
@@ -77,7 +77,7 @@ async def test_idle_episodes_are_attached_again_after_a_loss():
         async with Connection(proxy.address, QUICK) as connection:
             await play(connection, "idle", 2)
             busy, _ = await play(connection, "busy", 1)
-            (found,) = (e for e in server.engine.episodes.values() if e.episode_id == "idle")
+            (found,) = (e for e in server.table.episodes.values() if e.episode_id == "idle")
             proxy.cut()
             async with asyncio.timeout(10):
                 while found.stream is not None:
@@ -225,7 +225,7 @@ async def test_new_episodes_go_elsewhere_when_a_server_drains():
                 return second
 
             old, _ = await play(first, "old", 1, reroute=reroute)
-            draining.engine.draining = True
+            draining.table.admission.draining = True
             assert "Step 2, " in (await old.step("on")).text
             assert old.connection is first
             moved, _ = await play(first, "new", 2, reroute=reroute)
@@ -303,7 +303,7 @@ async def test_a_cancelled_step_can_be_sent_again():
             await step
         assert connection.load == 0
         assert "Step 1, " in (await episode.step("one")).text
-        assert server.engine.hosts["echo"].steps == 1
+        assert server.handler.hosts["echo"].steps == 1
 
 
 async def test_an_episode_closed_while_the_stream_is_lost_is_closed_afterwards():
@@ -319,7 +319,7 @@ async def test_an_episode_closed_while_the_stream_is_lost_is_closed_afterwards()
             proxy.refusing = False
             await other.step("on")
             async with asyncio.timeout(10):
-                while "done" in server.engine.episodes:
+                while "done" in server.table.episodes:
                     await asyncio.sleep(0.005)
 
 

@@ -17,7 +17,7 @@ from env_servers.conformance import (
     run_conformance,
 )
 from env_servers.sdk import SdkError
-from env_servers.server.episode import Admission, Episode
+from env_servers.server.episode import Episode, StepDecision
 from env_servers.server.errors import REASONS
 from env_servers.server.stream import Stream
 from tests.env_servers.server.conftest import server_process, serving  # noqa: F401
@@ -34,8 +34,8 @@ async def conformance_of(how, *names, **options):
     async with serving(how, limits={"max_in_flight": 16}, **options) as server:
         checks = [(r, c) for r, c in CHECKS if not names or c.__name__ in names]
         report = await run_conformance(Target(address=server.addresses[0]), checks=checks)
-        assert not server.engine.episodes, "a check left an episode behind"
-        assert server.engine.seats.taken.total() == 0
+        assert not server.table.episodes, "a check left an episode behind"
+        assert server.table.admission.live.total() == 0
         return report
 
 
@@ -65,7 +65,7 @@ async def test_other_environments_conform(name):
 
 
 async def test_a_server_that_executes_repeated_steps_is_caught(monkeypatch):
-    monkeypatch.setattr(Episode, "admit", lambda *_: Admission.EXECUTE)
+    monkeypatch.setattr(Episode, "decide", lambda *_: StepDecision.EXECUTE)
     names = ("same_command_same_event", "other_body_conflicts", "gaps_are_refused")
     report = await conformance_of("thread", *names)
     assert {r.name for r in report.results if r.failure} == set(names)
@@ -84,10 +84,10 @@ async def test_a_server_that_loses_episodes_with_streams_is_caught(monkeypatch):
     def close(stream):
         lose(stream)
         for episode in server_episodes():
-            episode.touched -= 1e9
+            episode.touch(-1e9)
 
     def server_episodes():
-        return list(running[0].engine.episodes.values())
+        return list(running[0].table.episodes.values())
 
     async with serving() as server:
         running = [server]

@@ -8,21 +8,23 @@ from hypothesis import strategies as st
 
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.sdk import ActionFormat, Observation, StopReason
-from env_servers.server.episode import Admission, Episode, InFlight
+from env_servers.server.episode import Episode, ForkOrigin, StepDecision
 from env_servers.server.errors import CommandError
-from env_servers.server.live import Opening, Result
+from env_servers.server.in_flight import InFlight
+from env_servers.server.inputs import Action, Reply, ToolCall
+from env_servers.server.instance import ResetSpec, Result
 
-OPENING = Opening("echo", "echo_1", 0, "agentgym", ActionFormat.REACT, {})
-ACTIONS = st.sampled_from(["a", "b", (1, "a"), ("say", "a")])
+RESET = ResetSpec("echo", "echo_1", 0, "agentgym", ActionFormat.REACT, {})
+ACTIONS = st.sampled_from([Action("a"), Action("b"), Reply(1, "a"), ToolCall("say", "a")])
 CACHE = 3
 
 
 class Idle:
     """A runner that is never run."""
 
-    live = None
+    instance = None
 
-    def bind(self, journal, hashes):
+    def bind(self, episode_id, journal, hashes):
         self.journal, self.hashes = journal, hashes
 
 
@@ -34,10 +36,10 @@ def result_of(seq, *, ended=False):
 
 
 def episode_at(seq=0, *, cache=CACHE, lease=10.0, now=0.0):
-    episode = Episode("e", OPENING, OPENING, Idle(), lease=lease, cache_events=cache, now=now)
+    episode = Episode("e", RESET, RESET, Idle(), lease=lease, cache_events=cache, now=now)
     episode.open([], [result_of(0)])
     for number in range(1, seq + 1):
-        episode.commit("a", result_of(number))
+        episode.commit(Action("a"), result_of(number))
     return episode
 
 
@@ -55,24 +57,24 @@ class Model:
         now = len(self.actions)
         if self.in_flight is not None:
             if seq == now + 1:
-                return Admission.JOIN if action == self.in_flight else "SEQ_CONFLICT"
+                return StepDecision.JOIN if action == self.in_flight else "SEQ_CONFLICT"
             if 0 < seq <= now and self.actions[seq - 1] == action:
-                return Admission.REPLAY
+                return StepDecision.REPLAY
             return "EPISODE_BUSY"
         if 0 < seq <= now:
-            return Admission.REPLAY if self.actions[seq - 1] == action else "SEQ_CONFLICT"
+            return StepDecision.REPLAY if self.actions[seq - 1] == action else "SEQ_CONFLICT"
         if seq != now + 1:
             return "SEQ_GAP"
         if self.failed:
             return "ENVIRONMENT_CRASHED"
         if now == self.length:
             return "EPISODE_ENDED"
-        return Admission.EXECUTE
+        return StepDecision.EXECUTE
 
 
 def verdict(episode, seq, action):
     try:
-        return episode.admit(seq, action)
+        return episode.decide(seq, action)
     except CommandError as error:
         return pb.ErrorReason.Name(error.reason).removeprefix("ERROR_REASON_")
 
@@ -100,18 +102,18 @@ def test_every_sequence_of_commands_is_judged_as_the_model_judges_it(commands, l
         for seq, action, fate in commands:
             judged = verdict(episode, seq, action)
             assert judged == model.judge(seq, action)
-            if judged is Admission.REPLAY and seq > episode.seq - CACHE:
+            if judged is StepDecision.REPLAY and seq > episode.seq - CACHE:
                 assert episode.result(seq) == result_of(seq, ended=seq == length)
-            if judged is Admission.EXECUTE and fate == "fail":
-                episode.failure = CommandError(pb.ERROR_REASON_ENVIRONMENT_CRASHED, "boom")
+            if judged is StepDecision.EXECUTE and fate == "fail":
+                episode.fail(CommandError(pb.ERROR_REASON_ENVIRONMENT_CRASHED, "boom"))
                 model.failed = True
-            elif judged is Admission.EXECUTE:
-                episode.in_flight = in_flight_of(loop, seq, action)
+            elif judged is StepDecision.EXECUTE:
+                episode.begin(in_flight_of(loop, seq, action))
                 model.in_flight = action
             if model.in_flight is not None and fate in ("now", "settle"):
                 done = episode.in_flight
-                episode.in_flight = None
-                episode.commit(done.given, result_of(done.seq, ended=done.seq == length))
+                episode.finish(0.0)
+                episode.commit(done.request, result_of(done.seq, ended=done.seq == length))
                 model.actions.append(model.in_flight)
                 model.in_flight = None
         assert episode.journal == model.actions
@@ -144,12 +146,12 @@ def test_attach_gives_all_that_was_missed_or_says_why_not(seq, cache, last_seen)
 @given(seq=st.integers(1, 12), cache=st.integers(1, 6))
 def test_a_native_fork_knows_its_past_but_only_its_last_answer(seq, cache):
     source = episode_at(seq, cache=cache)
-    copy = Episode("f", OPENING, "fork", Idle(), lease=1.0, cache_events=cache, now=0.0)
+    copy = Episode("f", RESET, ForkOrigin("e", seq), Idle(), lease=1.0, cache_events=cache, now=0.0)
     copy.open(source.journal[:], [source.cache[-1]], source.hashes[:])
     assert (copy.seq, copy.journal, copy.hashes) == (seq, source.journal, source.hashes)
     assert copy.result(seq) == result_of(seq)
     assert copy.runner.journal is copy.journal
-    assert verdict(copy, seq, "a") is Admission.REPLAY
+    assert verdict(copy, seq, Action("a")) is StepDecision.REPLAY
     if seq > 1:
         with pytest.raises(CommandError):
             copy.result(seq - 1)

@@ -47,7 +47,7 @@ async def test_a_thread_that_hangs_is_given_up_and_replaced(option):
             expect_error(await culprit.ask(1, action="hang"), "ENVIRONMENT_HUNG")
             consult = pb.Consult(advisor=pb.ADVISOR_EXPERT)
             expect_error(await culprit.ask(consult=consult), "ENVIRONMENT_HUNG")
-            assert server.crew.abandoned == count
+            assert server.threads.abandoned == count
             await culprit.ask(close=pb.Close())
             await go_on([bystander])
 
@@ -86,7 +86,7 @@ async def test_a_worker_that_hangs_is_killed_and_its_other_episodes_are_rebuilt(
             play.events.append(event)
             play.actions.append("wait")
         await go_on(bystanders)
-        assert server.pool.restarts == 1
+        assert server.workers.deaths == 1
 
 
 async def test_many_slow_steps_in_a_queue_are_no_hang():
@@ -99,7 +99,7 @@ async def test_many_slow_steps_in_a_queue_are_no_hang():
             await play.stream.send(play.command(1, action="slowly"))
         for play in plays:
             expect_observation(await play.stream.answer(play.command(1)))
-        assert server.pool.restarts == 0
+        assert server.workers.deaths == 0
 
 
 async def test_an_environment_that_kills_its_worker_twice_fails_alone():
@@ -120,7 +120,7 @@ async def test_an_environment_that_kills_its_worker_twice_fails_alone():
         for command in (first, *others):
             event = expect_observation(await stream.answer(command))
             assert "Step 2, " in event.observation
-        assert server.pool.restarts == 2
+        assert server.workers.deaths == 2
 
 
 async def test_a_reset_that_kills_its_worker_fails_after_the_second_try():
@@ -131,7 +131,7 @@ async def test_a_reset_that_kills_its_worker_fails_after_the_second_try():
         bystander = await harness.play(**FOREVER)
         stream = await harness.open_stream()
         expect_error(await stream.ask(harness.reset(exit_at=0)), "ENVIRONMENT_CRASHED")
-        assert server.engine.seats.taken["echo"] == 1
+        assert server.table.admission.live["echo"] == 1
         await go_on([bystander])
 
 
@@ -144,7 +144,7 @@ async def test_a_killed_worker_loses_nothing():
         plays = [await harness.play(stream, **FOREVER) for _ in range(6)]
         for deaths in range(1, 4):
             await go_on(plays, 2)
-            pid = server.pool._workers[0]._process.pid
+            pid = server.workers._workers[0].pid
             commands = [play.command(play.seq + 1, action="on") for play in plays]
             await stream.send(*commands)
             os.kill(pid, signal.SIGKILL)
@@ -155,9 +155,9 @@ async def test_a_killed_worker_loses_nothing():
                 play.actions.append("on")
             # Answers that the worker gave before it died may be here before news of its death.
             async with asyncio.timeout(60):
-                while server.pool.restarts < deaths:
+                while server.workers.deaths < deaths:
                     await asyncio.sleep(0.01)
-        assert server.pool.restarts == 3
+        assert server.workers.deaths == 3
         twin = await harness.play(stream, **FOREVER)
         for action in plays[0].actions:
             await twin.step(action)
@@ -173,7 +173,7 @@ async def test_a_rebuild_that_diverges_fails_loudly():
         await go_on([other], 1)
         play = await harness.play(diverge=True, length=0)
         await play.steps(2)
-        os.kill(server.pool._workers[0]._process.pid, signal.SIGKILL)
+        os.kill(server.workers._workers[0].pid, signal.SIGKILL)
         diverged = await play.ask(3, action="more")
         expect_error(diverged, "REPLAY_DIVERGED", at_seq="0", fault="ENVIRONMENT")
 

@@ -136,9 +136,9 @@ async def test_random_commands_are_all_answered_and_disturb_nobody(how, seed, ti
             [pb.Command(episode_id=i, seq=999, close=pb.Close()) for i in fuzzer.ids]
         )
         await bystander.ask(close=pb.Close())
-        await asyncio.gather(*server.engine._tasks, return_exceptions=True)
-        assert server.engine.seats.taken.total() == 0
-        assert not server.engine.opening
+        await asyncio.gather(*server.handler.background.running, return_exceptions=True)
+        assert server.table.admission.live.total() == 0
+        assert not server.table.pending_opens
 
 
 async def test_random_bytes_end_at_most_their_own_stream():

@@ -65,7 +65,7 @@ async def test_an_opening_that_is_under_way_survives_the_drain():
             command.seq = 1
             command.reset.journal.add().input.action = "slowly"
             await stream.send(command)
-            while not server.engine.opening:
+            while not server.table.pending_opens:
                 await asyncio.sleep(0.01)
             draining = asyncio.create_task(server.drain())
             expect_observation(await stream.answer(command))
@@ -112,9 +112,9 @@ async def test_unused_episodes_go_even_while_their_stream_lives():
     ):
         play = await harness.play()
         await asyncio.sleep(0.3)
-        assert server.engine.reap() == 1
+        assert server.table.reap() == 1
         expect_error(await play.ask(1, action="late"), "EPISODE_NOT_FOUND")
-        assert server.engine.reaped == 1
+        assert server.table.reaped == 1
 
 
 async def test_several_environments_live_in_one_server_on_several_addresses(tmp_path):

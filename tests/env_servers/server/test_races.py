@@ -23,9 +23,9 @@ def slow_rebuild(harness, entries=2, sleep_ms=200):
 
 
 def nothing_is_left(server):
-    assert not server.engine.episodes
-    assert not server.engine.opening
-    assert server.engine.seats.taken.total() == 0
+    assert not server.table.episodes
+    assert not server.table.pending_opens
+    assert server.table.admission.live.total() == 0
 
 
 @ELSEWHERE
@@ -37,7 +37,7 @@ async def test_closing_an_episode_that_is_being_opened_ends_it(how):
         await stream.send(opening, close)
         assert (await stream.answer(close)).closed.found
         expect_error(await stream.answer(opening), "CANCELLED", retriable="true")
-        await asyncio.gather(*server.engine._tasks, return_exceptions=True)
+        await asyncio.gather(*server.handler.background.running, return_exceptions=True)
         nothing_is_left(server)
 
 
@@ -67,7 +67,7 @@ async def test_a_stream_lost_while_it_opens_an_episode_leaves_it_to_its_lease(ho
         await stream.drop()
         other = await harness.open_stream()
         expect_observation(await other.ask(opening))
-        assert len(server.engine.episodes) == 1
+        assert len(server.table.episodes) == 1
 
 
 async def test_a_fork_asked_for_before_a_step_is_of_the_state_before_it():
@@ -132,7 +132,7 @@ async def test_the_reaper_spares_an_episode_whose_step_executes():
         await stream.answer(beat)
         await stream.drop()
         await asyncio.sleep(1.1)
-        assert server.engine.reap() == 0
+        assert server.table.reap() == 0
         other = await harness.open_stream()
         expect_observation(await other.ask(step))
 
@@ -146,10 +146,9 @@ async def test_nothing_grows_with_the_number_of_episodes_played(how):
                 play = await harness.play(stream, length=1)
                 await play.step()
                 await play.ask(close=pb.Close())
-            engine = server.engine
             nothing_is_left(server)
-            assert not engine._tasks
-            assert not engine.seats._by_client
+            assert not server.handler.background.running
+            assert not server.table.admission._by_client
             (stream,) = server.service.streams
             assert not stream.episodes
             assert not stream.tasks

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from env_servers.sdk import EnvironmentConfig, Execution, InvalidOption, ResetOptions
-from env_servers.server.live import Family
+from env_servers.server.instance import LoadedEnvironment
 from env_servers.toolkit.tool_calls import ServiceUnavailable, ToolEnvironment
 from tests.env_servers.environments.weather.conftest import ask, shown
 
@@ -93,16 +93,16 @@ def server() -> Iterator[ThreadingHTTPServer]:
 
 
 @pytest.fixture(scope="module")
-def family(server: ThreadingHTTPServer) -> Iterator[Family]:
+def family(server: ThreadingHTTPServer) -> Iterator[LoadedEnvironment]:
     address = f"http://127.0.0.1:{server.server_port}"
     settings = {"weather.backend": "live", "weather.base_url": address, "weather.timeout": "5"}
-    made = Family("weather", EnvironmentConfig(settings=settings))
+    made = LoadedEnvironment("weather", EnvironmentConfig(settings=settings))
     yield made
     made.tasks.close()
 
 
 @pytest.fixture
-def episode(family: Family) -> ToolEnvironment:
+def episode(family: LoadedEnvironment) -> ToolEnvironment:
     made = family.environment(family.tasks)
     assert isinstance(made, ToolEnvironment)
     item = family.tasks.item_ids("train", 3, 4)[0]
@@ -110,7 +110,7 @@ def episode(family: Family) -> ToolEnvironment:
     return made
 
 
-def test_a_live_environment_runs_in_threads(family: Family) -> None:
+def test_a_live_environment_runs_in_threads(family: LoadedEnvironment) -> None:
     assert family.spec.name == "weather"
     assert family.spec.execution is Execution.THREAD
     assert not family.spec.deterministic
@@ -181,7 +181,7 @@ def test_a_service_that_is_down_is_no_observation_and_no_reward(episode: Any) ->
     assert ask(episode, "get_elevation", latitude=1.5, longitude=2) == "{'elevation': [38.0]}"
 
 
-def test_official_tasks_play_live_too(family: Family, episode: Any) -> None:
+def test_official_tasks_play_live_too(family: LoadedEnvironment, episode: Any) -> None:
     seen = episode.step("Action: get_user_current_location with Action Input: {}")
     assert shown(seen)
 
@@ -190,4 +190,4 @@ def test_official_tasks_play_live_too(family: Family, episode: Any) -> None:
 def test_settings_must_be_positive_numbers(key: str, value: str) -> None:
     settings = {"weather.backend": "live", f"weather.{key}": value}
     with pytest.raises(InvalidOption, match=f"weather.{key} must be a positive number"):
-        Family("weather", EnvironmentConfig(settings=settings))
+        LoadedEnvironment("weather", EnvironmentConfig(settings=settings))

@@ -1,7 +1,7 @@
 """Admission: how many episodes a server takes, in all, per environment and per client.
 
-Pure. Capacity is derived from memory and cores unless given: only resets compete for it, so an
-open episode can always go on.
+Capacity is derived from memory and cores unless it is configured. Only resets and forks compete for
+it, so an open episode can always go on.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.sdk import EnvironmentSpec, Execution
-from env_servers.server.errors import CommandError
+from env_servers.server import errors
 
-__all__ = ["Seats", "available_memory", "derive_capacity"]
+__all__ = ["AdmissionController", "available_memory", "derive_capacity"]
 
 _MEMORY_SHARE = 0.5
 """Share of the memory that is free at the start which episodes may fill."""
@@ -27,7 +26,7 @@ _OVERHEAD_BYTES = 8 * 1024
 
 
 def available_memory() -> int:
-    """Bytes of physical memory that are free now, within the cgroup's limit where there is one."""
+    """Return the bytes of memory that are free now, within the cgroup's limit if there is one."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with contextlib.suppress(OSError, KeyError, ValueError):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
@@ -41,12 +40,12 @@ def available_memory() -> int:
 
 
 def derive_capacity(spec: EnvironmentSpec, execution: Execution, memory: int, cores: int) -> int:
-    """Episodes of one environment that fit `memory` bytes and `cores`; at least 1."""
+    """Return how many episodes of an environment fit `memory` bytes and `cores`; at least 1."""
     by_memory = int(memory * _MEMORY_SHARE) // (spec.episode_bytes + _OVERHEAD_BYTES)
     return max(1, min(by_memory, cores * _EPISODES_PER_CORE[execution]))
 
 
-class Seats:
+class AdmissionController:
     """Counts live episodes against the capacities."""
 
     def __init__(
@@ -56,35 +55,33 @@ class Seats:
         self.capacities = dict(capacities)
         self.total = total or sum(capacities.values())
         self.per_client = per_client
-        self.taken: Counter[str] = Counter()
+        self.draining = False
+        """No more episodes are admitted: the server is shutting down."""
+        self.live: Counter[str] = Counter()
+        """Admitted episodes by environment."""
         self._by_client: Counter[str] = Counter()
 
     def check(self, environment: str, client: str) -> None:
-        """Raise CommandError where there is no seat."""
-        taken = self.taken[environment]
-        if taken >= self.capacities[environment] or self.taken.total() >= self.total:
-            raise CommandError(
-                pb.ERROR_REASON_CAPACITY_EXHAUSTED,
-                f"no room for another {environment} episode: {taken} of "
-                f"{self.capacities[environment]} are live, {self.taken.total()} of {self.total} "
-                "in all",
-                retry_after=0.5,
+        """Raise CommandError where there is no room for another episode."""
+        if self.draining:
+            raise errors.draining()
+        live, total = self.live[environment], self.live.total()
+        if live >= self.capacities[environment] or total >= self.total:
+            raise errors.capacity_exhausted(
+                f"no room for another {environment} episode: {live} of "
+                f"{self.capacities[environment]} are live, {total} of {self.total} in all"
             )
         if self.per_client and self._by_client[client] >= self.per_client:
-            raise CommandError(
-                pb.ERROR_REASON_CLIENT_LIMIT,
-                f"this client has {self.per_client} live episodes, its full share",
-                retry_after=0.5,
-            )
+            raise errors.client_limit(self.per_client)
 
-    def take(self, environment: str, client: str) -> None:
-        """Occupy a seat."""
-        self.taken[environment] += 1
+    def admit(self, environment: str, client: str) -> None:
+        """Count an episode that was checked."""
+        self.live[environment] += 1
         self._by_client[client] += 1
 
     def release(self, environment: str, client: str) -> None:
-        """Free a seat."""
-        self.taken[environment] -= 1
+        """Give the room of an episode back."""
+        self.live[environment] -= 1
         self._by_client[client] -= 1
         if not self._by_client[client]:
             del self._by_client[client]

@@ -1,7 +1,6 @@
 """One live environment and the proof of its state: the synchronous core of an episode.
 
-Runs wherever the environment runs: on the loop, in a thread, in a worker process. Owns the reading
-of inputs and the state hash; knows nothing of sequence numbers, leases or streams.
+It runs wherever the environment runs: on the loop, in a thread, in a worker process.
 """
 
 from __future__ import annotations
@@ -21,35 +20,41 @@ from env_servers.sdk import (
     EnvironmentConfig,
     InvalidOption,
     Observation,
-    Rejected,
     ResetOptions,
     TaskSet,
     load_environment,
 )
+from env_servers.server.inputs import Action, StepInput
 
-__all__ = ["Family", "Input", "LiveEnvironment", "Opening", "ReplayDiverged", "Result"]
-
-Input = str | tuple[int, str] | tuple[str, str]
-"""A step's input: a native action; (action format, reply); or (function name, arguments JSON).
-
-Plain strings and tuples because thousands of journals hold them."""
+__all__ = [
+    "AdvisedReply",
+    "EnvironmentInstance",
+    "LoadedEnvironment",
+    "ReplayDiverged",
+    "ResetSpec",
+    "Result",
+]
 
 _NO_HASH: Final = b""
 _new = cast("Callable[..., Result]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
 
+AdvisedReply = tuple[str, str, str]
+"""A scripted player's (action, thought, rendered reply)."""
+
 
 class ReplayDiverged(Exception):
-    """When a journal, played again, leads to another state than it records."""
+    """Raised when a journal, played again, leads to another state than it records."""
 
-    def __init__(self, at_seq: int, expected: bytes, found: bytes) -> None:
+    def __init__(self, at_seq: int, expected: bytes, actual: bytes) -> None:
         super().__init__(
-            f"replay diverged at seq {at_seq}: state hash {found.hex()} instead of {expected.hex()}"
+            f"replay diverged at seq {at_seq}: state hash {actual.hex()} instead of "
+            f"{expected.hex()}"
         )
         self.at_seq = at_seq
 
 
-class Opening(NamedTuple):
-    """Everything that decides how an episode begins; equal openings begin equal episodes."""
+class ResetSpec(NamedTuple):
+    """Everything that decides how an episode begins; equal specs begin equal episodes."""
 
     environment: str
     item_id: str
@@ -69,13 +74,16 @@ class Result(NamedTuple):
     it could not be."""
 
 
-class Family:
+class LoadedEnvironment:
     """An environment class with its task set, loaded once per process."""
 
     __slots__ = ("environment", "name", "spec", "tasks")
 
     def __init__(self, name: str, config: EnvironmentConfig) -> None:
-        """`name` is what the registry resolves; clients see the spec's own name."""
+        """Load the environment; raises SdkError.
+
+        `name` is what the registry resolves; clients see the spec's own name.
+        """
         self.name = name
         self.environment: type[Environment] = load_environment(name).configured(config)
         self.spec = self.environment.spec
@@ -83,36 +91,42 @@ class Family:
 
     def open(
         self,
-        opening: Opening,
-        journal: Sequence[Input] = (),
+        reset: ResetSpec,
+        journal: Sequence[StepInput] = (),
         hashes: Sequence[bytes] = (),
-    ) -> tuple[LiveEnvironment, list[Result]]:
+    ) -> tuple[EnvironmentInstance, list[Result]]:
         """Start an episode and play a journal; returns it with the result of every seq.
 
-        `hashes` are the recorded state hashes by seq; empty ones are not checked. Raises SdkError,
-        ReplayDiverged.
+        Args:
+            reset: How the episode begins.
+            journal: The inputs to play.
+            hashes: Recorded state hashes by seq; empty ones are not checked.
+
+        Raises:
+            SdkError: For an item, a profile or an option that does not exist.
+            ReplayDiverged: Where a state differs from its recorded hash.
         """
-        live, first = self.begin(opening, hashes)
+        instance, first = self.begin(reset, hashes)
         try:
-            return live, [first, *live.replay(journal, hashes, 1)]
+            return instance, [first, *instance.replay(journal, hashes, 1)]
         except BaseException:
-            live.abandon()
+            instance.abandon()
             raise
 
     def begin(
-        self, opening: Opening, hashes: Sequence[bytes] = ()
-    ) -> tuple[LiveEnvironment, Result]:
+        self, reset: ResetSpec, hashes: Sequence[bytes] = ()
+    ) -> tuple[EnvironmentInstance, Result]:
         """Start an episode without playing a journal; raises as `open` does."""
-        task = self.tasks.get(opening.item_id)
-        live = LiveEnvironment(self.environment(self.tasks), opening.action_format)
-        options = ResetOptions(opening.seed, opening.profile, opening.options)
+        task = self.tasks.get(reset.item_id)
+        instance = EnvironmentInstance(self.environment(self.tasks), reset.action_format)
+        options = ResetOptions(reset.seed, reset.profile, reset.options)
         try:
-            first = live.begin(live.environment.reset(task, options))
+            first = instance.begin(instance.environment.reset(task, options))
             _check(first, hashes, 0)
         except BaseException:
-            live.abandon()
+            instance.abandon()
             raise
-        return live, first
+        return instance, first
 
 
 def _check(result: Result, hashes: Sequence[bytes], seq: int) -> None:
@@ -121,7 +135,7 @@ def _check(result: Result, hashes: Sequence[bytes], seq: int) -> None:
         raise ReplayDiverged(seq, expected, result.state_hash)
 
 
-class LiveEnvironment:
+class EnvironmentInstance:
     """A live environment, the hash of its state, and what it last showed."""
 
     __slots__ = (
@@ -147,31 +161,31 @@ class LiveEnvironment:
         """Take the observation of a reset as the first state."""
         return self._record(observation, None)
 
-    def step(self, given: Input) -> Result:
+    def step(self, step_input: StepInput) -> Result:
         """Read an input and apply it; whatever the environment raises passes through."""
-        if given.__class__ is str:
-            return self._record(self._apply(given), None)  # pyright: ignore[reportArgumentType]
-        action = self._read(given)  # pyright: ignore[reportArgumentType]
+        if isinstance(step_input, Action):
+            return self._record(self._apply(step_input.text), None)
+        action = step_input.read(self.grammar)
         if isinstance(action, str):
             return self._record(self._apply(action), action)
         message = action.message + (self.last.text if action.repeat_observation else "")
         return self._record(self.environment.render_error(message, self.last), None)
 
     def replay(
-        self, journal: Sequence[Input], hashes: Sequence[bytes], first_seq: int
+        self, journal: Sequence[StepInput], hashes: Sequence[bytes], first_seq: int
     ) -> list[Result]:
         """Play inputs that were played before; the first leads to `first_seq`.
 
         `hashes` are by seq from 0, empty ones are not checked. Raises ReplayDiverged.
         """
         results: list[Result] = []
-        for seq, given in enumerate(journal, start=first_seq):
-            results.append(self.step(given))
+        for seq, step_input in enumerate(journal, start=first_seq):
+            results.append(self.step(step_input))
             _check(results[-1], hashes, seq)
         return results
 
-    def consult(self, advisor: Advisor, seed: int) -> tuple[str, str, str]:
-        """A scripted player's (action, thought, rendered reply); changes nothing."""
+    def consult(self, advisor: Advisor, seed: int) -> AdvisedReply:
+        """Return a scripted player's advice; changes nothing."""
         if advisor is Advisor.EXPERT:
             advice = self.environment.advise_expert(seed)
         elif advisor is Advisor.RANDOM:
@@ -181,7 +195,7 @@ class LiveEnvironment:
         return advice.action, advice.thought, self._render(advice)
 
     def fork(self) -> Self:
-        """An independent copy in the same state."""
+        """Return an independent copy in the same state."""
         copy = type(self)(self.environment.fork(), self.action_format)
         copy.state_hash = self.state_hash
         copy.last = self.last
@@ -191,12 +205,6 @@ class LiveEnvironment:
         """Close an environment that failed already: its first error is the one that counts."""
         with contextlib.suppress(Exception):
             self.environment.close()
-
-    def _read(self, given: tuple[int, str] | tuple[str, str]) -> str | Rejected:
-        kind, text = given
-        if isinstance(kind, int):
-            return self.grammar.read(text, ActionFormat(kind))
-        return self.grammar.read_call_json(kind, text)
 
     def _render(self, advice: Advice) -> str:
         try:

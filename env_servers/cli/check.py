@@ -1,0 +1,51 @@
+"""`python -m env_servers check`: an environment's contract, or a server's protocol."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from env_servers.sdk import EnvironmentConfig, SdkError, environment_names
+from env_servers.sdk.data import official_data_dir
+
+__all__ = ["Check"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """Check an environment against the author's contract, or a server against the protocol."""
+
+    name: tyro.conf.Positional[str] = ""
+    """The environment; with --target: the one that the server is checked with (default: echo)."""
+    target: str = ""
+    """Address of a running server, in any language, to check for protocol conformance."""
+    ca: Path | None = None
+    """With --target: PEM roots to verify the server with; turns TLS on."""
+    cert: Path | None = None
+    """With --target: PEM certificate of this client (mTLS)."""
+    key: Path | None = None
+    """With --target: PEM private key of this client (mTLS)."""
+    data: Path | None = None
+    """Folder of official data files; default: AGENTGYM_DATA."""
+
+    def run(self) -> int:
+        """Check; returns 0 when everything holds, 1 when not."""
+        if self.target:
+            from env_servers.conformance import check_server
+
+            return check_server(
+                self.target, self.name or "echo", ca=self.ca, cert=self.cert, key=self.key
+            )
+        if not self.name:
+            raise SdkError(
+                "name an environment, or a server with --target", valid=environment_names()
+            )
+        from env_servers.sdk.contract import run_contract
+
+        config = EnvironmentConfig(self.data or official_data_dir())
+        report = run_contract(self.name, config=config)
+        sys.stdout.write(report.text() + "\n")
+        return 0 if report.passed else 1

@@ -1,0 +1,72 @@
+"""A step's input in the three forms of the protocol, and how a journal keeps it.
+
+Journals hold one of these per step of every live episode, so they are slotted: on CPython 3.11 a
+`Reply` or `ToolCall` takes 48 bytes (a tuple of two: 56), an `Action` 40 bytes beside its text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from env_servers.sdk import ActionFormat, Grammar, Rejected
+
+__all__ = ["Action", "Reply", "StepInput", "ToolCall", "decode_input", "encode_input"]
+
+
+# Not frozen: a frozen dataclass takes twice as long to make, and every step makes one.
+@dataclass(slots=True, unsafe_hash=True)
+class Action:
+    """A native action, passed to the environment as it is."""
+
+    text: str
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Reply:
+    """A model's whole reply, from which the environment's grammar reads one action."""
+
+    action_format: int
+    text: str
+
+    def read(self, grammar: Grammar) -> str | Rejected:
+        """Return the native action, or why there is none."""
+        return grammar.read(self.text, ActionFormat(self.action_format))
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class ToolCall:
+    """A structured function call."""
+
+    name: str
+    arguments_json: str
+
+    def read(self, grammar: Grammar) -> str | Rejected:
+        """Return the native action, or why there is none."""
+        return grammar.read_call_json(self.name, self.arguments_json)
+
+
+StepInput = Action | Reply | ToolCall
+
+_ACTION: Final = 0
+_REPLY: Final = 1
+_TOOL_CALL: Final = 2
+
+
+def encode_input(step_input: StepInput) -> list[Any]:
+    """Return an input as msgpack values, for worker processes."""
+    match step_input:
+        case Action(text):
+            return [_ACTION, text]
+        case Reply(action_format, text):
+            return [_REPLY, int(action_format), text]
+        case ToolCall(name, arguments_json):
+            return [_TOOL_CALL, name, arguments_json]
+
+
+def decode_input(values: list[Any]) -> StepInput:
+    """Return the input that `encode_input` was given."""
+    kind, *fields = values
+    if kind == _ACTION:
+        return Action(*fields)
+    return Reply(*fields) if kind == _REPLY else ToolCall(*fields)

@@ -1,0 +1,299 @@
+"""Opening episodes: by reset, by rebuilding from a journal, by fork.
+
+An episode is admitted before its environment starts, and gives its room back when that fails. The
+same opening sent again joins the one under way, or is answered from the cache.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from agentgym.env.v1 import environment_pb2 as pb
+from env_servers.server import errors, events
+from env_servers.server.admission import AdmissionController
+from env_servers.server.config import ServerLimits
+from env_servers.server.episode import Episode, ForkOrigin, Origin
+from env_servers.server.errors import CommandError
+from env_servers.server.events import WriteAnswer
+from env_servers.server.in_flight import BackgroundTasks, InFlight
+from env_servers.server.inputs import StepInput
+from env_servers.server.instance import ResetSpec, Result
+from env_servers.server.logs import LogThrottle, get_logger
+from env_servers.server.parsing import CommandParser
+from env_servers.server.runners import Host, Runner
+from env_servers.server.stream import Stream
+from env_servers.server.table import EpisodeTable
+
+__all__ = ["EpisodeOpener"]
+
+log = get_logger("env_servers.opening")
+
+_REFUSAL_LOG_SECONDS = 10.0
+"""A full server refuses thousands of resets a second; its log says so this often per reason."""
+
+
+class OpenRequest(NamedTuple):
+    """Identifies an opening under way: an equal one joins it."""
+
+    origin: Origin
+    journal: list[StepInput] | None
+    """None for forks: their origin says it all."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPlan:
+    """How an episode is to be opened."""
+
+    reset: ResetSpec
+    origin: Origin
+    journal: list[StepInput]
+    hashes: list[bytes] | None
+    """Of every seq, where the runner knows only the last result; None = the results have them."""
+    lease: float
+    """Seconds."""
+    start: Callable[[], Awaitable[tuple[Runner, list[Result]]]]
+
+    @property
+    def request(self) -> OpenRequest:
+        """What tells this opening from another one of the same episode id."""
+        return OpenRequest(self.origin, self.journal if self.hashes is None else None)
+
+
+class EpisodeOpener:
+    """Opens the episodes of one server."""
+
+    def __init__(
+        self,
+        hosts: Mapping[str, Host],
+        limits: ServerLimits,
+        table: EpisodeTable,
+        parser: CommandParser,
+        background: BackgroundTasks,
+    ) -> None:
+        self._hosts = hosts
+        self._limits = limits
+        self._table = table
+        self._parser = parser
+        self._background = background
+        self._refusals = LogThrottle(_REFUSAL_LOG_SECONDS)
+
+    @property
+    def _admission(self) -> AdmissionController:
+        return self._table.admission
+
+    def reset(self, stream: Stream, command: pb.Command) -> Awaitable[WriteAnswer]:
+        """Open an episode at its beginning, or at the end of a journal; raises CommandError."""
+        reset = self._parser.reset_spec(command.reset)
+        journal = self._parser.journal(command, reset)
+        hashes = [
+            command.reset.initial_state_hash,
+            *(entry.state_hash for entry in command.reset.journal),
+        ]
+        existing = self._table.episodes.get(command.episode_id)
+        if existing is not None and _is_stale(existing, reset, journal):
+            # The client went on elsewhere and comes back with a longer journal.
+            self._table.discard(existing)
+        elif existing is not None and (
+            existing.origin == reset or (journal and existing.reset == reset)
+        ):
+            return self._reopen(stream, existing, journal, hashes)
+        host = self._hosts[reset.environment]
+        plan = OpenPlan(
+            reset,
+            origin=reset,
+            journal=journal,
+            hashes=None,
+            lease=self._parser.lease(command.reset.lease_ms),
+            start=lambda: host.open(reset, journal, hashes),
+        )
+        return self._open(stream, command, plan)
+
+    def fork(self, stream: Stream, command: pb.Command) -> Awaitable[WriteAnswer]:
+        """Open an episode as a copy of another one; raises CommandError."""
+        seq = command.seq
+        origin = ForkOrigin(command.fork.from_episode_id, seq)
+        existing = self._table.episodes.get(command.episode_id)
+        if existing is not None and existing.origin == origin:
+            return self._reopen(stream, existing, existing.journal[:seq], ())
+        pending = self._table.pending_opens.get(command.episode_id)
+        if pending is not None and pending.request == OpenRequest(origin, None):
+            return self._opened(stream, pending, command)
+        source = self._table.find(command.fork.from_episode_id)
+        if source.in_flight is not None:
+            raise errors.episode_busy(source.episode_id, source.in_flight.seq)
+        if seq > source.seq:
+            raise errors.seq_gap(source, source.seq, f"it cannot be forked at {seq}")
+        hashes = source.hashes[: seq + 1]
+        plan = OpenPlan(
+            source.reset,
+            origin=origin,
+            journal=source.journal[:seq],
+            hashes=hashes,
+            lease=self._parser.lease(command.fork.lease_ms),
+            start=lambda: self._start_fork(source, seq, hashes),
+        )
+        return self._open(stream, command, plan)
+
+    def _start_fork(
+        self, source: Episode, seq: int, hashes: list[bytes]
+    ) -> Awaitable[tuple[Runner, list[Result]]]:
+        """A copy in the present state is native; one of the past replays the journal."""
+        host = self._hosts[source.reset.environment]
+        if seq == source.seq and source.failure is None:
+            return _forked(source.runner.fork(), source.cache[-1])
+        if not host.spec.deterministic:
+            raise errors.not_deterministic(
+                host.spec.name, f"it forks only at its current state, seq {source.seq}"
+            )
+        return host.open(source.reset, source.journal[:seq], hashes)
+
+    async def _reopen(
+        self,
+        stream: Stream,
+        episode: Episode,
+        journal: list[StepInput],
+        hashes: Sequence[bytes],
+    ) -> WriteAnswer:
+        """The same opening again: the cached result, unless the journals contradict."""
+        episode.attach(stream)
+        seq = len(journal)
+        if episode.journal[:seq] != journal:
+            raise errors.seq_conflict(episode.episode_id, "is live with another journal")
+        for at_seq, (expected, actual) in enumerate(zip(hashes, episode.hashes, strict=False)):
+            if expected and expected != actual:
+                raise errors.replay_diverged(
+                    f"episode {episode.episode_id} is live with another state at seq {at_seq}",
+                    at_seq,
+                )
+        result = episode.result(seq)
+        self._table.cache_hits += 1
+        return events.observation(episode.episode_id, seq, result, replayed=True)
+
+    def _open(self, stream: Stream, command: pb.Command, plan: OpenPlan) -> Awaitable[WriteAnswer]:
+        """Start opening an episode, or join the same opening that is under way."""
+        episode_id = self._parser.episode_id(command.episode_id)
+        pending = self._table.pending_opens.get(episode_id)
+        if pending is not None and pending.request != plan.request:
+            raise errors.being_opened(episode_id)
+        if episode_id in self._table.episodes:
+            raise errors.seq_conflict(episode_id, "is live and was opened otherwise")
+        if pending is None:
+            self._check_admission(stream, plan.reset.environment)
+            creation = self._create(episode_id, plan, plan.start(), stream)
+            self._admission.admit(plan.reset.environment, stream.client)
+            pending = InFlight(command.seq, plan.request, self._background.spawn(creation))
+            self._table.pending_opens[episode_id] = pending
+        return self._opened(stream, pending, command)
+
+    async def _create(
+        self,
+        episode_id: str,
+        plan: OpenPlan,
+        starting: Awaitable[tuple[Runner, list[Result]]],
+        stream: Stream,
+    ) -> Episode:
+        """Install an episode, admitted already, once its runner has started."""
+        environment, tracing = plan.reset.environment, self._table.tracing
+        span: Any = None
+        if tracing is not None:
+            span = tracing.start_episode(episode_id, plan.reset, stream.trace_context)
+        try:
+            runner, results = await starting
+        except BaseException as error:
+            self._admission.release(environment, stream.client)
+            if tracing is not None:
+                tracing.end_failed(span, error)
+            _log_failure(episode_id, plan.reset, error)
+            raise
+        finally:
+            closed = self._table.pending_opens.pop(episode_id).closed
+        if closed:
+            self._admission.release(environment, stream.client)
+            self._table.close_runner(environment, episode_id, runner)
+            error = errors.closed_while_opening(episode_id)
+            if tracing is not None:
+                tracing.end_failed(span, error)
+            raise error
+        episode = Episode(
+            episode_id,
+            plan.reset,
+            plan.origin,
+            runner,
+            client=stream.client,
+            lease=plan.lease,
+            cache_events=self._limits.cache_events,
+            now=time.monotonic(),
+            span=span,
+        )
+        episode.open(plan.journal, results, plan.hashes)
+        self._table.add(episode)
+        if plan.journal and plan.origin == plan.reset:
+            log.info(
+                "episode rebuilt from its client's journal",
+                environment=environment,
+                episode_id=episode_id,
+                seq=episode.seq,
+            )
+        return episode
+
+    def _opened(
+        self, stream: Stream, pending: InFlight[Episode], command: pb.Command
+    ) -> Awaitable[WriteAnswer]:
+        """Wait for an opening; `join` has to be called now, not when the coroutine first runs."""
+        return self._answer_opened(stream, pending.seq, pending.join(command))
+
+    async def _answer_opened(
+        self, stream: Stream, seq: int, opening: Awaitable[Episode]
+    ) -> WriteAnswer:
+        episode = await opening
+        if self._table.episodes.get(episode.episode_id) is episode:
+            episode.attach(stream)
+        return events.observation(episode.episode_id, seq, episode.result(seq))
+
+    def _check_admission(self, stream: Stream, environment: str) -> None:
+        try:
+            self._admission.check(environment, stream.client)
+        except CommandError as refusal:
+            reason = pb.ErrorReason.Name(refusal.reason).removeprefix("ERROR_REASON_")
+            suppressed = self._refusals.suppressed((environment, reason))
+            if suppressed is not None:
+                log.warning(
+                    "admission refused",
+                    environment=environment,
+                    client=stream.client,
+                    reason=reason,
+                    live=self._admission.live[environment],
+                    capacity=self._admission.capacities[environment],
+                    suppressed=suppressed,
+                )
+            raise
+
+
+def _is_stale(episode: Episode, reset: ResetSpec, journal: list[StepInput]) -> bool:
+    """The journal continues what this server knows of the episode."""
+    seq = len(episode.journal)
+    return (
+        episode.reset == reset
+        and episode.in_flight is None
+        and seq < len(journal)
+        and episode.journal == journal[:seq]
+    )
+
+
+async def _forked(fork: Awaitable[Runner], last: Result) -> tuple[Runner, list[Result]]:
+    return await fork, [last]
+
+
+def _log_failure(episode_id: str, reset: ResetSpec, error: BaseException) -> None:
+    if isinstance(error, CommandError):
+        log.info(
+            "open failed",
+            environment=reset.environment,
+            episode_id=episode_id,
+            item_id=reset.item_id,
+            reason=pb.ErrorReason.Name(error.reason).removeprefix("ERROR_REASON_"),
+            error=error.message,
+        )
