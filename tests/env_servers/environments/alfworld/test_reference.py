@@ -16,7 +16,7 @@ from env_servers.environments.alfworld.play import NativePlay, Play
 from env_servers.environments.alfworld.reference import ReferencePlay, check_installed
 from env_servers.environments.alfworld.tasks import AlfworldTasks, Source
 from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable, ResetOptions
-from tests.env_servers.environments.alfworld.conftest import Transcript
+from tests.kit.fidelity import recordings
 
 try:
     check_installed()
@@ -97,12 +97,10 @@ def test_generated_games_are_the_same_game_to_both(embedded: AlfworldTasks, numb
     compare(embedded, source)
 
 
-def test_recorded_experts_are_told_the_same_by_both(
-    official: AlfworldTasks, transcripts: list[Transcript]
-) -> None:
-    for transcript in transcripts[::100]:
-        commands = [command for command, _ in transcript.turns]
-        compare(official, official.named(transcript.game), commands)
+def test_recorded_experts_are_told_the_same_by_both(official: AlfworldTasks) -> None:
+    for recording in recordings("alfworld", every=100):
+        commands = [reply.removeprefix("Action:\n") for reply in recording.replies]
+        compare(official, official.named(recording.options["game"]), commands)
 
 
 @pytest.mark.slow

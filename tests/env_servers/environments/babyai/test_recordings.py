@@ -2,56 +2,31 @@
 
 from __future__ import annotations
 
-import pytest
-
-from env_servers.sdk import ActionFormat, Rejected, read_first_action
-from tests.env_servers.environments.babyai.play import begin
-from tests.kit.data import read_conversations
+from env_servers.environments.babyai.environment import BabyaiEnvironment
+from env_servers.sdk import Rejected, TaskSet, read_first_action
+from tests.kit.fidelity import FidelityContract, Replay, replay
 
 
-@pytest.fixture(scope="module")
-def recordings() -> list[tuple[str, list[str]]]:
-    return [
-        (entry["item_id"], [turn["value"] for turn in entry["conversations"][2:]])
-        for entry in read_conversations("babyai")
-    ]
-
-
-def test_the_recorded_actions_give_the_recorded_observations_without_exception(recordings):
+class TestRecordedConversations(FidelityContract):
     """As the server of the recordings read them: everything after `Action:` is the action."""
-    steps = 0
-    for item_id, turns in recordings:
-        episode, seen = begin(item_id, available_actions=False)
-        for reply, recorded in zip(turns[1::2], [*turns[2::2], None], strict=True):
-            steps += 1
-            action = read_first_action(reply)
-            assert isinstance(action, str)
-            seen = episode.step(action)
-            if recorded is not None:
-                assert seen.text == recorded, (item_id, action)
-        assert seen.terminated, item_id
-    assert steps > 2300
 
+    environment = BabyaiEnvironment
+    counts = (405, 1930)
 
-def test_first_observations_are_the_recorded_ones(recordings):
-    for item_id, turns in recordings:
-        assert begin(item_id, available_actions=False)[1].text == turns[0], item_id
+    @classmethod
+    def read(cls, reply: str) -> str | Rejected:
+        return read_first_action(reply)
 
+    def final_reward(self, tasks: TaskSet, episode: Replay) -> None:
+        """Return None: rewards are not in the recordings."""
 
-def test_with_todays_reply_parser_95_percent_of_the_observations_are_the_recorded_ones(recordings):
-    """Today's parser takes one line; recorded replies with several lines differ."""
-    same = total = 0
-    for item_id, turns in recordings:
-        episode, seen = begin(item_id, available_actions=False)
-        for reply, recorded in zip(turns[1::2], turns[2::2], strict=False):
-            if seen.terminated:
-                break
-            action = episode.spec.grammar.read(reply, ActionFormat.REACT)
-            seen = (
-                episode.render_error(action.message, seen)
-                if isinstance(action, Rejected)
-                else episode.step(action)
-            )
-            total += 1
-            same += seen.text == recorded
-    assert same / total >= 0.95
+    def test_with_todays_reply_parser_95_percent_of_the_observations_are_the_recorded_ones(
+        self, replays: list[Replay], replayed_tasks: TaskSet
+    ) -> None:
+        """Today's parser takes one line; recorded replies with several lines differ."""
+        pairs: list[tuple[str, str]] = []
+        for recorded in replays:
+            episode = replay(BabyaiEnvironment, replayed_tasks, recorded.recording)
+            ends = [number for number, seen in enumerate(episode.observations) if seen.terminated]
+            pairs += episode.pairs[1 : ends[0] + 1 if ends else None]
+        assert sum(ours == theirs for ours, theirs in pairs) / len(pairs) >= 0.95

@@ -7,33 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from env_servers.environments.bird.prompt import GRAMMAR
+from env_servers.environments.bird import Bird
 from env_servers.environments.bird.schema import Schema, read_schema_file
 from env_servers.environments.bird.tasks import BirdTasks
-from env_servers.sdk import ActionFormat
-from tests.env_servers.environments.bird.conftest import every_item, start
+from tests.env_servers.environments.bird.conftest import every_item
 from tests.kit.data import read_conversations
+from tests.kit.fidelity import FidelityContract
 
 TABLE = re.compile(r"Table (.+?) has columns such as (.*?)\. (.*?) is the primary key\.")
 FOREIGN = re.compile(r" The (.+?) of (.+?) is the foreign key of (.+?) of (.+?)\.(?= The |$)")
 
 
-def test_recorded_conversations_earn_their_reward_and_begin_alike(
-    official: BirdTasks, data_dir: Path
-) -> None:
-    playable = set(every_item(official, "official_train"))
-    played = 0
-    for recording in read_conversations("sqlgym"):
-        if recording["item_id"] not in playable:
-            continue
-        _, _, first, reply = (turn["value"] for turn in recording["conversations"])
-        episode, observation = start(official, recording["item_id"])
-        assert observation.text == first
-        action = GRAMMAR.read(reply, ActionFormat.REACT)
-        assert isinstance(action, str)
-        assert episode.step(action).reward == 1.0
-        played += 1
-    assert played == 83
+class TestRecordedConversations(FidelityContract):
+    """The same prompts and the recorded rewards, where a question's database is there."""
+
+    environment = Bird
+    counts = (83, 0)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def replayed_tasks(cls, official: BirdTasks) -> BirdTasks:
+        return official
 
 
 def _read_prompt(text: str) -> tuple[Schema, list[tuple[int, int]]] | None:

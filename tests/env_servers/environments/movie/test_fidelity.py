@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from env_servers.environments.movie import Movie
-from env_servers.sdk import ActionFormat, Observation, Rejected, ResetOptions
+from env_servers.sdk import ResetOptions, TaskSet
 from env_servers.toolkit.tool_calls import ToolTaskSet
-from tests.kit.data import read_conversations
+from tests.kit.fidelity import FidelityContract, Replay
 
 ANSWERED_IN_OTHER_WORDS = {
     f"movie_{index}"
@@ -21,60 +19,18 @@ ANSWERED_IN_OTHER_WORDS = {
 """The conversations hand in something else than today's task file expects."""
 
 
-@pytest.fixture(scope="module")
-def conversations() -> list[Mapping[str, Any]]:
-    return read_conversations("movie")
+class TestRecordedConversations(FidelityContract):
+    environment = Movie
+    counts = (108, 321)
 
+    @pytest.fixture(scope="class")
+    @classmethod
+    def replayed_tasks(cls, official: ToolTaskSet) -> ToolTaskSet:
+        return official
 
-def replay(tasks: ToolTaskSet, row: Mapping[str, Any]) -> Iterator[tuple[Observation, str | None]]:
-    """(our observation, the recorded text) of reset and of every reply; the last has none."""
-    turns = [turn["value"] for turn in row["conversations"]]
-    goal = turns[2].partition("the goal: ")[2].removesuffix("\nGive me one action.")
-    episode = Movie(tasks)
-    options = ResetOptions(options={"as_recorded": True, "goal": goal})
-    last = episode.reset(tasks.get(row["item_id"]), options)
-    yield last, turns[2]
-    for index in range(3, len(turns), 2):
-        action = episode.spec.grammar.read(turns[index], ActionFormat.REACT)
-        if isinstance(action, Rejected):
-            last = episode.render_error(action.message, last)
-        else:
-            last = episode.step(action)
-        yield last, turns[index + 1] if index + 1 < len(turns) else None
-
-
-def test_every_recorded_observation_comes_back_byte_for_byte(
-    official: ToolTaskSet, conversations: list[Mapping[str, Any]]
-) -> None:
-    pairs = [
-        (ours.text, theirs)
-        for row in conversations
-        for ours, theirs in replay(official, row)
-        if theirs is not None
-    ]
-    assert len(pairs) == 108 + 321
-    assert [pair for pair in pairs if pair[0] != pair[1]] == []
-
-
-def test_every_conversation_ends_with_its_last_reply_and_not_before(
-    official: ToolTaskSet, conversations: list[Mapping[str, Any]]
-) -> None:
-    for row in conversations:
-        *before, last = [ours for ours, _ in replay(official, row)]
-        assert last.terminated
-        assert not any(ours.terminated for ours in before)
-
-
-def test_conversations_earn_1_where_they_hand_in_what_the_task_file_expects(
-    official: ToolTaskSet, conversations: list[Mapping[str, Any]]
-) -> None:
-    lost: set[str] = set()
-    for row in conversations:
-        *_, (last, _) = replay(official, row)
-        assert last.reward in (0.0, 1.0)
-        if last.reward != 1.0:
-            lost.add(row["item_id"])
-    assert lost == ANSWERED_IN_OTHER_WORDS
+    def final_reward(self, tasks: TaskSet, episode: Replay) -> float:
+        """Return 1 where a conversation hands in what the task file expects, else 0."""
+        return float(episode.recording.item_id not in ANSWERED_IN_OTHER_WORDS)
 
 
 def test_a_call_that_nobody_recorded_is_told_so(official: ToolTaskSet) -> None:

@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from benchmark.fidelity.recordings import SOURCES, Recording
 from env_servers.environments.sciworld import SciWorld
 from env_servers.environments.sciworld.engine import Engine
 from env_servers.environments.sciworld.simulator import Assignment
 from env_servers.environments.sciworld.tasks import SciWorldTasks
-from env_servers.sdk import ActionFormat, Rejected, ResetOptions
-from tests.kit.data import read_conversations
+from tests.kit.fidelity import recordings, replay
 
-_SEPARATORS = re.compile(r"[\n\t,.():]|\bcontaining\b")
 EACH = 53
 """The default tests play one of so many conversations."""
+canonical = SOURCES["sciworld"].canonical
 
 
 class Tally(NamedTuple):
@@ -38,41 +37,20 @@ class Tally(NamedTuple):
     """Character by character, outer white space aside."""
 
 
-def phrases(text: str) -> list[str]:
-    return sorted(phrase for part in _SEPARATORS.split(text) if (phrase := part.strip()))
-
-
-def replay(tasks: SciWorldTasks, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(our text, the recorded text) of the first observation and of each step that has one."""
-    turns = [turn["value"] for turn in row["conversations"]]
-    episode = SciWorld(tasks)
-    options = ResetOptions(options={"as_recorded": True})
-    yield episode.reset(tasks.get(row["item_id"]), options).text, turns[2]
-    for index in range(3, len(turns) - 1, 2):
-        action = episode.spec.grammar.read(turns[index], ActionFormat.REACT)
-        assert not isinstance(action, Rejected)
-        yield episode.step(action).text, turns[index + 1]
-    episode.close()
-
-
-def conversations() -> list[Mapping[str, Any]]:
-    return read_conversations("sciworld")
-
-
-def tally(tasks: SciWorldTasks, rows: list[Mapping[str, Any]]) -> Tally:
+def tally(tasks: SciWorldTasks, episodes: Iterable[Recording]) -> Tally:
     steps = same = exact = 0
-    for row in rows:
-        (first, recorded_first), *rest = replay(tasks, row)
-        assert phrases(first) == phrases(recorded_first), row["item_id"]
+    for recording in episodes:
+        (first, recorded_first), *rest = replay(SciWorld, tasks, recording).pairs
+        assert canonical(first) == canonical(recorded_first), recording.item_id
         for ours, theirs in rest:
             steps += 1
-            same += phrases(ours) == phrases(theirs)
+            same += canonical(ours) == canonical(theirs)
             exact += ours.strip() == theirs.strip()
     return Tally(steps, same, exact)
 
 
-def test_recorded_conversations_come_back(tasks: SciWorldTasks, data_dir: Path) -> None:
-    steps, same, exact = tally(tasks, conversations()[::EACH])
+def test_recorded_conversations_come_back(tasks: SciWorldTasks) -> None:
+    steps, same, exact = tally(tasks, recordings("sciworld", EACH))
     assert steps > 300
     assert same >= 0.97 * steps
     assert exact >= 0.85 * steps
@@ -80,12 +58,12 @@ def test_recorded_conversations_come_back(tasks: SciWorldTasks, data_dir: Path) 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_all_recorded_conversations_come_back(tasks: SciWorldTasks, data_dir: Path) -> None:
-    rows = conversations()
-    found = tally(tasks, rows)
-    print(found, found.same / found.steps, found.exact / found.steps)
-    assert (len(rows), found.steps) == (1060, 20026)
-    assert found.same >= 0.99 * found.steps
+def test_all_recorded_conversations_come_back(tasks: SciWorldTasks) -> None:
+    episodes = list(recordings("sciworld"))
+    result = tally(tasks, episodes)
+    print(result, result.same / result.steps, result.exact / result.steps)
+    assert (len(episodes), result.steps) == (1060, 20026)
+    assert result.same >= 0.99 * result.steps
 
 
 def oracle(data_dir: Path, *, all_of_them: bool) -> Iterator[Mapping[str, Any]]:
@@ -123,7 +101,7 @@ def scores(engine: Engine, log: Mapping[str, Any]) -> Scores:
     for line in log["history"]:
         _, score, completed, _ = outcome = play.step(line["action"])
         same += (score, completed) == (float(line["score"]), line["isCompleted"] == "true")
-        phrased += phrases(outcome.text) == phrases(line["observation"])
+        phrased += canonical(outcome.text) == canonical(line["observation"])
     play.close()
     final = score == float(log["history"][-1]["score"])
     return Scores(len(log["history"]), same, phrased, final)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from env_servers.environments.todo import Todo
-from env_servers.sdk import ActionFormat, EnvironmentConfig, Observation, Rejected, ResetOptions
+from env_servers.sdk import ActionFormat, EnvironmentConfig, Observation, ResetOptions
 from env_servers.toolkit.tool_calls import MalformedFile, ToolTaskSet
-from tests.kit.data import read_conversations
-
-
-@pytest.fixture(scope="module")
-def conversations() -> list[Mapping[str, Any]]:
-    return read_conversations("todo")
+from tests.kit.fidelity import FidelityContract, recordings
 
 
 @pytest.fixture(scope="module", params=["embedded", "recorded"])
@@ -26,47 +21,26 @@ def replayed(data_dir: Path, request: pytest.FixtureRequest) -> ToolTaskSet:
     return Todo.load_tasks(EnvironmentConfig(data_dir=data_dir, settings=settings))
 
 
-def replay(tasks: ToolTaskSet, row: Mapping[str, Any]) -> Iterator[tuple[Observation, str | None]]:
-    """(our observation, the recorded text); the last call has none."""
-    turns = [turn["value"] for turn in row["conversations"]]
-    episode = Todo(tasks)
-    yield episode.reset(tasks.get(row["item_id"]), ResetOptions()), turns[2]
-    for index in range(3, len(turns), 2):
-        action = episode.spec.grammar.read(turns[index], ActionFormat.REACT)
-        assert not isinstance(action, Rejected)
-        yield episode.step(action), turns[index + 1] if index + 1 < len(turns) else None
+class TestRecordedConversations(FidelityContract):
+    """Our own to-do service and the recording both answer as the original did."""
 
+    environment = Todo
+    counts = (68, 310)
+    options = {}
 
-def test_every_recorded_observation_comes_back_byte_for_byte(
-    replayed: ToolTaskSet, conversations: list[Mapping[str, Any]]
-) -> None:
-    pairs = [
-        (ours.text, theirs)
-        for row in conversations
-        for ours, theirs in replay(replayed, row)
-        if theirs is not None
-    ]
-    assert len(pairs) == 68 + 310
-    assert [pair for pair in pairs if pair[0] != pair[1]] == []
-
-
-def test_every_recorded_conversation_ends_with_reward_1(
-    replayed: ToolTaskSet, conversations: list[Mapping[str, Any]]
-) -> None:
-    for row in conversations:
-        *before, last = [ours for ours, _ in replay(replayed, row)]
-        assert (last.reward, last.terminated) == (1.0, True), row["item_id"]
-        assert not any(ours.terminated for ours in before)
+    @pytest.fixture(scope="class")
+    @classmethod
+    def replayed_tasks(cls, replayed: ToolTaskSet) -> ToolTaskSet:
+        return replayed
 
 
 def test_a_fork_in_the_middle_of_a_recording_goes_on_like_the_original(
-    replayed: ToolTaskSet, conversations: list[Mapping[str, Any]]
+    replayed: ToolTaskSet,
 ) -> None:
-    for row in conversations[::7]:
-        replies = [turn["value"] for turn in row["conversations"]][3::2]
-        actions = [Todo.spec.grammar.read(reply, ActionFormat.REACT) for reply in replies]
+    for recording in recordings("todo", every=7):
+        actions = [Todo.spec.grammar.read(reply, ActionFormat.REACT) for reply in recording.replies]
         episode = Todo(replayed)
-        episode.reset(replayed.get(row["item_id"]), ResetOptions())
+        episode.reset(replayed.get(recording.item_id), ResetOptions())
         seen: list[list[Observation]] = [[], []]
         fork = episode
         for number, action in enumerate(actions):

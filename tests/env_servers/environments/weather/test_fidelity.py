@@ -9,79 +9,48 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
+from benchmark.fidelity.recordings import Recording
 from env_servers.environments.weather import Weather
-from env_servers.sdk import ActionFormat, EnvironmentConfig, Observation, ResetOptions
+from env_servers.sdk import EnvironmentConfig, TaskSet
 from env_servers.toolkit.tool_calls import ToolTaskSet
 from tests.env_servers.environments.weather.conftest import begin, play_expert, shown
-from tests.kit.data import read_conversations, read_eval_ids
+from tests.kit.data import read_eval_ids
+from tests.kit.fidelity import FidelityContract, Replay
 
-GOAL = "accomplish the goal: "
 PROMPT = "\nGive me one action."
 
 
-@pytest.fixture(scope="module")
-def conversations() -> list[Mapping[str, Any]]:
-    return read_conversations("weather")
+class TestRecordedConversations(FidelityContract):
+    environment = Weather
+    counts = (156, 689)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def replayed_tasks(cls, official: ToolTaskSet) -> ToolTaskSet:
+        return official
+
+    def final_reward(self, tasks: TaskSet, episode: Replay) -> float:
+        return reward_by_rule(tasks, episode.recording)
+
+    def test_the_rule_gives_121_conversations_a_reward(self, replays: list[Replay]) -> None:
+        """The others hand in prose, or values that are not the published answer."""
+        rewards = [episode.last.reward for episode in replays]
+        assert (rewards.count(1.0), rewards.count(0.0)) == (121, 35)
 
 
-def turns_of(row: Mapping[str, Any]) -> list[str]:
-    return [turn["value"] for turn in row["conversations"]]
-
-
-def replay(tasks: ToolTaskSet, row: Mapping[str, Any]) -> Iterator[tuple[Observation, str | None]]:
-    """(our observation, the recorded text) of reset and of every action; the last has none."""
-    turns = turns_of(row)
-    goal = turns[2].split(GOAL, 1)[1].removesuffix(PROMPT)
-    episode = Weather(tasks)
-    options = ResetOptions(options={"goal": goal, "as_recorded": True})
-    yield episode.reset(tasks.get(row["item_id"]), options), turns[2]
-    for index in range(3, len(turns), 2):
-        action = episode.spec.grammar.read(turns[index], ActionFormat.REACT)
-        assert isinstance(action, str)
-        yield episode.step(action), turns[index + 1] if index + 1 < len(turns) else None
-
-
-def test_every_recorded_observation_comes_back_byte_for_byte(
-    official: ToolTaskSet, conversations: list[Mapping[str, Any]]
-) -> None:
-    pairs = [
-        (ours.text, theirs)
-        for row in conversations
-        for ours, theirs in replay(official, row)
-        if theirs is not None
+def reward_by_rule(tasks: TaskSet, recording: Recording) -> float:
+    returned = [
+        literal(text.removeprefix("Observation: ").removesuffix(PROMPT))
+        for text in recording.observations[1:]
     ]
-    assert len(pairs) == 156 + 689
-    assert [pair for pair in pairs if pair[0] != pair[1]] == []
-
-
-def test_every_conversation_ends_with_the_reward_of_the_originals_rule(
-    official: ToolTaskSet, conversations: list[Mapping[str, Any]]
-) -> None:
-    rewards: list[float] = []
-    for row in conversations:
-        *before, (last, _) = replay(official, row)
-        assert last.terminated
-        assert not any(ours.terminated for ours, _ in before)
-        assert last.reward == reward_by_rule(official, row), row["item_id"]
-        rewards.append(last.reward or 0.0)
-    # The others hand in prose, or values that are not the published answer.
-    assert (rewards.count(1.0), rewards.count(0.0)) == (121, 35)
-
-
-def reward_by_rule(tasks: ToolTaskSet, row: Mapping[str, Any]) -> float:
-    turns = turns_of(row)
-    seen = [
-        literal(text.removeprefix("Observation: ").removesuffix(PROMPT)) for text in turns[4::2]
-    ]
-    answer = re.search(r"with Action Input: (.*)$", turns[-1])
+    answer = re.search(r"with Action Input: (.*)$", recording.replies[-1])
     handed_in = arithmetic(answer[1])["answer"] if answer else None
-    seen.append(sorted(handed_in) if isinstance(handed_in, list) else handed_in)
-    return float(any(goal in seen for goal in tasks.get(row["item_id"]).payload.subgoals))
+    returned.append(sorted(handed_in) if isinstance(handed_in, list) else handed_in)
+    return float(any(goal in returned for goal in tasks.get(recording.item_id).payload.subgoals))
 
 
 def literal(text: str) -> Any:
