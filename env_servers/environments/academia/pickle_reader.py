@@ -175,6 +175,7 @@ def read_pickle(file: BinaryIO) -> Any:
 def _check_instructions(data: bytes) -> None:
     """Refuse instructions that plain data does not need, and claims of memory for nothing."""
     tuples = 0
+    argument: Any
     for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
         name = opcode.name
         if name not in _OPCODES:
