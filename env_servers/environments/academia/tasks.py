@@ -49,10 +49,11 @@ class AcademiaTasks(ToolTaskSet):
     """A task set whose official ids have a prefix of their own; `academia_3` finds them too."""
 
     def get(self, item_id: str) -> Task:
-        known = self._known.get(item_id)
-        if known is None:
-            known = self._known.get(f"{OFFICIAL_PREFIX}_{item_id.removeprefix('academia_')}")
-        return known or super().get(item_id)
+        number = item_id.removeprefix("academia_")
+        task = self._official_tasks.get(item_id)
+        if task is None:
+            task = self._official_tasks.get(f"{OFFICIAL_PREFIX}_{number}")
+        return task or super().get(item_id)
 
 
 def load_tasks(config: EnvironmentConfig) -> AcademiaTasks:

@@ -23,7 +23,7 @@ class Movie(ToolEnvironment):
     """Answer questions about films, casts and crews."""
 
     toolset = TOOLS
-    recorded_opening = (
+    recorded_first_observation = (
         "You should perform actions to accomplish the goal: {goal}\nGive me one action."
     )
     spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(

@@ -105,7 +105,7 @@ class SheetWork(ToolEnvironment):
     def advise_noop(self) -> Advice:
         return Advice(write_call("get_all_values", {}), "I only look at the sheet.")
 
-    def _keep(self, episode: ToolEpisode, call: Call, text: str, reply: Reply | None) -> None:
+    def remember(self, episode: ToolEpisode, call: Call, text: str, reply: Reply | None) -> None:
         """Remember that a call was made, not the grid that it returned: nobody compares grids.
 
         A call that was refused in words was not made.

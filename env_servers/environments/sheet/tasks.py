@@ -55,8 +55,8 @@ class SheetTasks(ToolTaskSet):
         except UnknownItem:
             return super().get(item_id)
         if index < EMBEDDED_BASE:
-            known = self._known.get(f"{OFFICIAL_PREFIX}_{index}")
-            return known if known is not None else super().get(f"{NAME}_{index}")
+            task = self._official_tasks.get(f"{OFFICIAL_PREFIX}_{index}")
+            return task if task is not None else super().get(f"{NAME}_{index}")
         return super().get(f"{NAME}_{index}")
 
     def category(self, item_id: str) -> str:

@@ -25,6 +25,7 @@ from env_servers.sdk import (
     item_index,
 )
 from env_servers.toolkit.tool_calls import (
+    AUTO,
     EMBEDDED,
     EVAL_BASE,
     LIVE,
@@ -76,7 +77,7 @@ def load_tasks(config: EnvironmentConfig) -> ToolTaskSet:
         from env_servers.environments.todo.live import LiveTodo
 
         backends[LIVE] = LiveTodo.of(settings)
-    chosen = EMBEDDED if settings.backend == "auto" else settings.backend
+    chosen = EMBEDDED if settings.backend == AUTO else settings.backend
     splits = {
         "train": RangeSplit(EMBEDDED_BASE, TRAIN_SIZE, _train_task),
         "eval": RangeSplit(EVAL_BASE, EVAL_SIZE, _eval_task),

@@ -28,7 +28,7 @@ class Weather(ToolEnvironment):
 
     toolset = TOOLS
     binary_reward = True
-    recorded_opening = (
+    recorded_first_observation = (
         "Now new trial starts. You should perform actions to accomplish the goal: "
         "{goal}\nGive me one action."
     )

@@ -13,9 +13,11 @@ from env_servers.toolkit.tool_calls.backends import (
     ToolError,
 )
 from env_servers.toolkit.tool_calls.declarations import CHECK_VALID_ACTIONS, FINISH, Tool, ToolSet
-from env_servers.toolkit.tool_calls.environment import ToolEnvironment, ToolEpisode
+from env_servers.toolkit.tool_calls.environment import ToolEnvironment
+from env_servers.toolkit.tool_calls.episode import ToolEpisode
 from env_servers.toolkit.tool_calls.line_format import Call, Unreadable, call_key, write_call
 from env_servers.toolkit.tool_calls.official import MalformedFile, official_splits, read_tasks
+from env_servers.toolkit.tool_calls.payload import ToolTask
 from env_servers.toolkit.tool_calls.planning import (
     NO_ANSWER,
     Plan,
@@ -31,9 +33,11 @@ from env_servers.toolkit.tool_calls.recordings import (
     value_of,
 )
 from env_servers.toolkit.tool_calls.scoring import Subgoals, equal_exactly, equal_in_value
-from env_servers.toolkit.tool_calls.tasks import EVAL_BASE, ToolSettings, ToolTask, ToolTaskSet
+from env_servers.toolkit.tool_calls.settings import AUTO, ToolSettings
+from env_servers.toolkit.tool_calls.tasks import EVAL_BASE, ToolTaskSet
 
 __all__ = [
+    "AUTO",
     "CHECK_VALID_ACTIONS",
     "EMBEDDED",
     "EVAL_BASE",

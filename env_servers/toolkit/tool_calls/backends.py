@@ -17,13 +17,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from env_servers.sdk import EnvironmentUnavailable
 from env_servers.toolkit.tool_calls.declarations import ToolSet
-
-if TYPE_CHECKING:
-    from env_servers.toolkit.tool_calls.tasks import ToolTask
+from env_servers.toolkit.tool_calls.payload import ToolTask
 
 __all__ = [
     "EMBEDDED",

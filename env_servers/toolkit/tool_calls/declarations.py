@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from env_servers.sdk import ActionFormat, ConversationStart, Grammar, Parameter, Verb
 from env_servers.toolkit.tool_calls.line_format import express, read_reply, write_call, write_reply
@@ -76,6 +76,30 @@ class Tool:
         return next(
             (p.name for p in self.parameters if p.required and p.name not in arguments), None
         )
+
+    def bind(self, arguments: Any, *, strictly: bool) -> Mapping[str, Any]:
+        """Return the declared arguments of a call.
+
+        Args:
+            arguments: Any literal that an agent wrote as the input of the call.
+            strictly: Refuse undeclared arguments and other types; otherwise drop and accept them.
+
+        Raises:
+            TypeError, KeyError: What the original's subscripts raise, in its words.
+            ValueError: Only strictly.
+        """
+        if not isinstance(arguments, dict):
+            if not any(parameter.required for parameter in self.parameters):
+                return {}
+            raise TypeError(_subscript_error(arguments))
+        by_name = cast("dict[str, Any]", arguments)
+        missing = self.missing(by_name)
+        if missing is not None:
+            raise KeyError(missing)
+        if strictly:
+            self.check(by_name)
+            return by_name
+        return {p.name: by_name[p.name] for p in self.parameters if p.name in by_name}
 
     def check(self, arguments: Mapping[str, Any]) -> None:
         """Raise ValueError unless the arguments are the declared ones, in the declared types."""
@@ -148,6 +172,16 @@ class ToolSet:
             ),
             ActionFormat.CODE_AS_ACTION: ConversationStart(rules + _CODE + code, "Ok."),
         }
+
+
+def _subscript_error(value: object) -> str:
+    """What Python 3.10 says of `value["name"]`; the original's agents were shown it."""
+    kind = type(value).__name__
+    if isinstance(value, list | tuple):
+        return f"{kind} indices must be integers or slices, not str"
+    if isinstance(value, str):
+        return "string indices must be integers"
+    return f"'{kind.lstrip('_').lower()}' object is not subscriptable"
 
 
 def _type_note(parameter: Parameter) -> str:

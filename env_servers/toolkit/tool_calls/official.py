@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from env_servers.sdk import EnvironmentUnavailable, Task
-from env_servers.toolkit.tool_calls.tasks import ToolTask
+from env_servers.toolkit.tool_calls.payload import ToolTask
 
 __all__ = ["FOLDER", "MalformedFile", "official_splits", "read_objects", "read_tasks"]
 

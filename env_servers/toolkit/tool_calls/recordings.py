@@ -26,7 +26,7 @@ from env_servers.toolkit.tool_calls.backends import (
 )
 from env_servers.toolkit.tool_calls.line_format import Unreadable, call_key, read_call
 from env_servers.toolkit.tool_calls.official import FOLDER, MalformedFile, read_objects
-from env_servers.toolkit.tool_calls.tasks import ToolTask
+from env_servers.toolkit.tool_calls.payload import ToolTask
 
 __all__ = [
     "Exchange",

@@ -41,8 +41,8 @@ def call(tool: str, text: str = "{}") -> str:
 
 
 def answer_of(episode: Stall) -> str:
-    assert episode._episode is not None
-    return episode._episode.task.subgoals[0]
+
+    return episode.episode.task.subgoals[0]
 
 
 def shown(seen: Observation) -> str:
@@ -87,8 +87,8 @@ def test_mistakes_are_answered_in_the_originals_words(
 
 def test_a_format_error_is_shown_bare_and_keeps_the_reward(tasks: ToolTaskSet) -> None:
     episode = begin(tasks)
-    assert episode._episode is not None
-    episode._episode.reward = 1.0
+
+    episode.episode.reward = 1.0
     seen = episode.step("no call")
     assert seen.text.startswith("Format error, please")
     assert seen.reward == 1.0
@@ -139,8 +139,8 @@ def test_profile_fixed_checks_types_against_the_declaration(tasks: ToolTaskSet) 
 def test_rewards_can_be_asked_for_in_another_unit(tasks: ToolTaskSet) -> None:
     for kind, expected in (("original", 0.5), ("dense", 0.5), ("binary", 0.0)):
         episode = begin(tasks, reward=kind)
-        assert episode._episode is not None
-        episode._episode.reward = 0.5
+
+        episode.episode.reward = 0.5
         assert episode.step("").reward == expected
     with pytest.raises(InvalidOption, match="reward"):
         begin(tasks, reward="lots")
@@ -180,15 +180,15 @@ def test_a_service_that_is_down_is_a_fault_of_infrastructure_and_changes_nothing
     tasks: ToolTaskSet,
 ) -> None:
     episode = begin(tasks)
-    assert episode._episode is not None
+
     session = _Broken({"figs": 1.0})
-    episode._episode.session = session
+    episode.episode.session = session
     with pytest.raises(ServiceUnavailable) as caught:
         episode.step(call("get_things"))
     error = CommandError.from_sdk(caught.value)
     assert "stall did not answer" in error.message
     assert REASONS[error.reason].fault == types_pb2.FAULT_INFRASTRUCTURE
-    assert (episode._episode.steps, episode._episode.outputs) == (0, {})
+    assert (episode.episode.steps, episode._episode.outputs) == (0, {})
     session.down = False
     assert shown(episode.step(call("get_things"))) == "['figs']"
 
