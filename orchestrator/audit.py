@@ -27,7 +27,7 @@ from rich.progress import Progress
 from rich.text import Text
 
 from agent_runtime.agents import agent_folder
-from agent_runtime.engine.checkpoint import digest
+from agent_runtime.engine.checkpoint import weights_digest
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.huggingface import HuggingFaceRenderer
 from agent_runtime.ledger import TokenLedger
@@ -260,7 +260,7 @@ def _agent_folders(manifest: Manifest) -> list[Path]:
             continue
         with contextlib.suppress(PolicyMisconfigured):
             folder = agent_folder(policy.target)
-            if digest(folder) == identity.get("weights"):
+            if weights_digest(folder) == identity.get("weights"):
                 folders.append(folder)
     return folders
 

@@ -35,7 +35,7 @@ import torch
 from numpy.typing import NDArray
 from rich.console import Console
 
-from agent_runtime.engine.checkpoint import digest
+from agent_runtime.engine.checkpoint import weights_digest
 from agent_runtime.scores import perfect_score, recorded_score
 from agent_runtime.weights import Weights
 from agentgym.episode.v1 import episode_pb2
@@ -615,7 +615,7 @@ def _replayed(
         with RunReader.open(find_run(name)) as reader:
             episodes += reader.episodes(lambda it: not it.failed)
     episodes.sort(key=lambda it: (it.environment, it.item_id, it.sample, it.episode_id))
-    return episodes, {digest(Path(recipe.model.path)): 0}
+    return episodes, {weights_digest(Path(recipe.model.path)): 0}
 
 
 async def _choose(recipe: GRPORecipe) -> dict[str, Any]:

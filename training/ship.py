@@ -23,7 +23,7 @@ from rich.console import Console
 
 from agent_runtime.agents import AgentCard, AgentFigure, PlaySettings, write_card
 from agent_runtime.agents.card import CARD_FILE
-from agent_runtime.engine.checkpoint import digest, read_architecture, weight_files
+from agent_runtime.engine.checkpoint import read_architecture, weight_files, weights_digest
 from agent_runtime.engine.numpy_backend import import_numpy
 from orchestrator.command_line import make_console, run_command
 from training.config.recipe import build
@@ -159,7 +159,7 @@ def ship(config: Ship, console: Console) -> Shipment:
     with tempfile.TemporaryDirectory(prefix=f".{config.out.name}-", dir=config.out.parent) as work:
         made = Path(work) / "agent"
         stored_as, played = _store(config, run, seed, made, console)
-        card = _card(config.name, run, seed, played, stored_as, digest(made))
+        card = _card(config.name, run, seed, played, stored_as, weights_digest(made))
         write_card(made, card)
         (made / "README.md").write_text(_readme(run, seed, why, card, played), encoding="utf-8")
         _require_small(made)

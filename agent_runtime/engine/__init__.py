@@ -1,18 +1,19 @@
-"""A compact engine that generates for many episodes at once in this process.
+"""A compact inference engine that generates for many episodes at once in this process.
 
-    generation.py     what is asked and what comes back
-    randomness.py     one number per (seed, token)
-    scheduling.py     slots, prefixes, what the next step computes
+    config.py         what a user may set
+    generation.py     a request and its result
+    randomness.py     one random number per (seed, position)
+    scheduling.py     continuous batching: cache slots, prefixes, what the next step computes
     grouping.py       which rows are attended to together
-    layout.py         a step's tokens as lists and rectangles
-    checkpoint.py     config.json, which files hold the weights, their version
+    layout.py         a step's tokens as lists and padded rectangles
+    checkpoint.py     config.json, weight files, the weights' version
     parameters.py     which of a checkpoint's tensors become one matrix
-    backend.py        what is to be computed, and by what
-    engine.py         one step after the other; weight swaps
-    worker.py         a thread that steps, and how coroutines reach it
-    starting.py       from a folder to a worker
-    wire.py           SGLang's request and reply
-    front.py          the worker behind SGLang's HTTP interface
+    memory.py         how much memory a cache may take
+    backend.py        the interface to a model's arithmetic, and the choice of an implementation
+    engine.py         InferenceEngine: one step after the other; weight updates
+    worker.py         EngineThread: the thread that steps, and how coroutines reach it
+    http_messages.py  SGLang's requests and replies
+    http_server.py    the engine behind SGLang's HTTP interface
 
     torch_backend.py  with llama.py (weights and forward pass) and sampler.py (from logits to
                       tokens): every size, CPU or GPU; extra `torch`

@@ -1,8 +1,8 @@
-"""What the engine needs computed, and which of the backends computes it.
+"""The interface between the engine's bookkeeping and a model's arithmetic, and who implements it.
 
-Owns the interface between the engine's bookkeeping and a model's arithmetic, and the choice: torch
-(extra `torch`) for every size and device, NumPy (extra `agent`) for small models on a CPU. A
-backend owns weights and their memory; its logits only itself can read. Imports neither.
+torch (extra `torch`) serves every size and device, NumPy (extra `agent`) small models on a CPU.
+Importing this module imports neither. A backend owns the weights and their memory; the logits that
+it returns are opaque to the engine, which only passes them back to it.
 """
 
 from __future__ import annotations
@@ -19,97 +19,102 @@ from agent_runtime.engine.layout import Layout
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.sampling import Sampling
 
-__all__ = ["Backend", "Cache", "choose_backend", "installed", "make_backend"]
+__all__ = ["Backend", "Cache", "choose_backend", "is_installed", "make_backend"]
 
 BackendName = Literal["torch", "numpy"]
 _INSTALL: Final = {
     "torch": 'pip install "agentgym-grpc[torch]"',
     "numpy": 'pip install "agentgym-grpc[agent]"',
 }
-_LARGEST_UNASKED: Final = 50_000_000
-"""Parameters up to which NumPy is taken where torch is missing: beyond it crawls."""
+_LARGEST_FOR_NUMPY: Final = 50_000_000
+"""Parameters up to which NumPy is chosen where torch is missing: beyond that it is too slow."""
 
 
 class Cache(Protocol):
-    """Keys and values of all slots."""
+    """Keys and values of all cache slots."""
 
     def copy(self, source: int, target: int, count: int) -> None:
         """Copy the first `count` positions of one slot to another."""
         ...
 
     def wipe(self, slot: int) -> None:
-        """Back to zeros."""
+        """Set a slot back to zeros."""
         ...
 
 
 class Backend(Protocol):
-    """The arithmetic of one model. Used by one thread."""
+    """The arithmetic of one model. Not thread-safe, but for `read_weights`."""
 
     architecture: Architecture
 
     @property
     def name(self) -> BackendName:
-        """What computes, for records."""
+        """The backend's name, for records."""
         ...
 
     @property
     def bytes_per_token(self) -> int:
-        """Memory that one position of one slot takes."""
+        """Bytes that one position of one slot takes."""
         ...
 
     def free_memory(self) -> float:
-        """Bytes that a cache may take on the device."""
+        """Return how many bytes a cache may take on the device."""
         ...
 
     def make_cache(self, slots: int, capacity: int) -> Cache:
-        """A cache of zeros."""
+        """Allocate a cache of zeros: `slots` contexts of `capacity` tokens."""
         ...
 
     def free(self, cache: Any) -> None:
-        """Give the memory of weights and cache back; nothing can be computed afterwards."""
+        """Free the memory of weights and cache; nothing can be computed afterwards."""
         ...
 
-    def read(self, folder: Path) -> Mapping[str, Any]:
-        """All tensors of a folder, by name, for `load`; may be called from another thread.
+    def read_weights(self, folder: Path) -> Mapping[str, Any]:
+        """Read all tensors of a folder, by name, for `load_weights`; callable from any thread.
 
-        Raises PolicyMisconfigured.
+        Raises:
+            PolicyMisconfigured: Files are missing or cannot be read.
         """
         ...
 
-    def load(self, weights: Mapping[str, Any]) -> None:
-        """Copy weights into place. Raises PolicyMisconfigured, having changed nothing, where a
-        tensor is missing, unknown or of another shape.
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Copy weights over the present ones.
+
+        Raises:
+            PolicyMisconfigured: A tensor is missing, unknown or of another shape; nothing has
+                changed then.
         """
         ...
 
     def forward(self, layout: Layout, cache: Any) -> Any:
-        """Compute a step: logits [len(layout.last), vocab_size].
+        """Compute a step and return float32 logits [len(layout.logit_indices), vocab_size].
 
-        Keys and values of all its tokens are in the cache afterwards.
+        Keys and values of all the step's tokens are in the cache afterwards.
         """
         ...
 
     def sample(
         self, logits: Any, settings: Sequence[Sampling], uniforms: Sequence[float]
     ) -> tuple[list[int], list[float]]:
-        """One token and its logprob for each row; see `sampler.sample`."""
+        """Sample one token for each row; returns tokens and logprobs, see `sampler.sample`."""
         ...
 
     def score(self, logits: Any, ids: Sequence[int]) -> list[float]:
-        """Logprob at temperature 1 of one given token for each row."""
+        """Return the logprob at temperature 1 of one id for each row."""
         ...
 
 
 def choose_backend(options: EmbeddedOptions, architecture: Architecture) -> BackendName:
-    """The backend that the options name; `auto` = torch where it is installed, else NumPy.
+    """Return the backend that the options name; `auto` = torch where installed, else NumPy.
 
-    Raises PolicyMisconfigured where NumPy would be taken unasked for what it is too slow for.
+    Raises:
+        PolicyMisconfigured: `auto` leaves only NumPy, for a model that it is too slow for.
     """
     if options.backend != "auto":
         return options.backend
-    if installed("torch"):
+    if is_installed("torch"):
         return "torch"
-    if architecture.parameters > _LARGEST_UNASKED:
+    if architecture.parameters > _LARGEST_FOR_NUMPY:
         raise PolicyMisconfigured(
             f"a model of {architecture.parameters / 1e6:,.0f} million parameters needs torch: "
             f"{_INSTALL['torch']} (NumPy computes it, slowly, with --embedded.backend numpy)"
@@ -118,10 +123,12 @@ def choose_backend(options: EmbeddedOptions, architecture: Architecture) -> Back
 
 
 def make_backend(options: EmbeddedOptions, architecture: Architecture, capacity: int) -> Backend:
-    """A backend without weights for contexts of `capacity` tokens. Call it in the thread that will
-    step: the number of threads is the calling thread's.
+    """Make a backend without weights for contexts of `capacity` tokens.
 
-    Raises PolicyMisconfigured where its extra is missing, or for a device that it does not have.
+    Call it in the thread that will step: the number of CPU threads is set for the calling thread.
+
+    Raises:
+        PolicyMisconfigured: The backend's extra is not installed, or it lacks the device.
     """
     name = choose_backend(options, architecture)
     threads = options.threads or default_threads()
@@ -140,21 +147,13 @@ def make_backend(options: EmbeddedOptions, architecture: Architecture, capacity:
 
 
 def default_threads() -> int:
-    """Cores that this process may use, one of them left to the orchestrator and its servers."""
+    """Return the cores that this process may use, less one for the orchestrator and its servers."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return max(1, (cores or 1) - 1)
 
 
-def free_memory() -> int:
-    """Bytes of this machine's memory that nothing uses."""
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return 4 * 2**30
-
-
-def installed(module: str) -> bool:
-    """Whether a module can be found; it is not imported."""
+def is_installed(module: str) -> bool:
+    """Return whether a module can be found, without importing it."""
     try:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):

@@ -1,9 +1,8 @@
-"""Reads Hugging Face checkpoints of the Llama family: what their files say, before any tensor.
+"""Hugging Face checkpoints of the Llama family: configuration, weight files, version.
 
-Owns the translation of configurations (old and new spellings) into an `Architecture` that says
-everything the forward pass needs, and refuses what it would compute wrongly; which files hold the
-weights, their version, and whether tensors are those of the model. Invariant: equal files give
-equal versions. Reads no pickles and makes no tensors: each backend reads its own.
+Translates configurations (old and new spellings) into an `Architecture` with everything that the
+forward pass needs, and refuses what would be computed wrongly. Invariant: equal files give equal
+versions. Reads no pickles and makes no tensors: each backend reads its own.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from agent_runtime.errors import PolicyMisconfigured
 __all__ = [
     "Architecture",
     "RopeScaling",
-    "digest",
-    "fit_weights",
+    "match_weights",
     "read_architecture",
     "weight_files",
+    "weights_digest",
 ]
 
 _FAMILIES: Final = {"llama", "mistral", "qwen2", "qwen3"}
@@ -35,11 +34,11 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RopeScaling:
-    """How rotary frequencies are stretched."""
+    """How rotary frequencies are scaled for longer contexts."""
 
     factor: float
     low_freq_factor: float = 0.0
-    """With the next two: Llama-3's interpolation between wavelengths; 0 = all by `factor`."""
+    """With the next two: Llama-3's interpolation between wavelengths. 0 = all by `factor`."""
     high_freq_factor: float = 0.0
     original_positions: int = 0
 
@@ -65,13 +64,13 @@ class Architecture:
     head_norms: bool
     """Whether queries and keys are normalised per head, as in Qwen3."""
     positions: int
-    """Longest context that it was trained for; a sliding window counts as its end."""
+    """Longest context that it was trained for, at most its sliding window."""
     dtype: str
-    """Of the weights as stored: float32, bfloat16, ..."""
+    """Precision of the weights as stored: float32, bfloat16, ..."""
 
     @property
     def parameters(self) -> int:
-        """Numbers that the model consists of; biases and norms, which are few, left out."""
+        """Number of weights, without biases and norms, which are few."""
         attention = 2 * self.head_dim * (self.heads + self.kv_heads)
         layer = self.hidden_size * (attention + 3 * self.intermediate_size)
         embeddings = self.vocab_size * self.hidden_size * (1 if self.tied_embeddings else 2)
@@ -79,7 +78,11 @@ class Architecture:
 
 
 def read_architecture(folder: Path) -> Architecture:
-    """The model in a folder. Raises PolicyMisconfigured where it is none that can be computed."""
+    """Return the architecture that a folder's `config.json` describes.
+
+    Raises:
+        PolicyMisconfigured: There is no configuration, or one that the engine cannot compute.
+    """
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -131,35 +134,39 @@ def _architecture(family: str, config: Mapping[str, Any]) -> Architecture:
 
 
 def _dtype(name: object) -> str:
-    found = str(name).removeprefix("torch.")
-    if found not in _DTYPES:
+    dtype = str(name).removeprefix("torch.")
+    if dtype not in _DTYPES:
         raise ValueError(f"dtype {name!r}")
-    return found
+    return dtype
 
 
 def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
-    """Base and scaling, from `rope_parameters` or the older `rope_theta` and `rope_scaling`."""
-    given = dict(config.get("rope_scaling") or {}) | dict(config.get("rope_parameters") or {})
-    theta = float(given.get("rope_theta") or config.get("rope_theta") or 10000.0)
-    kind = given.get("rope_type") or given.get("type") or "default"
-    if given.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0)) != 1.0:
+    """Read base and scaling, from `rope_parameters` or older `rope_theta` and `rope_scaling`."""
+    rope = dict(config.get("rope_scaling") or {}) | dict(config.get("rope_parameters") or {})
+    theta = float(rope.get("rope_theta") or config.get("rope_theta") or 10000.0)
+    kind = rope.get("rope_type") or rope.get("type") or "default"
+    if rope.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0)) != 1.0:
         raise ValueError("a partial rotary embedding")
     if kind == "default":
         return theta, None
     if kind == "linear":
-        return theta, RopeScaling(factor=float(given["factor"]))
+        return theta, RopeScaling(factor=float(rope["factor"]))
     if kind == "llama3":
         return theta, RopeScaling(
-            factor=float(given["factor"]),
-            low_freq_factor=float(given["low_freq_factor"]),
-            high_freq_factor=float(given["high_freq_factor"]),
-            original_positions=int(given["original_max_position_embeddings"]),
+            factor=float(rope["factor"]),
+            low_freq_factor=float(rope["low_freq_factor"]),
+            high_freq_factor=float(rope["high_freq_factor"]),
+            original_positions=int(rope["original_max_position_embeddings"]),
         )
     raise ValueError(f"rope type {kind!r}")
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a folder, sorted. Raises PolicyMisconfigured."""
+    """Return the safetensors files of a folder, sorted.
+
+    Raises:
+        PolicyMisconfigured: There are none, or the index names files that are missing.
+    """
     index = folder / _INDEX
     if index.is_file():
         try:
@@ -180,22 +187,30 @@ def weight_files(folder: Path) -> list[Path]:
     return files
 
 
-def fit_weights(
-    given: Mapping[str, T],
+def match_weights(
+    weights: Mapping[str, T],
     shape: Callable[[T], Sequence[int]],
     expected: Mapping[str, Shape],
     *,
-    tied: bool,
+    tied_embeddings: bool,
 ) -> dict[str, T]:
-    """The given tensors under the names of the model with its head, all of `expected` and no more.
+    """Return a checkpoint's tensors under the model's own names, exactly those of `expected`.
 
-    `tied` = the head is the embedding. Raises PolicyMisconfigured where one is missing, unknown or
-    of another shape.
+    Args:
+        weights: Tensors by the names that a checkpoint or a state dict gives them.
+        shape: Gives the shape of a tensor.
+        expected: Shapes of the model's tensors by name.
+        tied_embeddings: Whether the head is the embedding; a stored head is ignored then.
+
+    Raises:
+        PolicyMisconfigured: A tensor is missing, unknown or of another shape.
     """
-    named = {_full_name(name): tensor for name, tensor in given.items()}
-    # Rotary tables of old checkpoints are derived; tied heads are stored by some writers.
-    named = {name: it for name, it in named.items() if not name.endswith("rotary_emb.inv_freq")}
-    if tied:
+    named = {_full_name(name): tensor for name, tensor in weights.items()}
+    # Old checkpoints store tables of rotary frequencies, which the engine computes itself; some
+    # writers store tied heads.
+    for name in [name for name in named if name.endswith("rotary_emb.inv_freq")]:
+        del named[name]
+    if tied_embeddings:
         named.pop("lm_head.weight", None)
     wrong = [
         *(f"{name} is missing" for name in sorted(expected.keys() - named.keys())),
@@ -213,13 +228,13 @@ def fit_weights(
 
 
 def _full_name(name: str) -> str:
-    """Names of the bare model, without `model.`, as those of the model with its head."""
+    """Return the name with `model.` before it, which state dicts of a model without head lack."""
     name = name.removeprefix("module.")
     return name if name.startswith(("model.", "lm_head.")) else f"model.{name}"
 
 
-def digest(folder: Path) -> str:
-    """A version of the weights made from their bytes: `weights-` and 12 hex digits."""
+def weights_digest(folder: Path) -> str:
+    """Return the weights' version, made from their bytes: `weights-` and 12 hex digits."""
     total = hashlib.blake2b(digest_size=6)
     for path in weight_files(folder):
         with path.open("rb") as file:

@@ -1,8 +1,8 @@
-"""The engine: one step after the other, for whoever calls from one thread.
+"""The inference engine: a backend, its cache and a scheduler, advanced step by step.
 
-Owns a backend, its cache and a scheduler. Each step copies shared prefixes, has the planned tokens
-computed, samples, and ends what is done. Invariant: every sampled token names the weights that gave
-it; weights change between steps only. Knows no tensors: see `backend`.
+Each step copies shared prefixes, computes the planned tokens, samples, and ends what is finished.
+Invariant: every sampled token carries the version of the weights that gave it; weights change
+between steps only. Handles no tensors itself: see `backend`.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent_runtime.engine.backend import Backend, make_backend
-from agent_runtime.engine.checkpoint import digest, read_architecture
+from agent_runtime.engine.checkpoint import read_architecture, weights_digest
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.generation import GenerationRequest, GenerationResult
 from agent_runtime.engine.grouping import group_chunks
-from agent_runtime.engine.layout import lay_out
+from agent_runtime.engine.layout import make_layout
 from agent_runtime.engine.randomness import uniform
-from agent_runtime.engine.scheduling import Chunk, Generation, Scheduler, StepPlan
+from agent_runtime.engine.scheduling import BatchScheduler, Chunk, Generation, StepPlan
 from agent_runtime.errors import ContextOverflow, PolicyMisbehaved, PolicyMisconfigured
 from agent_runtime.sampling import FinishReason
 
-__all__ = ["Ended", "Engine", "Totals", "load_engine"]
+__all__ = ["FinishedGeneration", "InferenceEngine", "Totals", "derive_slots", "load_engine"]
 
 _LONGEST_DEFAULT: Final = 8192
-"""Context length where nobody sets one: models that allow 100,000 tokens would get few slots."""
+"""Context length unless one is set: with a model's 100,000 tokens few slots would fit."""
 _SCORED_AT_ONCE: Final = 256
-"""Positions whose whole distributions are in memory at once."""
+"""Positions whose distributions over the whole vocabulary are in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """A generation that is over: a result, or the error that ended it."""
+class FinishedGeneration:
+    """A generation that ended: with a result, or with the error that ended it."""
 
     generation: Generation
     outcome: GenerationResult | PolicyMisbehaved
@@ -42,17 +42,18 @@ class Ended:
 
 @dataclass(slots=True)
 class Totals:
-    """What the engine has done since its start, in tokens unless named otherwise."""
+    """What the engine has done since its start; all but `steps` are tokens."""
 
     steps: int = 0
     prefilled: int = 0
     sampled: int = 0
     prompts: int = 0
+    """Of all prompts."""
     cached: int = 0
     """Of the prompts' tokens, those that were in the cache already."""
 
 
-class Engine:
+class InferenceEngine:
     """Continuous batching over one model. Not thread-safe: see `worker.EngineThread`."""
 
     def __init__(
@@ -65,17 +66,26 @@ class Engine:
         prefill_tokens: int = 2048,
         decode: Callable[[Sequence[int]], str] | None = None,
     ) -> None:
-        """`slots` contexts of `capacity` tokens; `decode` = text of ids, needed for stop strings.
+        """Allocate the cache.
 
-        `version` names the backend's weights. Raises ValueError for impossible sizes.
+        Args:
+            backend: With its weights loaded.
+            slots: Contexts that the cache holds at once.
+            capacity: Tokens of each.
+            version: Of the backend's weights.
+            prefill_tokens: Most prompt tokens computed in one step.
+            decode: Gives the text of ids; needed for stop strings.
+
+        Raises:
+            ValueError: Sizes with which nothing could be generated.
         """
         self.backend = backend
         self.version = version
         self.totals = Totals()
         self.decode = decode
         self._cache = backend.make_cache(slots, capacity)
-        self._scheduler = Scheduler(slots, capacity, prefill_tokens=prefill_tokens)
-        self._live: set[Generation] = set()
+        self._scheduler = BatchScheduler(slots, capacity, prefill_tokens=prefill_tokens)
+        self._active: set[Generation] = set()
 
     @property
     def context_length(self) -> int:
@@ -88,9 +98,9 @@ class Engine:
         return len(self._scheduler.slots)
 
     @property
-    def used(self) -> float:
-        """Share of the cache that running generations take."""
-        return self._scheduler.used
+    def cache_usage(self) -> float:
+        """Share of the cache that running generations take, 0 to 1."""
+        return self._scheduler.cache_usage
 
     @property
     def running(self) -> int:
@@ -103,10 +113,12 @@ class Engine:
         return self._scheduler.waiting
 
     def submit(self, request: GenerationRequest) -> Generation:
-        """Take a request; it runs with the next steps.
+        """Queue a request; it runs with the next steps.
 
-        Raises ContextOverflow where the prompt leaves no room for a reply, PolicyMisconfigured
-        where it has ids that the model does not know.
+        Raises:
+            ContextOverflow: The prompt leaves no room for a reply.
+            PolicyMisconfigured: The prompt has ids that the model does not know, or the request has
+                stop strings and there is no tokenizer.
         """
         if len(request.prompt) >= self.context_length:
             raise ContextOverflow(f"{len(request.prompt)} tokens of {self.context_length}")
@@ -115,96 +127,106 @@ class Engine:
             raise PolicyMisconfigured("stop strings need a tokenizer")
         generation = Generation(request)
         self._scheduler.submit(generation)
-        self._live.add(generation)
+        self._active.add(generation)
         return generation
 
     def abort(self, generation: Generation) -> GenerationResult | None:
-        """End a generation now with the tokens that it has; None = it was over already."""
-        if generation not in self._live:
+        """End a generation now with the tokens that it has; None = it had ended already."""
+        if generation not in self._active:
             return None
         self._end(generation)
         return generation.result(FinishReason.ABORT)
 
-    def release(self, episode: str) -> None:
-        """The episode is over: its slot may be given away."""
-        self._scheduler.release(episode)
+    def release(self, episode_id: str) -> None:
+        """Note that the episode is over: its slot may be evicted."""
+        self._scheduler.release(episode_id)
 
-    def forget(self) -> None:
+    def flush_cache(self) -> None:
         """Empty the cache; running generations are computed anew."""
         self._scheduler.invalidate()
 
     def update_weights(
         self, weights: Mapping[str, Any], version: str, *, keep_cache: bool = False
     ) -> None:
-        """Swap the weights in place; running generations go on with the new ones.
+        """Replace the weights in place; running generations continue with the new ones.
 
-        What they sampled keeps its version; what comes carries `version`. With `keep_cache`, keys
-        and values of the old weights stay in use for contexts that hold them; without, all are
-        computed anew. Raises PolicyMisconfigured, having changed nothing, for another model's
-        weights.
+        Tokens sampled so far keep their version.
+
+        Args:
+            weights: Tensors of the backend by name.
+            version: What tokens carry from now on.
+            keep_cache: Go on using keys and values of the old weights; otherwise all contexts are
+                computed anew.
+
+        Raises:
+            PolicyMisconfigured: Weights of another model, or no version; nothing has changed then.
         """
         if not version:
             raise PolicyMisconfigured("weights need a version")
-        self.backend.load(weights)
+        self.backend.load_weights(weights)
         self.version = version
         if not keep_cache:
             self._scheduler.invalidate()
 
     def close(self) -> None:
-        """Give the memory back to the device, for whoever works there next in this process.
-
-        Nothing can be computed afterwards.
-        """
+        """Free the memory of weights and cache; nothing can be computed afterwards."""
         self.backend.free(self._cache)
 
     def score(self, ids: Sequence[int]) -> list[float]:
-        """Logprobs at temperature 1 of all ids but the first, each given those before it.
+        """Return the logprobs at temperature 1 of all ids but the first, each given those before.
 
-        Uses and changes no slot. Raises PolicyMisconfigured for ids that the model does not know,
-        ContextOverflow for more than it has positions.
+        Uses a cache of its own: running generations are not affected.
+
+        Raises:
+            ContextOverflow: More ids than the engine's context length.
+            PolicyMisconfigured: Ids that the model does not know.
         """
         if len(ids) > self.context_length:
             raise ContextOverflow(f"{len(ids)} tokens of {self.context_length}")
         self._check_ids(ids)
         cache = self.backend.make_cache(1, len(ids))
-        scored = Generation(GenerationRequest(prompt=list(ids)))
-        found: list[float] = []
+        generation = Generation(GenerationRequest(prompt=list(ids)))
+        logprobs: list[float] = []
         for start in range(0, len(ids) - 1, _SCORED_AT_ONCE):
             part = list(ids[start : min(start + _SCORED_AT_ONCE, len(ids) - 1)])
-            layout = lay_out(group_chunks([Chunk(scored, 0, start, part, False)], len(ids)))
-            layout = replace(layout, last=list(range(len(part))))
+            chunk = Chunk(generation, 0, start, part, samples=False)
+            layout = make_layout(group_chunks([chunk], len(ids)))
+            layout = replace(layout, logit_indices=list(range(len(part))))
             logits = self.backend.forward(layout, cache)
-            found += self.backend.score(logits, ids[start + 1 : start + 1 + len(part)])
-        return found
+            logprobs += self.backend.score(logits, ids[start + 1 : start + 1 + len(part)])
+        return logprobs
 
-    def step(self) -> list[Ended]:
-        """Compute and sample one step; returns what ended with it. Idle = an empty list."""
+    def step(self) -> list[FinishedGeneration]:
+        """Compute and sample one step; return the generations that it ended."""
         plan = self._scheduler.plan()
         if plan is None:
             return []
         for copy in plan.copies:
             self._cache.copy(copy.source, copy.target, copy.count)
         groups = group_chunks(plan.chunks, self.context_length)
-        sampling = [it for group in groups for it in group.rows if it is not None and it.samples]
-        logits = self.backend.forward(lay_out(groups), self._cache)
-        self._scheduler.computed(plan)
+        rows = (chunk for group in groups for chunk in group.rows)
+        # In the order of the layout's logit_indices.
+        sampling = [chunk for chunk in rows if chunk is not None and chunk.samples]
+        logits = self.backend.forward(make_layout(groups), self._cache)
+        self._scheduler.mark_computed(plan)
         self._count(plan, sampling)
         return list(self._sample(sampling, logits)) if sampling else []
 
     def _check_ids(self, ids: Sequence[int]) -> None:
-        known = self.backend.architecture.vocab_size
-        if not ids or not 0 <= min(ids) <= max(ids) < known:
+        vocab_size = self.backend.architecture.vocab_size
+        if not ids or not 0 <= min(ids) <= max(ids) < vocab_size:
             raise PolicyMisconfigured(
-                f"a prompt is to have ids from 0 to {known - 1}: are the tokenizer and the weights "
+                f"a prompt needs ids from 0 to {vocab_size - 1}: are the tokenizer and the weights "
                 "of the same model?"
             )
 
-    def _sample(self, chunks: Sequence[Chunk], logits: Any) -> Iterable[Ended]:
+    def _sample(self, chunks: Sequence[Chunk], logits: Any) -> Iterable[FinishedGeneration]:
         requests = [chunk.generation.request for chunk in chunks]
         ids, logprobs = self.backend.sample(
             logits,
             [request.sampling for request in requests],
-            # By place in the context, so that a reply that goes on in a new request draws alike.
+            # Indexed by position in the context, so that a reply that was aborted and continues
+            # in a new request draws the same numbers.
             [uniform(chunk.generation.request.seed, chunk.end) for chunk in chunks],
         )
         for chunk, token, logprob in zip(chunks, ids, logprobs, strict=True):
@@ -213,20 +235,20 @@ class Engine:
                 yield self._fail(chunk, logprob)
                 continue
             generation.append(token, logprob, self.version)
-            finish = generation.ending(self.context_length, self.decode)
+            finish = generation.finish_reason(self.context_length, self.decode)
             if finish is not None:
                 self._end(generation)
-                yield Ended(generation, generation.result(finish))
+                yield FinishedGeneration(generation, generation.result(finish))
 
-    def _fail(self, chunk: Chunk, logprob: float) -> Ended:
+    def _fail(self, chunk: Chunk, logprob: float) -> FinishedGeneration:
         self._end(chunk.generation, keep=False)
-        # NaN keys would reach the slot's next context, masked or not.
+        # Zeros, for a masked NaN is still NaN: it would spread to the slot's next context.
         self._cache.wipe(chunk.slot)
         problem = f"weights {self.version!r} give logprob {logprob} at token {chunk.end}"
-        return Ended(chunk.generation, PolicyMisbehaved(problem))
+        return FinishedGeneration(chunk.generation, PolicyMisbehaved(problem))
 
     def _end(self, generation: Generation, *, keep: bool = True) -> None:
-        self._live.discard(generation)
+        self._active.discard(generation)
         self._scheduler.finish(generation, keep=keep)
 
     def _count(self, plan: StepPlan, sampling: Sequence[Chunk]) -> None:
@@ -245,12 +267,19 @@ def load_engine(
     folder: Path,
     options: EmbeddedOptions,
     decode: Callable[[Sequence[int]], str] | None = None,
-) -> Engine:
-    """An engine for a checkpoint folder, sized for this machine; takes seconds.
+) -> InferenceEngine:
+    """Load a checkpoint folder into an engine, sized for this machine; takes seconds.
 
-    Call it in the thread that will step: the backend's number of threads is the calling thread's.
-    Raises PolicyMisconfigured for a folder, device or size that cannot work, and where the extra of
-    the backend is missing.
+    Call it in the thread that will step: the backend's number of threads is set for the calling
+    thread.
+
+    Args:
+        folder: `config.json` and safetensors files.
+        options: Backend, device and sizes.
+        decode: Gives the text of ids; needed for stop strings.
+
+    Raises:
+        PolicyMisconfigured: A folder, device or size that cannot work, or a missing extra.
     """
     architecture = read_architecture(folder)
     capacity = options.context_length or min(architecture.positions, _LONGEST_DEFAULT)
@@ -259,26 +288,30 @@ def load_engine(
             f"a context of {capacity} tokens; the model was made for {architecture.positions}"
         )
     backend = make_backend(options, architecture, capacity)
-    backend.load(backend.read(folder))
-    return Engine(
+    backend.load_weights(backend.read_weights(folder))
+    return InferenceEngine(
         backend,
-        slots=_slots(options, backend, capacity),
+        slots=derive_slots(options, backend, capacity),
         capacity=capacity,
-        version=options.version or digest(folder),
+        version=options.version or weights_digest(folder),
         prefill_tokens=options.prefill_tokens,
         decode=decode,
     )
 
 
-def _slots(options: EmbeddedOptions, backend: Backend, capacity: int) -> int:
-    """As many slots as fit into the memory for the cache, `max_slots` at most."""
-    given = options.cache_gib
-    memory = backend.free_memory() if given is None else given * 2**30
-    each = capacity * backend.bytes_per_token
-    slots = min(int(memory // each), options.max_slots)
+def derive_slots(options: EmbeddedOptions, backend: Backend, capacity: int) -> int:
+    """Return how many slots fit into the memory for the cache, `max_slots` at most.
+
+    Raises:
+        PolicyMisconfigured: Not even one of `capacity` tokens fits.
+    """
+    gib = options.cache_gib
+    memory = backend.free_memory() if gib is None else gib * 2**30
+    slot_bytes = capacity * backend.bytes_per_token
+    slots = min(int(memory // slot_bytes), options.max_slots)
     if slots < 1:
         raise PolicyMisconfigured(
-            f"a context of {capacity} tokens takes {each / 2**30:.2f} GiB, there are "
+            f"a context of {capacity} tokens takes {slot_bytes / 2**30:.2f} GiB, there are "
             f"{memory / 2**30:.2f}: lower --embedded.context-length"
         )
     return slots

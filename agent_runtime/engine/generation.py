@@ -1,6 +1,6 @@
-"""What the engine is asked for, and what it gives back.
+"""A request to the engine and its result.
 
-Invariant: a result has one finite logprob and one weight version for each id. Knows no tensors.
+Invariant: a result has one finite logprob and one weight version for each id.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ class GenerationRequest:
     """One reply to be generated."""
 
     prompt: list[int]
-    """All ids of the context; not empty. The engine finds out what of it is computed already."""
+    """All ids of the context; not empty. The engine itself finds out which of their keys and
+    values are cached."""
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
-    """With the ids before a token it decides that token, whatever else is being generated: a reply
-    that is aborted and asked for again from its last token goes on as it would have."""
+    """Together with the ids before a token it decides that token, whatever else is in the batch:
+    a reply that is aborted and requested again from its last token continues as it would have."""
     stop_ids: frozenset[int] = frozenset()
     """Ids that end the reply; the sampled one is the reply's last."""
-    episode: str = ""
-    """Requests of one episode share a slot from turn to turn; empty = a single request."""
-    space: str = ""
-    """Requests of different spaces use none of each other's keys and values."""
-    name: str = ""
-    """What aborts from outside call it."""
+    episode_id: str = ""
+    """Requests of one episode share a cache slot from turn to turn; empty = a single request."""
+    cache_salt: str = ""
+    """Requests with different salts use none of each other's keys and values."""
+    request_id: str = ""
+    """The name under which the request can be aborted from outside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +43,8 @@ class GenerationResult:
     """In nats, of the whole distribution at the request's temperature (at 1 where that is 0):
     neither top_p nor top_k changes them."""
     versions: list[VersionSpan]
-    """Names of the weights that gave each token, by spans that tile `ids`."""
+    """Versions of the weights that sampled each token, as spans that tile `ids`."""
     finish: FinishReason
     prompt_tokens: int
     cached_tokens: int
-    """Prompt tokens whose keys and values were there already."""
+    """Prompt tokens whose keys and values were in the cache already."""

@@ -1,7 +1,7 @@
-"""The tokens of a step as flat lists and rectangles: what every backend turns into its own tensors.
+"""The tokens of a step as flat lists and padded rectangles, ready to become a backend's tensors.
 
 Linear layers take all tokens of a step as one list; attention takes the rectangles that `grouping`
-made. Invariant: the tokens of a rectangle stand together in the list, in the order of its rows.
+arranged. Invariant: the tokens of a rectangle stand together in the list, in the order of its rows.
 
 Pure: no tensors.
 """
@@ -13,25 +13,27 @@ from dataclasses import dataclass
 
 from agent_runtime.engine.grouping import Group
 
-__all__ = ["Layout", "Rectangle", "lay_out"]
+__all__ = ["Layout", "Rectangle", "make_layout"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
-    """A group's places; `begin` to `end` are its tokens in the list."""
+    """A group whose rows are padded to one width; cells are counted row by row."""
 
     begin: int
+    """With `end`: the group's tokens in the step's list."""
     end: int
     shape: tuple[int, int, int]
     """Rows, width, length."""
     slots: tuple[int, int] | list[int]
-    """First slot and end of neighbouring ones, or the slot of each row."""
-    spread: list[int] | None
-    """Token of the group for each place of the rectangle; None = they are the same."""
-    collect: list[int] | None
-    """Place of the rectangle for each token of the group; None where `spread` is."""
-    seen: list[int]
-    """For each place the last cached position that it attends to."""
+    """First cache slot and end of neighbouring ones, or the slot of each row."""
+    pad_indices: list[int] | None
+    """[rows * width]: for each cell the token of the group that fills it (0 where none does);
+    None = no row is padded, cells and tokens are the same."""
+    unpad_indices: list[int] | None
+    """[tokens]: for each token of the group its cell; None where `pad_indices` is."""
+    last_visible: list[int]
+    """[rows * width]: for each cell the last cached position that it attends to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,12 @@ class Layout:
     positions: list[int]
     slots: list[int]
     rectangles: list[Rectangle]
-    last: list[int]
-    """Index of the tokens from which the next are sampled, in the order of rows in groups."""
+    logit_indices: list[int]
+    """Index of each token whose logits are needed, in the order of the groups' rows."""
 
 
-def lay_out(groups: Sequence[Group]) -> Layout:
-    """A step's groups as lists."""
+def make_layout(groups: Sequence[Group]) -> Layout:
+    """Lay the tokens of a step's groups out as lists."""
     layout = Layout([], [], [], [], [])
     for group in groups:
         begin = len(layout.ids)
@@ -58,31 +60,32 @@ def lay_out(groups: Sequence[Group]) -> Layout:
             layout.positions.extend(range(chunk.start, chunk.end))
             layout.slots.extend([chunk.slot] * len(chunk.ids))
             if chunk.samples:
-                layout.last.append(len(layout.ids) - 1)
-        layout.rectangles.append(_rectangle(group, begin))
+                layout.logit_indices.append(len(layout.ids) - 1)
+        layout.rectangles.append(_make_rectangle(group, begin))
     return layout
 
 
-def _rectangle(group: Group, begin: int) -> Rectangle:
+def _make_rectangle(group: Group, begin: int) -> Rectangle:
     rows, width = len(group.rows), group.width
-    spread, collect, seen = [0] * (rows * width), list[int](), [0] * (rows * width)
+    pad_indices, last_visible = [0] * (rows * width), [0] * (rows * width)
+    unpad_indices: list[int] = []
     token = 0
     for row, chunk in enumerate(group.rows):
         if chunk is None:
             continue
-        at, count = row * width, len(chunk.ids)
-        spread[at : at + count] = range(token, token + count)
-        collect.extend(range(at, at + count))
-        seen[at : at + count] = range(chunk.start, chunk.end)
+        cell, count = row * width, len(chunk.ids)
+        pad_indices[cell : cell + count] = range(token, token + count)
+        unpad_indices.extend(range(cell, cell + count))
+        last_visible[cell : cell + count] = range(chunk.start, chunk.end)
         token += count
-    even = token == rows * width
+    padded = token < rows * width
     neighbours = isinstance(group.slots, range)
     return Rectangle(
         begin=begin,
         end=begin + token,
         shape=(rows, width, group.length),
         slots=(group.slots[0], group.slots[-1] + 1) if neighbours else list(group.slots),
-        spread=None if even else spread,
-        collect=None if even else collect,
-        seen=seen,
+        pad_indices=pad_indices if padded else None,
+        unpad_indices=unpad_indices if padded else None,
+        last_visible=last_visible,
     )

@@ -1,8 +1,6 @@
-"""The forward pass of Llama-like models over a cache of slots: `llama` in NumPy, float32 on a CPU.
+"""The forward pass of Llama-like models over a cache of slots, in NumPy: float32 on a CPU.
 
-Owns weights and cache. Tokens of all rows of a step go through the linear layers as one list; only
-attention pads, by the rectangles of `layout`. Weights are swapped in place, all or none. Invariant:
-the logits are those of `llama` up to rounding. Knows no requests.
+The same computation as `llama`, whose logits it gives up to rounding.
 """
 
 from __future__ import annotations
@@ -13,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agent_runtime.engine.checkpoint import Architecture, fit_weights
+from agent_runtime.engine.checkpoint import Architecture, match_weights
 from agent_runtime.engine.layout import Layout, Rectangle
-from agent_runtime.engine.parameters import lay_out_parameters
+from agent_runtime.engine.parameters import allocate_parameters
 from agent_runtime.engine.tensor_file import Array
 
 __all__ = ["NumpyCache", "NumpyLlama"]
@@ -32,119 +30,125 @@ class NumpyCache:
 
     def copy(self, source: int, target: int, count: int) -> None:
         """Copy the first `count` positions of one slot to another."""
-        for stored in (*self.keys, *self.values):
-            stored[target, :, :count] = stored[source, :, :count]
+        for array in (*self.keys, *self.values):
+            array[target, :, :count] = array[source, :, :count]
 
     def wipe(self, slot: int) -> None:
-        """Back to zeros."""
-        for stored in (*self.keys, *self.values):
-            stored[slot] = 0
+        """Set a slot back to zeros."""
+        for array in (*self.keys, *self.values):
+            array[slot] = 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Box:
-    """A rectangle with its mask [rows, 1, 1, width, length], to be added to the scores."""
+class _MaskedRectangle:
+    """A rectangle with its attention mask."""
 
-    place: Rectangle
+    rectangle: Rectangle
     mask: Array
+    """[rows, 1, 1, width, length], 0 or -inf, to be added to the attention scores."""
 
 
 class NumpyLlama:
     """Weights and forward pass of one model."""
 
     def __init__(self, architecture: Architecture, *, capacity: int) -> None:
-        """Weights are not there before `load`; `capacity` = longest context."""
+        """Allocate the weights, which `load_weights` fills; `capacity` = longest context."""
         self.architecture = architecture
         self._destinations: dict[str, Array] = {}
-        made = lay_out_parameters(architecture, self._parameter)
-        self._embedding, self._layers = made.embedding, made.layers
-        self._norm, self._head = made.norm, made.head
+        """By a checkpoint's name: the rows of a matrix that the tensor is copied into."""
+        parameters = allocate_parameters(architecture, self._allocate)
+        self._embedding, self._layers = parameters.embedding, parameters.layers
+        self._norm, self._head = parameters.norm, parameters.head
         angles = np.outer(np.arange(capacity, dtype=np.float32), _frequencies(architecture))
         cos, sin = np.cos(angles), np.sin(angles)
         self._cos: Array = np.concatenate([cos, cos], -1)[:, None]
-        # Signed for `roll(half)`: the first half takes the second with a minus.
+        # Rotation adds the rolled halves times sin; the first half takes the second negated, so
+        # the sign is put into the table.
         self._sin: Array = np.concatenate([-sin, sin], -1)[:, None]
 
-    def load(self, weights: Mapping[str, Array]) -> None:
-        """Copy weights into place; see `backend.Backend.load`."""
-        expected = {name: it.shape for name, it in self._destinations.items()}
-        given = fit_weights(
-            weights, lambda it: it.shape, expected, tied=self.architecture.tied_embeddings
-        )
-        for name, place in self._destinations.items():
-            place[...] = given[name]
+    def load_weights(self, weights: Mapping[str, Array]) -> None:
+        """Copy weights over the present ones; see `backend.Backend.load_weights`."""
+        tied = self.architecture.tied_embeddings
+        expected = {name: array.shape for name, array in self._destinations.items()}
+        named = match_weights(weights, lambda array: array.shape, expected, tied_embeddings=tied)
+        for name, destination in self._destinations.items():
+            destination[...] = named[name]
 
     def forward(self, layout: Layout, cache: NumpyCache) -> Array:
-        """Compute a step; returns logits [len(layout.last), vocab_size].
+        """Compute a step and return logits [len(layout.logit_indices), vocab_size].
 
         Keys and values of all its tokens are in the cache afterwards.
         """
-        # exp(-gate) overflows to inf, which gives the right 0; NaN is the caller's to find.
+        # exp(-gate) may overflow to inf, which gives the right 0; the engine checks for NaN.
         with np.errstate(over="ignore", invalid="ignore"):
             return self._forward(layout, cache)
 
     def _forward(self, layout: Layout, cache: NumpyCache) -> Array:
         a = self.architecture
-        both, count = a.heads + a.kv_heads, len(layout.ids)
+        qk_heads, count = a.heads + a.kv_heads, len(layout.ids)
         positions, slots = np.array(layout.positions), np.array(layout.slots)
-        boxes = [_Box(it, _mask(it)) for it in layout.rectangles]
-        hidden = self._embedding[np.array(layout.ids)]
+        masked = [_MaskedRectangle(each, _mask(each)) for each in layout.rectangles]
+        hidden = self._embedding[np.array(layout.ids)]  # [tokens, hidden_size]
         cos, sin = self._cos[positions], self._sin[positions]
         for index, layer in enumerate(self._layers):
             x = _rms_norm(hidden, a.norm_eps) * layer.input_norm
             qkv = _linear(x, layer.qkv, layer.qkv_bias).reshape(count, -1, a.head_dim)
-            qk, v = qkv[:, :both], qkv[:, both:]
+            qk, v = qkv[:, :qk_heads], qkv[:, qk_heads:]  # [tokens, heads, head_dim]
             if layer.head_norms is not None:
                 scales = np.repeat(layer.head_norms.reshape(2, -1), [a.heads, a.kv_heads], 0)
                 qk = _rms_norm(qk, a.norm_eps) * scales
             qk = _rotate(qk, cos, sin)
             cache.keys[index][slots, :, positions] = qk[:, a.heads :]
             cache.values[index][slots, :, positions] = v
-            parts = [
-                self._attend(qk[it.place.begin : it.place.end, : a.heads], it, cache, index)
-                for it in boxes
-            ]
+            queries = qk[:, : a.heads]
+            parts = [self._attend(queries, each, cache, index) for each in masked]
             mixed = parts[0] if len(parts) == 1 else np.concatenate(parts)
             hidden = hidden + _linear(mixed, layer.output, layer.output_bias)
             x = _rms_norm(hidden, a.norm_eps) * layer.post_norm
             gate, up = np.split(_linear(x, layer.gate_up, layer.gate_up_bias), 2, -1)
             inner: Array = gate / (np.float32(1) + np.exp(-gate)) * up
             hidden = hidden + _linear(inner, layer.down, layer.down_bias)
-        last = hidden[np.array(layout.last, np.intp)]
+        last = hidden[np.array(layout.logit_indices, np.intp)]
         return _linear(_rms_norm(last, a.norm_eps) * self._norm, self._head, None)
 
-    def _attend(self, queries: Array, box: _Box, cache: NumpyCache, index: int) -> Array:
-        """[tokens, heads, head_dim] of a rectangle's tokens to [tokens, heads * head_dim]."""
-        a = self.architecture
-        rows, width, length = box.place.shape
-        place = box.place.slots
-        chosen = slice(*place) if isinstance(place, tuple) else np.array(place)
-        keys, values = cache.keys[index][chosen], cache.values[index][chosen]
+    def _attend(
+        self, queries: Array, masked: _MaskedRectangle, cache: NumpyCache, layer: int
+    ) -> Array:
+        """Attend from a rectangle's tokens, out of the queries [tokens, heads, head_dim] of all;
+        returns [tokens of the rectangle, hidden].
+        """
+        a, rectangle = self.architecture, masked.rectangle
+        rows, width, length = rectangle.shape
+        slots = rectangle.slots
+        selected = slice(*slots) if isinstance(slots, tuple) else np.array(slots)
+        keys, values = cache.keys[layer][selected], cache.values[layer][selected]
         keys, values = keys[:, :, None, :length], values[:, :, None, :length]
-        if box.place.spread is not None:
-            queries = queries[np.array(box.place.spread)]
+        queries = queries[rectangle.begin : rectangle.end]
+        if rectangle.pad_indices is not None:
+            queries = queries[np.array(rectangle.pad_indices)]
         # Heads that share keys stand beside each other: [rows, kv_heads, group, width, head_dim].
         wide = queries.reshape(rows, width, a.kv_heads, -1, a.head_dim).transpose(0, 2, 3, 1, 4)
         scores = wide @ keys.swapaxes(-1, -2)
         scores *= np.float32(1 / math.sqrt(a.head_dim))
-        scores += box.mask
+        scores += masked.mask
         scores -= scores.max(-1, keepdims=True)
         np.exp(scores, out=scores)
         scores /= scores.sum(-1, keepdims=True)
         mixed = (scores @ values).transpose(0, 3, 1, 2, 4)
         flat = mixed.reshape(rows * width, a.heads * a.head_dim)
-        return flat if box.place.collect is None else flat[np.array(box.place.collect)]
+        unpad = rectangle.unpad_indices
+        return flat if unpad is None else flat[np.array(unpad)]
 
-    def _parameter(
+    def _allocate(
         self, shape: tuple[int, ...], *names: str, rows: Sequence[int] = (), kind: str = "weight"
     ) -> Array:
-        """A `parameters.MakeRoom`."""
-        whole: Array = np.zeros(shape, np.float32)
+        """Implement `parameters.AllocateParameter`."""
+        array: Array = np.zeros(shape, np.float32)
         begin = 0
         for name, count in zip(names, rows or shape[:1], strict=True):
-            self._destinations[f"{name}.{kind}"] = whole[begin : begin + count]
+            self._destinations[f"{name}.{kind}"] = array[begin : begin + count]
             begin += count
-        return whole
+        return array
 
 
 def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
@@ -161,19 +165,19 @@ def _rms_norm(x: Array, epsilon: float) -> Array:
 
 def _rotate(x: Array, cos: Array, sin: Array) -> Array:
     half = x.shape[-1] // 2
-    turned = np.concatenate([x[..., half:], x[..., :half]], -1)
-    return np.add(x * cos, turned * sin, dtype=np.float32)
+    rolled = np.concatenate([x[..., half:], x[..., :half]], -1)
+    return np.add(x * cos, rolled * sin, dtype=np.float32)
 
 
-def _mask(box: Rectangle) -> Array:
-    rows, width, length = box.shape
-    limits = np.array(box.seen).reshape(rows, 1, 1, width, 1)
-    hidden = np.arange(length) > limits
+def _mask(rectangle: Rectangle) -> Array:
+    rows, width, length = rectangle.shape
+    last_visible = np.array(rectangle.last_visible).reshape(rows, 1, 1, width, 1)
+    hidden = np.arange(length) > last_visible
     return np.where(hidden, np.float32(-np.inf), np.float32(0))
 
 
 def _frequencies(architecture: Architecture) -> Array:
-    """Rotary frequencies [head_dim / 2], in radians a position."""
+    """Return rotary frequencies [head_dim / 2], in radians per position."""
     a, scaling = architecture, architecture.rope_scaling
     powers = np.arange(0, a.head_dim, 2).astype(np.float32) / np.float32(a.head_dim)
     frequencies: Array = np.power(np.float32(a.rope_theta), -powers, dtype=np.float32)
@@ -181,10 +185,10 @@ def _frequencies(architecture: Architecture) -> Array:
         return frequencies
     if not scaling.original_positions:
         return frequencies / np.float32(scaling.factor)
-    # Llama-3: short wavelengths stay, long ones are stretched, those between are blended.
+    # Llama-3: short wavelengths stay, long ones are scaled, those between are blended.
     wavelengths = 2 * math.pi / frequencies
     low, high = scaling.low_freq_factor, scaling.high_freq_factor
     blend = (scaling.original_positions / wavelengths - low) / (high - low)
     blend = np.clip(blend, 0, 1).astype(np.float32)
-    stretched = (1 - blend) * frequencies / np.float32(scaling.factor)
-    return (stretched + blend * frequencies).astype(np.float32)
+    scaled = (1 - blend) * frequencies / np.float32(scaling.factor)
+    return (scaled + blend * frequencies).astype(np.float32)

@@ -1,9 +1,9 @@
-"""The engine's arithmetic by NumPy: small models on a CPU, in float32, without torch.
+"""The engine's arithmetic in NumPy: small models on a CPU, in float32, without torch.
 
-Owns the first import of NumPy, so that its matrix library gets the number of threads that the
-engine is to have: it reads that once, from the environment, when it is loaded, and its default (all
-cores, which wait for each other busily) takes the cores from the servers. Where NumPy was imported
-before, its threads stay as they are.
+Imports NumPy itself, on first use, because NumPy's matrix library reads its number of threads from
+the environment once, when it is loaded. Its default is all cores, whose threads spin while they
+wait and take the cores from the environment servers. Where NumPy was imported before, its threads
+stay as they are.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from agent_runtime.engine.backend import free_memory
 from agent_runtime.engine.checkpoint import Architecture, weight_files
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.layout import Layout
+from agent_runtime.engine.memory import available_memory
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.sampling import Sampling
 
@@ -33,7 +33,8 @@ _THREAD_VARIABLES: Final = (
     "OMP_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
-_SHARE_OF_MEMORY: Final = 0.5
+_MEMORY_SHARE: Final = 0.5
+"""Of what is free, for the cache; the rest is for the servers of environments."""
 
 
 class NumpyBackend:
@@ -56,7 +57,7 @@ class NumpyBackend:
         return 2 * a.layers * a.kv_heads * a.head_dim * 4
 
     def free_memory(self) -> float:
-        return free_memory() * _SHARE_OF_MEMORY
+        return available_memory() * _MEMORY_SHARE
 
     def make_cache(self, slots: int, capacity: int) -> NumpyCache:
         from agent_runtime.engine.llama_numpy import NumpyCache
@@ -64,11 +65,11 @@ class NumpyBackend:
         return NumpyCache(self.architecture, slots, capacity)
 
     def free(self, cache: NumpyCache) -> None:
-        # The weights of a small model go with the backend itself.
+        # The weights of a small model are freed with the backend itself.
         cache.keys.clear()
         cache.values.clear()
 
-    def read(self, folder: Path) -> dict[str, Array]:
+    def read_weights(self, folder: Path) -> dict[str, Array]:
         from agent_runtime.engine.tensor_file import read_tensors
 
         weights: dict[str, Array] = {}
@@ -76,11 +77,10 @@ class NumpyBackend:
             weights |= read_tensors(path)
         return weights
 
-    def load(self, weights: Mapping[str, Array]) -> None:
-        self._model.load(weights)
+    def load_weights(self, weights: Mapping[str, Array]) -> None:
+        self._model.load_weights(weights)
 
     def forward(self, layout: Layout, cache: NumpyCache) -> Array:
-        """Float32 logits [len(layout.last), vocab_size]."""
         return self._model.forward(layout, cache)
 
     def sample(
@@ -100,8 +100,11 @@ class NumpyBackend:
 def make_numpy_backend(
     options: EmbeddedOptions, architecture: Architecture, capacity: int, *, threads: int
 ) -> NumpyBackend:
-    """A backend without weights. Raises ImportError without NumPy, PolicyMisconfigured for a device
-    or precision that it does not have.
+    """Make a backend without weights for contexts of `capacity` tokens.
+
+    Raises:
+        ImportError: NumPy is not installed.
+        PolicyMisconfigured: A device or precision that NumPy does not have.
     """
     if options.device not in ("auto", "cpu") or options.dtype not in ("auto", "float32"):
         raise PolicyMisconfigured(
@@ -113,9 +116,12 @@ def make_numpy_backend(
 
 
 def import_numpy(threads: int) -> None:
-    """Import NumPy with so many threads for its matrix products; the environment stays as it was.
+    """Import NumPy with `threads` threads for its matrix products.
 
-    What the user set there goes first. Raises ImportError.
+    Variables that the user has set win; the environment is left as it was.
+
+    Raises:
+        ImportError: NumPy is not installed.
     """
     if "numpy" in sys.modules:
         return

@@ -1,7 +1,7 @@
-"""How the tensors of a checkpoint are laid side by side in an engine's matrices, for every backend.
+"""How the tensors of a checkpoint are joined into an engine's matrices, for every backend.
 
-Owns the names that checkpoints of the Llama family use and which of them become one matrix. A
-backend only makes room: it allocates a tensor and remembers which rows belong to which name.
+Knows the names that checkpoints of the Llama family use and which of them become one matrix. A
+backend only allocates: it makes a tensor and remembers which of its rows belong to which name.
 
 Pure: no tensors.
 """
@@ -14,20 +14,25 @@ from typing import Generic, Protocol, TypeVar
 
 from agent_runtime.engine.checkpoint import Architecture
 
-__all__ = ["Layer", "MakeRoom", "Parameters", "lay_out_parameters"]
+__all__ = ["AllocateParameter", "Layer", "Parameters", "allocate_parameters"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class MakeRoom(Protocol[T_co]):
+class AllocateParameter(Protocol[T_co]):
     """Allocates a tensor."""
 
     def __call__(
         self, shape: tuple[int, ...], *names: str, rows: Sequence[int] = (), kind: str = "weight"
     ) -> T_co:
-        """A tensor whose rows come from `names`: so many of each as `rows` says, or all from the
-        one. A checkpoint calls them by the name, a dot and `kind`.
+        """Return a tensor whose rows are filled from the checkpoint's tensors `{name}.{kind}`.
+
+        Args:
+            shape: Of the whole tensor.
+            names: Of the tensors that it is joined from, top to bottom.
+            rows: How many rows each of them gives; empty = all from the only one.
+            kind: "weight" or "bias".
         """
         ...
 
@@ -61,20 +66,22 @@ class Parameters(Generic[T]):
     """The embedding itself where they are tied."""
 
 
-def lay_out_parameters(architecture: Architecture, put: MakeRoom[T]) -> Parameters[T]:
-    """Room for all weights of a model, made by `put`."""
+def allocate_parameters(
+    architecture: Architecture, allocate: AllocateParameter[T]
+) -> Parameters[T]:
+    """Return room for all weights of a model."""
     a = architecture
     vocabulary = (a.vocab_size, a.hidden_size)
-    embedding = put(vocabulary, "model.embed_tokens")
+    embedding = allocate(vocabulary, "model.embed_tokens")
     return Parameters(
         embedding=embedding,
-        layers=[_layer(a, f"model.layers.{index}", put) for index in range(a.layers)],
-        norm=put((a.hidden_size,), "model.norm"),
-        head=embedding if a.tied_embeddings else put(vocabulary, "lm_head"),
+        layers=[_layer(a, f"model.layers.{index}", allocate) for index in range(a.layers)],
+        norm=allocate((a.hidden_size,), "model.norm"),
+        head=embedding if a.tied_embeddings else allocate(vocabulary, "lm_head"),
     )
 
 
-def _layer(a: Architecture, name: str, put: MakeRoom[T]) -> Layer[T]:
+def _layer(a: Architecture, name: str, allocate: AllocateParameter[T]) -> Layer[T]:
     qkv = [a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim]
     mlp = [a.intermediate_size, a.intermediate_size]
     attention = [f"{name}.self_attn.{part}_proj" for part in "qkv"]
@@ -82,20 +89,20 @@ def _layer(a: Architecture, name: str, put: MakeRoom[T]) -> Layer[T]:
     output, down = f"{name}.self_attn.o_proj", f"{name}.mlp.down_proj"
     hidden = a.hidden_size
 
-    def vector(names: list[str], rows: list[int], kind: str, *, wanted: bool) -> T | None:
-        return put((sum(rows),), *names, rows=rows, kind=kind) if wanted else None
+    def vector(names: list[str], rows: list[int], kind: str, *, present: bool) -> T | None:
+        return allocate((sum(rows),), *names, rows=rows, kind=kind) if present else None
 
     norms = [f"{name}.self_attn.{part}_norm" for part in "qk"]
     return Layer(
-        input_norm=put((hidden,), f"{name}.input_layernorm"),
-        qkv=put((sum(qkv), hidden), *attention, rows=qkv),
-        output=put((hidden, qkv[0]), output),
-        post_norm=put((hidden,), f"{name}.post_attention_layernorm"),
-        gate_up=put((sum(mlp), hidden), *gates, rows=mlp),
-        down=put((hidden, mlp[0]), down),
-        qkv_bias=vector(attention, qkv, "bias", wanted=a.qkv_bias),
-        output_bias=vector([output], [hidden], "bias", wanted=a.output_bias),
-        gate_up_bias=vector(gates, mlp, "bias", wanted=a.mlp_bias),
-        down_bias=vector([down], [hidden], "bias", wanted=a.mlp_bias),
-        head_norms=vector(norms, [a.head_dim] * 2, "weight", wanted=a.head_norms),
+        input_norm=allocate((hidden,), f"{name}.input_layernorm"),
+        qkv=allocate((sum(qkv), hidden), *attention, rows=qkv),
+        output=allocate((hidden, qkv[0]), output),
+        post_norm=allocate((hidden,), f"{name}.post_attention_layernorm"),
+        gate_up=allocate((sum(mlp), hidden), *gates, rows=mlp),
+        down=allocate((hidden, mlp[0]), down),
+        qkv_bias=vector(attention, qkv, "bias", present=a.qkv_bias),
+        output_bias=vector([output], [hidden], "bias", present=a.output_bias),
+        gate_up_bias=vector(gates, mlp, "bias", present=a.mlp_bias),
+        down_bias=vector([down], [hidden], "bias", present=a.mlp_bias),
+        head_norms=vector(norms, [a.head_dim] * 2, "weight", present=a.head_norms),
     )

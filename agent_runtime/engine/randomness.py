@@ -1,4 +1,4 @@
-"""One random number per (seed, place in the context): sampling that no other request can disturb.
+"""One random number per (seed, position): sampling that no other request can disturb.
 
 Pure, stateless and equal on every machine. Not for secrets.
 """
@@ -11,16 +11,16 @@ __all__ = ["uniform"]
 
 _MASK: Final = 2**64 - 1
 _BITS: Final = 48
-"""Few enough that a product with a float64 sum stays below that sum."""
+"""Of the result. With float64's 53, rounding could make `uniform * sum` equal to the sum."""
 
 
 def uniform(seed: int, index: int) -> float:
-    """A number in [0, 1) for the token at this index of a context, under this seed."""
+    """Return a number in [0, 1) for the token at this index of a context, under this seed."""
     return (_mix(_mix(seed & _MASK) + index) >> (64 - _BITS)) / 2**_BITS
 
 
 def _mix(value: int) -> int:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    """Apply the finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
     value = (value + 0x9E3779B97F4A7C15) & _MASK
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK

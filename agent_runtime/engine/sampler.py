@@ -1,87 +1,99 @@
-# pyright: basic, reportMissingImports=false
-# torch is an extra: the checker may run without it.
-"""From logits to tokens, for a whole batch at once.
+"""From logits to tokens in torch, for a whole batch at once.
 
-Invariant: a row's token depends on its own logits, settings and random number only, so who else is
+Invariant: a row's token depends on its own logits, settings and random number only, so what else is
 in the batch changes nothing (beyond the rounding of the matrix products before). Reported logprobs
 are of the whole distribution at the row's temperature, at 1 for greedy rows, as SGLang reports.
 """
 
+# torch types `Tensor.tolist` as a list of unknown elements.
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 
 from agent_runtime.sampling import Sampling
 
-__all__ = ["sample"]
+__all__ = ["sample", "score"]
 
 
 @torch.inference_mode()
 def sample(
     logits: torch.Tensor, settings: Sequence[Sampling], uniforms: Sequence[float]
 ) -> tuple[list[int], list[float]]:
-    """One token and its logprob for each row of logits [rows, vocab].
+    """Sample one token for each row; return tokens and logprobs.
 
-    `uniforms` are numbers in [0, 1), one for each row; greedy rows ignore theirs. Rows with NaN
-    among their logits give a logprob that is not finite.
+    Args:
+        logits: [rows, vocab]. A row with NaN gives a logprob that is not finite.
+        settings: Of each row.
+        uniforms: A number in [0, 1) for each row; greedy rows ignore theirs.
     """
-    greedy = [each.temperature == 0 for each in settings]
-    if not all(each.temperature in (0, 1) for each in settings):
-        divisors = [each.temperature or 1.0 for each in settings]
+    greedy = [row.temperature == 0 for row in settings]
+    if not all(row.temperature in (0, 1) for row in settings):
+        divisors = [row.temperature or 1.0 for row in settings]
         logits = logits / torch.tensor(divisors, device=logits.device)[:, None]
     logprobs = torch.log_softmax(logits, -1)
-    chosen = logprobs.argmax(-1)
+    tokens = logprobs.argmax(-1)
     if not all(greedy):
-        _draw(logprobs, settings, uniforms, chosen)
-    taken = logprobs.gather(1, chosen[:, None])[:, 0]
-    return chosen.tolist(), taken.tolist()
+        _draw(logprobs, settings, uniforms, tokens)
+    token_logprobs = logprobs.gather(1, tokens[:, None])[:, 0]
+    return cast("list[int]", tokens.tolist()), cast("list[float]", token_logprobs.tolist())
+
+
+def score(logits: torch.Tensor, ids: Sequence[int]) -> list[float]:
+    """Return the logprob at temperature 1 of one id for each row of logits [rows, vocab]."""
+    columns = torch.tensor(ids, device=logits.device)[:, None]
+    logprobs = torch.log_softmax(logits, -1).gather(1, columns)[:, 0]
+    return cast("list[float]", logprobs.tolist())
 
 
 def _draw(
     logprobs: torch.Tensor,
     settings: Sequence[Sampling],
     uniforms: Sequence[float],
-    chosen: torch.Tensor,
+    tokens: torch.Tensor,
 ) -> None:
-    """Put drawn tokens into `chosen` for all rows that are not greedy."""
-    cut = [each.top_p < 1 or each.top_k > 0 for each in settings]
-    drawn = [row for row in range(len(cut)) if settings[row].temperature > 0]
-    whole = [row for row in drawn if not cut[row]]
-    some = [row for row in drawn if cut[row]]
+    """Put drawn tokens into `tokens` for all rows that are not greedy."""
+    truncated = [row.top_p < 1 or row.top_k > 0 for row in settings]
+    drawn = [index for index, row in enumerate(settings) if row.temperature > 0]
+    plain_rows = [index for index in drawn if not truncated[index]]
+    cut_rows = [index for index in drawn if truncated[index]]
 
     def numbers(rows: list[int]) -> torch.Tensor:
-        picked = [uniforms[row] for row in rows]
-        return torch.tensor(picked, device=logprobs.device, dtype=torch.float64)[:, None]
+        values = [uniforms[row] for row in rows]
+        return torch.tensor(values, device=logprobs.device, dtype=torch.float64)[:, None]
 
-    if whole:
-        if len(whole) == len(cut):
-            chosen.copy_(_invert(logprobs.exp(), numbers(whole)))
+    if plain_rows:
+        if len(plain_rows) == len(settings):  # the usual case needs no copy of the rows
+            tokens.copy_(_invert(logprobs.exp(), numbers(plain_rows)))
         else:
-            chosen[whole] = _invert(logprobs[whole].exp(), numbers(whole))
-    if some:
-        rows = logprobs if len(some) == len(cut) else logprobs[some]
+            tokens[plain_rows] = _invert(logprobs[plain_rows].exp(), numbers(plain_rows))
+    if cut_rows:
+        rows = logprobs if len(cut_rows) == len(settings) else logprobs[cut_rows]
         probabilities, order = torch.sort(rows.exp(), stable=True, dim=-1, descending=True)
-        kept = _truncate(probabilities, [settings[row] for row in some])
-        chosen[some] = order.gather(1, _invert(kept, numbers(some))[:, None])[:, 0]
+        remaining = _truncate(probabilities, [settings[row] for row in cut_rows])
+        ranks = _invert(remaining, numbers(cut_rows))
+        tokens[cut_rows] = order.gather(1, ranks[:, None])[:, 0]
 
 
 def _truncate(probabilities: torch.Tensor, settings: Sequence[Sampling]) -> torch.Tensor:
-    """Descending probabilities with zeros for what top_k, then top_p of the rest, leave out."""
+    """Zero what top_k, then top_p of the rest, leave out of descending probabilities."""
     device, vocab = probabilities.device, probabilities.shape[-1]
-    most = torch.tensor([s.top_k if s.top_k > 0 else vocab for s in settings], device=device)
-    share = torch.tensor([s.top_p for s in settings], device=device)[:, None]
+    top_k = torch.tensor([s.top_k if s.top_k > 0 else vocab for s in settings], device=device)
+    top_p = torch.tensor([s.top_p for s in settings], device=device)[:, None]
     ranks = torch.arange(vocab, device=device)
-    kept = probabilities.masked_fill(ranks >= most[:, None], 0)
-    above = kept.cumsum(-1) - kept
-    # With top_p = 1 nothing goes: rounding must not decide about the tail.
-    out = (above >= share * kept.sum(-1, keepdim=True)) & (share < 1)
-    return kept.masked_fill(out, 0)
+    remaining = probabilities.masked_fill(ranks >= top_k[:, None], 0)
+    sum_before = remaining.cumsum(-1) - remaining
+    # With top_p = 1 nothing is left out: rounding of the sum must not decide about the tail.
+    out = (sum_before >= top_p * remaining.sum(-1, keepdim=True)) & (top_p < 1)
+    return remaining.masked_fill(out, 0)
 
 
 def _invert(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """The index at which the running sum passes a uniform share of the whole."""
+    """Return the index at which each row's running sum passes a uniform share of the whole."""
     sums = probabilities.cumsum(-1, dtype=torch.float64)
-    at = torch.searchsorted(sums, uniforms * sums[:, -1:], right=True)[:, 0]
-    return at.clamp_(max=probabilities.shape[-1] - 1)
+    index = torch.searchsorted(sums, uniforms * sums[:, -1:], right=True)[:, 0]
+    return index.clamp_(max=probabilities.shape[-1] - 1)

@@ -1,7 +1,7 @@
-"""From logits to tokens, for a whole batch at once: `sampler` in NumPy.
+"""From logits to tokens in NumPy, for a whole batch at once.
 
-Invariant: equal logits, settings and random numbers give the tokens that torch's sampler gives, but
-where a running sum passes the random number within rounding.
+Invariant: equal logits, settings and random numbers give the tokens that torch's `sampler` gives,
+except where a running sum is within rounding of the random number.
 """
 
 from __future__ import annotations
@@ -16,61 +16,64 @@ from agent_runtime.sampling import Sampling
 
 __all__ = ["log_softmax", "sample"]
 
-Whole = NDArray[np.intp]
-Wide = NDArray[np.float64]
+Integers = NDArray[np.intp]
+Doubles = NDArray[np.float64]
 
 
 def sample(
     logits: Array, settings: Sequence[Sampling], uniforms: Sequence[float]
 ) -> tuple[list[int], list[float]]:
-    """One token and its logprob for each row of logits [rows, vocab].
+    """Sample one token for each row; return tokens and logprobs.
 
-    `uniforms` are numbers in [0, 1), one for each row; greedy rows ignore theirs. Rows with NaN
-    among their logits give a logprob that is not finite.
+    Args:
+        logits: [rows, vocab]. A row with NaN gives a logprob that is not finite.
+        settings: Of each row.
+        uniforms: A number in [0, 1) for each row; greedy rows ignore theirs.
     """
-    if not all(each.temperature in (0, 1) for each in settings):
-        divisors = np.array([each.temperature or 1.0 for each in settings], np.float32)
+    if not all(row.temperature in (0, 1) for row in settings):
+        divisors = np.array([row.temperature or 1.0 for row in settings], np.float32)
         logits = logits / divisors[:, None]
     logprobs = log_softmax(logits)
-    chosen: Whole = logprobs.argmax(-1)
-    drawn = [row for row, each in enumerate(settings) if each.temperature > 0]
-    cut = [row for row in drawn if settings[row].top_p < 1 or settings[row].top_k > 0]
-    whole = [row for row in drawn if row not in set(cut)]
-    numbers: Wide = np.array(uniforms, np.float64)[:, None]
-    if whole:
-        chosen[whole] = _invert(np.exp(logprobs[whole]), numbers[whole])
-    if cut:
-        rows = np.exp(logprobs[cut])
+    tokens: Integers = logprobs.argmax(-1)
+    drawn = [index for index, row in enumerate(settings) if row.temperature > 0]
+    cut_rows = [row for row in drawn if settings[row].top_p < 1 or settings[row].top_k > 0]
+    plain_rows = [row for row in drawn if row not in set(cut_rows)]
+    numbers: Doubles = np.array(uniforms, np.float64)[:, None]
+    if plain_rows:
+        tokens[plain_rows] = _invert(np.exp(logprobs[plain_rows]), numbers[plain_rows])
+    if cut_rows:
+        rows = np.exp(logprobs[cut_rows])
         order = np.argsort(-rows, axis=-1, kind="stable")
-        kept = _truncate(np.take_along_axis(rows, order, -1), [settings[row] for row in cut])
-        places = _invert(kept, numbers[cut])
-        chosen[cut] = np.take_along_axis(order, places[:, None], -1)[:, 0]
-    taken = np.take_along_axis(logprobs, chosen[:, None], -1)[:, 0]
-    return chosen.tolist(), taken.tolist()
+        descending = np.take_along_axis(rows, order, -1)
+        remaining = _truncate(descending, [settings[row] for row in cut_rows])
+        ranks = _invert(remaining, numbers[cut_rows])
+        tokens[cut_rows] = np.take_along_axis(order, ranks[:, None], -1)[:, 0]
+    token_logprobs = np.take_along_axis(logprobs, tokens[:, None], -1)[:, 0]
+    return tokens.tolist(), token_logprobs.tolist()
 
 
 def log_softmax(logits: Array) -> Array:
-    """Logprobs of rows, in float32. Rows with NaN give NaN."""
+    """Return the logprobs of rows, in float32. A row with NaN gives NaN."""
     with np.errstate(invalid="ignore"):
         shifted = logits - logits.max(-1, keepdims=True)
         return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
 def _truncate(probabilities: Array, settings: Sequence[Sampling]) -> Array:
-    """Descending probabilities with zeros for what top_k, then top_p of the rest, leave out."""
+    """Zero what top_k, then top_p of the rest, leave out of descending probabilities."""
     vocab = int(probabilities.shape[-1])
-    most = np.array([it.top_k if it.top_k > 0 else vocab for it in settings], np.intp)[:, None]
-    share = np.array([it.top_p for it in settings], np.float32)[:, None]
-    kept = np.where(np.arange(vocab) >= most, np.float32(0), probabilities)
-    above: Array = kept.cumsum(-1) - kept
-    # With top_p = 1 nothing goes: rounding must not decide about the tail.
-    allowed: Array = share * kept.sum(-1, keepdims=True)
-    out: NDArray[np.bool_] = np.logical_and(above >= allowed, share < 1)
-    return np.where(out, np.float32(0), kept)
+    top_k = np.array([s.top_k if s.top_k > 0 else vocab for s in settings], np.intp)[:, None]
+    top_p = np.array([s.top_p for s in settings], np.float32)[:, None]
+    remaining = np.where(np.arange(vocab) >= top_k, np.float32(0), probabilities)
+    sum_before: Array = remaining.cumsum(-1) - remaining
+    # With top_p = 1 nothing is left out: rounding of the sum must not decide about the tail.
+    limit: Array = top_p * remaining.sum(-1, keepdims=True)
+    out: NDArray[np.bool_] = np.logical_and(sum_before >= limit, top_p < 1)
+    return np.where(out, np.float32(0), remaining)
 
 
-def _invert(probabilities: Array, uniforms: Wide) -> Whole:
-    """The index at which the running sum passes a uniform share of the whole."""
+def _invert(probabilities: Array, uniforms: Doubles) -> Integers:
+    """Return the index at which each row's running sum passes a uniform share of the whole."""
     sums = probabilities.cumsum(-1, dtype=np.float64)
-    at = (sums <= uniforms * sums[:, -1:]).sum(-1)
-    return np.minimum(at, probabilities.shape[-1] - 1)
+    index = (sums <= uniforms * sums[:, -1:]).sum(-1)
+    return np.minimum(index, probabilities.shape[-1] - 1)

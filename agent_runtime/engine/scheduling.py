@@ -1,14 +1,13 @@
-"""Which tokens the next step computes, in which slots of the key-value cache.
+"""Continuous batching: which tokens the next step computes, in which slots of the key-value cache.
 
-Owns the slots' bookkeeping. Invariants: a slot's keys and values are those of `slot.ids[:count]`;
-a running generation's slot holds a prefix of its ids; every step computes, for each running
-generation, tokens that follow that prefix, and samples where it reaches the end. Decoding is the
-case of one token left, so a cold prompt, a new observation, a diverged context and swapped weights
-are all the same thing: tokens that the slot does not hold yet.
+Invariants: a slot's keys and values are those of `slot.ids[:slot.cached]`; a running generation's
+slot holds a prefix of its ids; every step computes, for each running generation, tokens that follow
+that prefix, and samples where it reaches the end. Decoding is the case of one token left, so a cold
+prompt, a new observation, a diverged context and swapped weights are all the same thing: tokens
+that the slot does not hold yet.
 
-An episode's slot waits for its next turn. When slots run out, the least recently used one of those
-that nobody generates in is given away; its episode is prefilled again when it comes back, from the
-longest prefix that any slot holds.
+An episode keeps its slot for its next turn. When slots run out, the least recently used idle one is
+evicted; its episode is prefilled again when it comes back, from the longest prefix in any slot.
 
 Pure: no tensors, no clock but its own count of steps, no threads.
 """
@@ -24,44 +23,61 @@ from agent_runtime.engine.generation import GenerationRequest, GenerationResult
 from agent_runtime.ledger import VersionSpan
 from agent_runtime.sampling import FinishReason
 
-__all__ = ["Chunk", "Copy", "Generation", "Scheduler", "Slot", "StepPlan", "common_prefix"]
+__all__ = [
+    "BatchScheduler",
+    "CacheSlot",
+    "Chunk",
+    "Copy",
+    "Generation",
+    "StepPlan",
+    "common_prefix",
+]
 
-_WORTH_SHARING: Final = 16
-"""A prefix of fewer tokens is computed sooner than it is waited for or copied."""
+_MIN_SHARED_PREFIX: Final = 16
+"""Tokens; computing a shorter prefix is cheaper than waiting for it or copying it."""
 _LOOKAHEAD: Final = 64
 """How many waiting requests behind the first may be admitted before it."""
 
 
-class Slot:
-    """A place in the cache for the keys and values of one context."""
+class CacheSlot:
+    """Room in the cache for the keys and values of one context."""
 
-    __slots__ = ("count", "episode", "generation", "ids", "index", "space", "used_at")
+    __slots__ = (
+        "cache_salt",
+        "cached",
+        "episode_id",
+        "generation",
+        "ids",
+        "index",
+        "used_at",
+    )
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.ids: Sequence[int] = ()
-        self.count = 0
+        self.cached = 0
         """How many of `ids`, from the first, are in the cache."""
-        self.episode = ""
-        """Whose next turn it is kept for; empty = nobody's."""
-        self.space = ""
-        """Who may use what it holds: requests of this space."""
+        self.episode_id = ""
+        """The episode for whose next turn it is kept; empty = none."""
+        self.cache_salt = ""
+        """Only requests with this salt may use its content."""
         self.generation: Generation | None = None
         self.used_at = 0
+        """The scheduler's step in which it was last used; 0 = never."""
 
     def clear(self) -> None:
-        """Forget what it holds and whom it is kept for."""
-        self.ids, self.count, self.episode, self.space, self.used_at = (), 0, "", "", 0
+        """Drop its content and the episode that it is kept for."""
+        self.ids, self.cached, self.episode_id, self.cache_salt, self.used_at = (), 0, "", "", 0
 
-    def shares(self, generation: Generation, limit: int) -> int:
-        """How many leading ids it has in common with a generation that may use them."""
-        if self.space != generation.request.space:
+    def shared_prefix(self, generation: Generation, limit: int) -> int:
+        """Return how many leading ids a generation may reuse from it, `limit` at most."""
+        if self.cache_salt != generation.request.cache_salt:
             return 0
         return common_prefix(self.ids, generation.ids, limit)
 
 
 class Generation:
-    """A request on its way: prompt and reply in one growing list of ids."""
+    """A request being answered: prompt and reply in one growing list of ids."""
 
     __slots__ = ("_spans", "cached_tokens", "ids", "logprobs", "request", "slot")
 
@@ -69,7 +85,7 @@ class Generation:
         self.request = request
         self.ids = list(request.prompt)
         self.logprobs: list[float] = []
-        self.slot: Slot | None = None
+        self.slot: CacheSlot | None = None
         self.cached_tokens = 0
         self._spans: list[VersionSpan] = []
 
@@ -79,28 +95,33 @@ class Generation:
         return len(self.logprobs)
 
     def append(self, token: int, logprob: float, version: str) -> None:
-        """One sampled token."""
-        at, spans = len(self.logprobs), self._spans
+        """Add one sampled token."""
+        index, spans = len(self.logprobs), self._spans
         self.ids.append(token)
         self.logprobs.append(logprob)
-        start = at
+        start = index
         if spans and spans[-1].version == version:
             start = spans.pop().start
-        spans.append(VersionSpan(start, at + 1, version))
+        spans.append(VersionSpan(start, index + 1, version))
 
-    def ending(
+    def finish_reason(
         self, limit: int, decode: Callable[[Sequence[int]], str] | None
     ) -> FinishReason | None:
-        """Why it ends after its newest token; None = it goes on. `limit` is of prompt and reply."""
+        """Return why it ends after its newest token; None = it goes on.
+
+        Args:
+            limit: Most tokens of prompt and reply together.
+            decode: Gives the text of ids; without it, stop strings are not looked for.
+        """
         if self.ids[-1] in self.request.stop_ids:
             return FinishReason.STOP
-        if decode is not None and self._said_stop(decode):
+        if decode is not None and self._ends_with_stop_string(decode):
             return FinishReason.STOP
         if self.length >= self.request.sampling.max_new_tokens:
             return FinishReason.LENGTH
         return FinishReason.CONTEXT if len(self.ids) >= limit else None
 
-    def _said_stop(self, decode: Callable[[Sequence[int]], str]) -> bool:
+    def _ends_with_stop_string(self, decode: Callable[[Sequence[int]], str]) -> bool:
         stops = self.request.sampling.stop
         if not stops:
             return False
@@ -111,7 +132,7 @@ class Generation:
         return any(stop and stop in text for stop in stops)
 
     def result(self, finish: FinishReason) -> GenerationResult:
-        """What is given back if it ends now."""
+        """Return its result, as if it ended now."""
         prompt = len(self.request.prompt)
         return GenerationResult(
             ids=self.ids[prompt:],
@@ -125,7 +146,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The first `count` positions of one slot are to be copied into another."""
+    """An instruction to copy the first `count` positions of one slot into another."""
 
     source: int
     target: int
@@ -139,45 +160,49 @@ class Chunk:
     generation: Generation
     slot: int
     start: int
-    """Position of the first one; all before it are in the slot."""
+    """Position of the first token; all before it are in the slot."""
     ids: Sequence[int]
     samples: bool
-    """Whether the last of them is the newest, so that the next token is sampled from it."""
+    """Whether they reach the end of the context, so that the next token is sampled."""
 
     @property
     def end(self) -> int:
-        """Position after the last token: how long the slot's context is then."""
+        """Position after the last token: the length of the slot's context afterwards."""
         return self.start + len(self.ids)
 
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """One step: copies in their order, then all chunks at once."""
+    """One step: copies in this order, then all chunks at once."""
 
     copies: list[Copy]
     chunks: list[Chunk]
 
 
-class Scheduler:
-    """Slots, who is in them, and who waits for one."""
+class BatchScheduler:
+    """Assigns cache slots to generations and plans what each step computes."""
 
     def __init__(
         self, slots: int, capacity: int, *, prefill_tokens: int = 2048, linger: int = 4
     ) -> None:
-        """`slots` contexts of `capacity` tokens each.
+        """Make a scheduler of empty slots.
 
-        A step prefills at most `prefill_tokens` tokens beside what it decodes. For `linger` steps
-        a slot is kept for an episode's next turn even when others wait for slots.
+        Args:
+            slots: Contexts that the cache holds at once.
+            capacity: Tokens of each.
+            prefill_tokens: Most tokens that a step prefills beside what it decodes.
+            linger: Steps for which a slot is kept for its episode's next turn even while others
+                wait for slots: the next observation usually takes a few steps to come.
         """
         if slots < 1 or capacity < 2 or prefill_tokens < 1 or linger < 0:
             raise ValueError("a scheduler needs a slot of two tokens and a token a step")
         self.capacity = capacity
-        self.slots = [Slot(index) for index in range(slots)]
+        self.slots = [CacheSlot(index) for index in range(slots)]
         self._prefill_tokens = prefill_tokens
         self._linger = linger
         self._waiting: deque[Generation] = deque()
-        self._running: dict[Generation, Slot] = {}
-        self._kept: dict[str, Slot] = {}
+        self._running: dict[Generation, CacheSlot] = {}
+        self._slot_by_episode: dict[str, CacheSlot] = {}
         self._clock = 0
 
     @property
@@ -191,26 +216,26 @@ class Scheduler:
         return len(self._running)
 
     @property
-    def used(self) -> float:
-        """Share of all positions that contexts of running generations take."""
-        held = sum(len(generation.ids) for generation in self._running)
-        return held / (self.capacity * len(self.slots))
+    def cache_usage(self) -> float:
+        """Share of all positions that contexts of running generations take, 0 to 1."""
+        used = sum(len(generation.ids) for generation in self._running)
+        return used / (self.capacity * len(self.slots))
 
     def submit(self, generation: Generation) -> None:
-        """Take a generation; one whose episode still has its slot runs from the next step on.
+        """Queue a generation; one whose episode still has its slot runs from the next step on.
 
         Raises ValueError where the prompt is empty or leaves no room for a reply.
         """
         if not 0 < len(generation.ids) < self.capacity:
             raise ValueError(f"a prompt has 1 to {self.capacity - 1} tokens")
-        slot = self._kept.get(generation.request.episode)
+        slot = self._slot_by_episode.get(generation.request.episode_id)
         if slot is not None and slot.generation is None:
-            self._seat(generation, slot, slot.shares(generation, slot.count))
+            self._assign(generation, slot, slot.shared_prefix(generation, slot.cached))
         else:
             self._waiting.append(generation)
 
     def plan(self) -> StepPlan | None:
-        """The next step; None = nothing to do. Its chunks are to be given to `computed`."""
+        """The next step; None = nothing to do. To be passed to `mark_computed` afterwards."""
         self._clock += 1
         copies = list(self._admit())
         if not self._running:
@@ -218,7 +243,7 @@ class Scheduler:
         chunks: list[Chunk] = []
         budget = self._prefill_tokens
         for generation, slot in self._running.items():
-            start, total = slot.count, len(generation.ids)
+            start, total = slot.cached, len(generation.ids)
             if start == total - 1:
                 chunks.append(Chunk(generation, slot.index, start, generation.ids[start:], True))
             elif budget > 0:
@@ -228,125 +253,128 @@ class Scheduler:
                 chunks.append(Chunk(generation, slot.index, start, ids, end == total))
         return StepPlan(copies, chunks)
 
-    def computed(self, plan: StepPlan) -> None:
-        """The plan's keys and values are in the cache now."""
+    def mark_computed(self, plan: StepPlan) -> None:
+        """Note that the plan's keys and values are in the cache now."""
         for chunk in plan.chunks:
             slot = self.slots[chunk.slot]
-            slot.count = chunk.end
+            slot.cached = chunk.end
             slot.used_at = self._clock
 
     def finish(self, generation: Generation, *, keep: bool = True) -> None:
-        """End a generation that waits or runs; `keep` = its slot's content is good for reuse."""
+        """End a generation that waits or runs; `keep` = its slot's content may be reused."""
         slot = self._running.pop(generation, None)
         if slot is None:
             self._waiting.remove(generation)
             return
         slot.generation = generation.slot = None
         if not keep:
-            self._forget(slot)
+            self._evict(slot)
 
-    def release(self, episode: str) -> None:
-        """The episode has no next turn: its slot is the first to be given away."""
-        slot = self._kept.pop(episode, None)
+    def release(self, episode_id: str) -> None:
+        """Note that the episode has no next turn: its slot is among the first to be evicted."""
+        slot = self._slot_by_episode.pop(episode_id, None)
         if slot is not None:
-            slot.episode = ""
+            slot.episode_id = ""
 
     def invalidate(self) -> None:
-        """Nothing in the cache is valid any more; running generations are computed anew."""
+        """Drop everything in the cache; running generations are computed anew."""
         for slot in self.slots:
-            slot.count = 0
+            slot.cached = 0
             if slot.generation is None:
-                self._forget(slot)
+                self._evict(slot)
 
     def _admit(self) -> Iterator[Copy]:
-        """Give slots to waiting generations, oldest first.
+        """Assign slots to waiting generations, oldest first.
 
-        One that shares a prefix with another that is still computing it lets others go first: a
-        step later it copies what it would have computed.
+        One whose prefix another generation is computing right now lets others go first: a step
+        later it copies that prefix instead of computing it again.
         """
-        passed: list[Generation] = []
-        while self._waiting and len(passed) <= _LOOKAHEAD:
-            slot = self._available()
+        postponed: list[Generation] = []
+        while self._waiting and len(postponed) <= _LOOKAHEAD:
+            slot = self._evictable_slot()
             if slot is None:
                 break
             generation = self._waiting.popleft()
             source, shared, coming = self._best_prefix(generation)
-            if coming >= shared + _WORTH_SHARING:
-                passed.append(generation)
+            if coming >= shared + _MIN_SHARED_PREFIX:
+                postponed.append(generation)
                 continue
-            self._forget(slot, content=slot is not source)
-            self._seat(generation, slot, shared)
+            self._evict(slot, content=slot is not source)
+            self._assign(generation, slot, shared)
             if source is not None and source is not slot:
-                yield Copy(source.index, slot.index, slot.count)
-        self._waiting.extendleft(reversed(passed))
+                yield Copy(source.index, slot.index, slot.cached)
+        self._waiting.extendleft(reversed(postponed))
 
-    def _available(self) -> Slot | None:
-        """The slot to give away next: never used, of no episode, then the longest unused."""
-        slot, least = None, (True, 0, 0)
-        for each in self.slots:
-            if each.generation is not None:
+    def _evictable_slot(self) -> CacheSlot | None:
+        """Return the idle slot to evict next: of no episode first, then the least recently used."""
+        best, best_rank = None, (True, 0, 0)
+        for slot in self.slots:
+            if slot.generation is not None:
                 continue
-            rank = (bool(each.episode), each.used_at, each.index)
-            if slot is None or rank < least:
-                slot, least = each, rank
+            rank = (bool(slot.episode_id), slot.used_at, slot.index)
+            if best is None or rank < best_rank:
+                best, best_rank = slot, rank
                 if rank[:2] == (False, 0):
-                    break  # nothing ranks before it
-        if slot is None:
+                    break  # never used: nothing ranks before it
+        if best is None:
             return None
-        lingers = slot.episode and slot.used_at + self._linger >= self._clock
-        return None if lingers and self._running else slot
+        lingers = best.episode_id and best.used_at + self._linger >= self._clock
+        return None if lingers and self._running else best
 
-    def _best_prefix(self, generation: Generation) -> tuple[Slot | None, int, int]:
-        """The slot that shares the longest prefix, its length, and the longest that is coming.
+    def _best_prefix(self, generation: Generation) -> tuple[CacheSlot | None, int, int]:
+        """Return the slot with the longest cached prefix, that prefix' length, and the length of
+        the longest prefix that a running generation is going to have cached.
 
         The last token of a context is always computed, since the next is sampled from it.
         """
-        best, shared, coming = None, _WORTH_SHARING - 1, 0
-        ids, space = generation.ids, generation.request.space
+        best, shared, coming = None, _MIN_SHARED_PREFIX - 1, 0
+        ids, cache_salt = generation.ids, generation.request.cache_salt
         limit = len(ids) - 1
         for slot in self.slots:
-            if slot.space != space:
+            if slot.cache_salt != cache_salt:
                 continue
-            held, size = slot.ids, min(len(slot.ids), limit)
-            # A longer prefix has the id after the best one so far in common: of a thousand slots
-            # with one instruction, most are passed by here.
-            longer = shared < min(size, slot.count) and held[shared] == ids[shared]
-            sooner = slot.generation and coming < size and held[coming] == ids[coming]
+            slot_ids, size = slot.ids, min(len(slot.ids), limit)
+            # A longer prefix must agree on the id right after the best one so far: this one
+            # comparison skips most of a thousand slots that hold the same instruction.
+            longer = shared < min(size, slot.cached) and slot_ids[shared] == ids[shared]
+            sooner = slot.generation and coming < size and slot_ids[coming] == ids[coming]
             if not longer and not sooner:
                 continue
-            common = common_prefix(held, ids, limit)
+            common = common_prefix(slot_ids, ids, limit)
             coming = max(coming, common if slot.generation else 0)
-            if min(common, slot.count) > shared:
-                best, shared = slot, min(common, slot.count)
+            if min(common, slot.cached) > shared:
+                best, shared = slot, min(common, slot.cached)
         return best, shared if best else 0, coming
 
-    def _seat(self, generation: Generation, slot: Slot, shared: int) -> None:
+    def _assign(self, generation: Generation, slot: CacheSlot, shared: int) -> None:
         slot.generation, generation.slot = generation, slot
-        slot.ids, slot.space = generation.ids, generation.request.space
-        slot.count = generation.cached_tokens = min(shared, len(generation.ids) - 1)
+        slot.ids, slot.cache_salt = generation.ids, generation.request.cache_salt
+        slot.cached = generation.cached_tokens = min(shared, len(generation.ids) - 1)
         slot.used_at = self._clock
-        episode = generation.request.episode
-        if episode and episode not in self._kept:
-            slot.episode = episode
-            self._kept[episode] = slot
+        episode_id = generation.request.episode_id
+        if episode_id and episode_id not in self._slot_by_episode:
+            slot.episode_id = episode_id
+            self._slot_by_episode[episode_id] = slot
         self._running[generation] = slot
 
-    def _forget(self, slot: Slot, *, content: bool = True) -> None:
-        self._kept.pop(slot.episode, None)
-        slot.episode = ""
+    def _evict(self, slot: CacheSlot, *, content: bool = True) -> None:
+        """Take a slot from its episode; `content` = drop its keys and values, too."""
+        self._slot_by_episode.pop(slot.episode_id, None)
+        slot.episode_id = ""
         if content:
             slot.clear()
 
 
 def common_prefix(left: Sequence[int], right: Sequence[int], limit: int) -> int:
-    """How many leading ids two lists have in common, `limit` at most."""
+    """Return how many leading ids two lists have in common, `limit` at most."""
     high = min(len(left), len(right), limit)
     if high <= 0 or left[0] != right[0]:
         return 0
     if left[:high] == right[:high]:
         return high
+    # Bisection by comparing slices: much faster than a loop over ids in Python.
     low = 1
-    while high - low > 1:  # the first `low` are equal, the first `high` are not
+    while high - low > 1:  # the first `low` ids are equal, the first `high` are not
         middle = (low + high) // 2
         if left[low:middle] == right[low:middle]:
             low = middle

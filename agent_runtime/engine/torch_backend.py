@@ -1,10 +1,11 @@
-# pyright: basic, reportMissingImports=false
-# torch is an extra: the checker may run without it.
-"""The engine's arithmetic by torch, on a CPU or a GPU.
+"""The engine's arithmetic in torch, on a CPU or a GPU.
 
-Owns the choice of device and precision, and the reading of weights as torch tensors; the forward
-pass is `llama`'s, sampling `sampler`'s.
+Chooses device and precision and reads weights as torch tensors; the forward pass is `llama`'s,
+sampling `sampler`'s.
 """
+
+# `safetensors.torch.load_file` is typed with an `os.PathLike` of unknown content.
+# pyright: reportUnknownVariableType=false
 
 from __future__ import annotations
 
@@ -13,20 +14,22 @@ from pathlib import Path
 from typing import Final, Literal
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from agent_runtime.engine.backend import free_memory
 from agent_runtime.engine.checkpoint import Architecture, weight_files
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.layout import Layout
 from agent_runtime.engine.llama import KeyValueCache, Llama, make_batch
-from agent_runtime.engine.sampler import sample
+from agent_runtime.engine.memory import available_memory
+from agent_runtime.engine.sampler import sample, score
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.sampling import Sampling
 
 __all__ = ["TorchBackend", "read_weights"]
 
-_SHARE_OF_MEMORY: Final = {"cpu": 0.5, "cuda": 0.8}
+_MEMORY_SHARE: Final = {"cpu": 0.5, "cuda": 0.8}
+"""Of what is free, for the cache; a CPU's memory is shared with the servers of environments."""
 
 
 class TorchBackend:
@@ -35,14 +38,18 @@ class TorchBackend:
     def __init__(
         self, options: EmbeddedOptions, architecture: Architecture, capacity: int, *, threads: int
     ) -> None:
-        """Sets torch's number of threads for the calling thread. Raises PolicyMisconfigured."""
+        """Allocate the weights, and set torch's number of CPU threads for the calling thread.
+
+        Raises:
+            PolicyMisconfigured: There is no such device here.
+        """
         self.architecture = architecture
         self.device = _device(options)
         self.dtype = _dtype(options, architecture, self.device)
         if self.device.type == "cpu":
             torch.set_num_threads(threads)
         if self.device.type == "cuda":
-            # cuDNN's attention makes a plan for each new shape, and a step's is nearly always new.
+            # cuDNN's attention compiles a plan for each new shape, and nearly every step has one.
             torch.backends.cuda.enable_cudnn_sdp(False)
         self._model = Llama(architecture, capacity=capacity, device=self.device, dtype=self.dtype)
 
@@ -56,10 +63,10 @@ class TorchBackend:
 
     def free_memory(self) -> float:
         if self.device.type == "cuda":
-            # What this process keeps for later allocations is free, too.
+            # torch keeps freed memory for later allocations; return it so that it counts as free.
             torch.cuda.empty_cache()
-            return torch.cuda.mem_get_info(self.device)[0] * _SHARE_OF_MEMORY["cuda"]
-        return free_memory() * _SHARE_OF_MEMORY["cpu"]
+            return torch.cuda.mem_get_info(self.device)[0] * _MEMORY_SHARE["cuda"]
+        return available_memory() * _MEMORY_SHARE["cpu"]
 
     def make_cache(self, slots: int, capacity: int) -> KeyValueCache:
         return KeyValueCache(self.architecture, slots, capacity, self.device, self.dtype)
@@ -70,14 +77,13 @@ class TorchBackend:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def read(self, folder: Path) -> dict[str, torch.Tensor]:
+    def read_weights(self, folder: Path) -> dict[str, torch.Tensor]:
         return read_weights(folder)
 
-    def load(self, weights: Mapping[str, torch.Tensor]) -> None:
-        self._model.load(weights)
+    def load_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
+        self._model.load_weights(weights)
 
     def forward(self, layout: Layout, cache: KeyValueCache) -> torch.Tensor:
-        """Float32 logits [len(layout.last), vocab_size]."""
         return self._model.forward(make_batch(layout, self.device, self.dtype), cache)
 
     def sample(
@@ -86,17 +92,20 @@ class TorchBackend:
         return sample(logits, settings, uniforms)
 
     def score(self, logits: torch.Tensor, ids: Sequence[int]) -> list[float]:
-        wanted = torch.tensor(ids, device=self.device)[:, None]
-        return torch.log_softmax(logits, -1).gather(1, wanted)[:, 0].tolist()
+        return score(logits, ids)
 
 
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """All tensors of a folder, by name, on the CPU. Raises PolicyMisconfigured."""
+    """Read all tensors of a folder, by name, onto the CPU.
+
+    Raises:
+        PolicyMisconfigured: Files are missing or cannot be read.
+    """
     weights: dict[str, torch.Tensor] = {}
     for path in weight_files(folder):
         try:
             weights |= load_file(path)
-        except Exception as error:  # the reader's own exception type is not public
+        except (OSError, ValueError, SafetensorError) as error:
             raise PolicyMisconfigured(f"cannot read {path}: {error}") from error
     return weights
 

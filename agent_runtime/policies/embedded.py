@@ -20,7 +20,7 @@ from agent_runtime.conversation import Message
 from agent_runtime.dialogue import TokenDialogue
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.generation import GenerationRequest
-from agent_runtime.engine.starting import start_engine
+from agent_runtime.engine.worker import start_engine
 from agent_runtime.errors import ContextOverflow, PolicyMisconfigured
 from agent_runtime.huggingface import HuggingFaceRenderer, check_vocabulary
 from agent_runtime.policies.base import (
@@ -197,7 +197,7 @@ class _EmbeddedSession(PolicySession):
             sampling=sampling,
             seed=seed,
             stop_ids=self._stop_ids,
-            episode=self._episode,
+            episode_id=self._episode,
         )
         timeout = self._policy.config.request_timeout
         done = await self._engine.generate(request, timeout=timeout)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from agent_runtime.agents.card import AgentCard
-from agent_runtime.engine.backend import installed
+from agent_runtime.engine.backend import is_installed
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.policies.base import EpisodeContext, PolicySession
 from agent_runtime.policies.config import PolicyConfig
@@ -39,7 +39,7 @@ class AgentPolicy(EmbeddedPolicy):
         """Load tokenizer and weights. Raises PolicyError, naming the extra where it is missing."""
         backend = self.config.embedded.backend
         needed = (*_NEEDED, *(("numpy",) if backend != "torch" else ()))
-        missing = [module for module in needed if not installed(module)]
+        missing = [module for module in needed if not is_installed(module)]
         if missing:
             raise PolicyMisconfigured(
                 f"the policy {self.name} needs an extra, {', '.join(missing)} is not installed: "

@@ -1,6 +1,6 @@
 """The embedded engine served on this machine: `--engine embedded`.
 
-Owns the server's place: engine thread and HTTP front live in the process that asked for them, so
+Owns the server's place: engine thread and HTTP server live in the process that asked for them, so
 they end with it. No SGLang, no router; for a machine where nothing else runs.
 """
 
@@ -16,8 +16,8 @@ import tyro
 from aiohttp import web
 
 from agent_runtime.engine.config import EmbeddedOptions
-from agent_runtime.engine.front import EngineFront
-from agent_runtime.engine.starting import start_engine
+from agent_runtime.engine.http_server import EngineHttpServer
+from agent_runtime.engine.worker import start_engine
 from agent_runtime.errors import PolicyMisconfigured, PolicyUnavailable
 from agent_runtime.huggingface import ModelTokenizer
 from agent_runtime.serving.base import Served
@@ -63,10 +63,10 @@ class EmbeddedServed(Served):
         self._thread = thread
         self._resources.push_async_callback(thread.close)
         version = (await thread.ready()).version
-        front = EngineFront(thread, self._folder, tokenizer, version)
+        http_server = EngineHttpServer(thread, self._folder, tokenizer, version)
         # Without handler_cancellation a client that hangs up would not be noticed.
         runner = web.AppRunner(
-            front.app(), access_log=None, handler_cancellation=True, shutdown_timeout=1.0
+            http_server.app(), access_log=None, handler_cancellation=True, shutdown_timeout=1.0
         )
         await runner.setup()
         self._resources.push_async_callback(runner.cleanup)
@@ -77,7 +77,9 @@ class EmbeddedServed(Served):
             raise PolicyMisconfigured(f"cannot listen on {host}: {error}") from error
         self.address = f"http://{host}:{runner.addresses[0][1]}"
         self.engines = [self.address]
-        self._over = asyncio.create_task(thread.over(), name="wait for the embedded engine's end")
+        self._over = asyncio.create_task(
+            thread.wait_stopped(), name="wait for the embedded engine's end"
+        )
         self._resources.callback(self._over.cancel)
 
     async def stop(self) -> None:

@@ -123,7 +123,7 @@ def play_transformers(model: Any, what: Episodes, number: int) -> list[list[int]
 async def play_engine(thread: EngineThread, what: Episodes, number: int) -> list[list[int]]:
     """One coroutine an episode, as the orchestrator has it."""
     engine = await thread.ready()
-    await thread.call(lambda engine: engine.forget())
+    await thread.call(lambda engine: engine.flush_cache())
     start, turns = what.observations(number, engine.backend.architecture.vocab_size)
     sampling = Sampling(temperature=0, max_new_tokens=what.reply)
 
@@ -133,7 +133,7 @@ async def play_engine(thread: EngineThread, what: Episodes, number: int) -> list
             context.extend(observation)
             done = await thread.generate(
                 GenerationRequest(
-                    prompt=list(context), sampling=sampling, episode=f"{number}/{index}"
+                    prompt=list(context), sampling=sampling, episode_id=f"{number}/{index}"
                 )
             )
             context.extend(done.ids)

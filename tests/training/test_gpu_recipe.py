@@ -15,7 +15,7 @@ pytest.importorskip("accelerate", reason="the extra `train` is not installed")
 import torch
 
 from agent_runtime.engine.checkpoint import read_architecture
-from agent_runtime.engine.engine import _slots
+from agent_runtime.engine.engine import derive_slots
 from agent_runtime.engine.torch_backend import TorchBackend
 from benchmark.training.gpu import GpuOptions, measure, most_live
 from training.agentevol import AgentEvolRecipe
@@ -89,7 +89,7 @@ def test_a_thousand_episodes_are_live_and_the_engine_admits_them_all(recipe, tmp
     backend = object.__new__(TorchBackend)  # one that is made would need the GPU
     backend.architecture = read_architecture(tmp_path)
     backend.device, backend.dtype = torch.device("cuda"), torch.bfloat16
-    admitted = _slots(options, backend, options.context_length or 0)
+    admitted = derive_slots(options, backend, options.context_length or 0)
     assert admitted == options.max_slots == recipe.players.concurrency
 
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from agent_runtime.agents import read_card
-from agent_runtime.engine.checkpoint import digest
+from agent_runtime.engine.checkpoint import weights_digest
 from agent_runtime.engine.tensor_file import read_tensors, write_tensors
 from orchestrator import sample
 from orchestrator.store import RunReader
@@ -122,7 +122,7 @@ def test_the_card_says_what_it_plays_and_what_its_files_scored(agent: Path) -> N
     assert settings.max_rounds == 2
     # A random model reaches no goal.
     assert (card.figures["maze"].value, card.figures["maze"].episodes) == (0.0, 2)
-    assert card.made["weights"] == digest(agent)
+    assert card.made["weights"] == weights_digest(agent)
     assert card.made["stored_as"] == "float16"
 
 

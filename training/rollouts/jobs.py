@@ -15,6 +15,7 @@ from typing import Literal
 
 from rich.console import Console
 
+from agent_runtime.engine.checkpoint import weights_digest
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling
 from agent_runtime.policies.config import SGLangOptions
@@ -173,9 +174,7 @@ async def _push(players: Players, checkpoint: Path) -> None:
 
     They are named by their bytes: equal weights, equal version.
     """
-    from agent_runtime.engine.checkpoint import digest
-
-    version = await asyncio.to_thread(digest, checkpoint)
+    version = await asyncio.to_thread(weights_digest, checkpoint)
     policy = SGLangPolicy(players.url, PolicyConfig(sglang=players.sglang))
     await policy.start()
     try:

@@ -16,7 +16,7 @@ from agent_runtime.agents import (
     read_card,
     write_card,
 )
-from agent_runtime.engine.checkpoint import digest
+from agent_runtime.engine.checkpoint import weights_digest
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.huggingface import HuggingFaceRenderer
 
@@ -74,7 +74,7 @@ def test_the_shipped_agent_is_small_and_says_what_it_is() -> None:
     files = [path for path in SHIPPED.iterdir() if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 20_000_000
     assert {"README.md", "agent.json", "config.json"} <= {path.name for path in files}
-    assert card.made["weights"] == digest(SHIPPED)
+    assert card.made["weights"] == weights_digest(SHIPPED)
     for name, settings in card.environments.items():
         assert len(set(settings.items)) == len(settings.items) >= 40
         assert card.figures[name].episodes == len(settings.items)

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="the extra `torch` is not installed"
 import numpy as np  # noqa: E402
 
 from agent_runtime.engine import GenerationRequest, sampler, sampler_numpy  # noqa: E402
-from agent_runtime.engine.engine import Engine, load_engine  # noqa: E402
+from agent_runtime.engine.engine import InferenceEngine, load_engine  # noqa: E402
 from agent_runtime.policies import EmbeddedOptions, Sampling  # noqa: E402
 from orchestrator import sample  # noqa: E402
 from orchestrator.records import key_of  # noqa: E402
@@ -32,14 +32,14 @@ SETTINGS = [
 ]
 
 
-def engine_for(folder: Path, backend: Any) -> Engine:
+def engine_for(folder: Path, backend: Any) -> InferenceEngine:
     options = EmbeddedOptions(
         backend=backend, threads=1, max_slots=5, cache_gib=0.2, device="cpu", prefill_tokens=64
     )
     return load_engine(folder, options)
 
 
-def play(engine: Engine, sampling: Sampling, turns: int = 4) -> list[list[int]]:
+def play(engine: InferenceEngine, sampling: Sampling, turns: int = 4) -> list[list[int]]:
     """Eight episodes of several turns at once, on five slots: all ids of each."""
     draw = random.Random(5)
     contexts: list[list[int]] = [[] for _ in range(8)]
@@ -48,7 +48,7 @@ def play(engine: Engine, sampling: Sampling, turns: int = 4) -> list[list[int]]:
             context += [draw.randrange(420) for _ in range(draw.choice((3, 9, 20)))]
         requests = [
             GenerationRequest(
-                prompt=list(context), sampling=sampling, episode=str(at), seed=100 * turn + at
+                prompt=list(context), sampling=sampling, episode_id=str(at), seed=100 * turn + at
             )
             for at, context in enumerate(contexts)
         ]

@@ -13,8 +13,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
 
 from agent_runtime.engine import GenerationRequest, GenerationResult  # noqa: E402
-from agent_runtime.engine.checkpoint import digest  # noqa: E402
-from agent_runtime.engine.engine import Engine, load_engine  # noqa: E402
+from agent_runtime.engine.checkpoint import weights_digest  # noqa: E402
+from agent_runtime.engine.engine import InferenceEngine, load_engine  # noqa: E402
 from agent_runtime.engine.torch_backend import read_weights  # noqa: E402
 from agent_runtime.errors import (  # noqa: E402
     ContextOverflow,
@@ -55,13 +55,13 @@ def prompts(lengths: Sequence[int], seed: int = 1) -> list[list[int]]:
     return [torch.randint(0, 420, (length,), generator=draw).tolist() for length in lengths]
 
 
-def engine_for(folder: Path, **options: Any) -> Engine:
+def engine_for(folder: Path, **options: Any) -> InferenceEngine:
     settings: dict[str, Any] = {"backend": "torch", "threads": 1, "max_slots": 4, "cache_gib": 1}
     settings |= {"device": "cpu"} | options
     return load_engine(folder, EmbeddedOptions(**settings))
 
 
-def finish(engine: Engine) -> dict[int, GenerationResult]:
+def finish(engine: InferenceEngine) -> dict[int, GenerationResult]:
     """Results by the generation's identity."""
     results: dict[int, GenerationResult] = {}
     while engine.running or engine.waiting:
@@ -71,13 +71,15 @@ def finish(engine: Engine) -> dict[int, GenerationResult]:
     return results
 
 
-def generate(engine: Engine, requests: Sequence[GenerationRequest]) -> list[GenerationResult]:
+def generate(
+    engine: InferenceEngine, requests: Sequence[GenerationRequest]
+) -> list[GenerationResult]:
     started = [engine.submit(request) for request in requests]
     results = finish(engine)
     return [results[id(generation)] for generation in started]
 
 
-def one(engine: Engine, prompt: list[int], **request: Any) -> GenerationResult:
+def one(engine: InferenceEngine, prompt: list[int], **request: Any) -> GenerationResult:
     return generate(engine, [GenerationRequest(prompt=prompt, **request)])[0]
 
 
@@ -132,9 +134,9 @@ def test_logprobs_of_sampled_tokens_are_those_of_a_full_pass(folder: Path, heat:
     sampling = Sampling(temperature=heat, top_p=0.8, top_k=50, max_new_tokens=30)
     engine = engine_for(folder)
     (prompt,) = prompts([20])
-    result = one(engine, prompt, sampling=sampling, seed=5, episode="e")
+    result = one(engine, prompt, sampling=sampling, seed=5, episode_id="e")
     following = [*prompt, *result.ids, 1, 2, 3]
-    second = one(engine, following, sampling=sampling, seed=6, episode="e")
+    second = one(engine, following, sampling=sampling, seed=6, episode_id="e")
     assert second.cached_tokens == 20 + 30 - 1
     for start, reply in ((prompt, result), (following, second)):
         expected = full_logprobs(model, start, reply.ids, heat)
@@ -149,7 +151,7 @@ def test_kept_keys_and_copied_prefixes_change_no_reply(folder: Path) -> None:
         results = generate(
             together,
             [
-                GenerationRequest(prompt=list(context), sampling=GREEDY, episode=f"e{index}")
+                GenerationRequest(prompt=list(context), sampling=GREEDY, episode_id=f"e{index}")
                 for index, context in enumerate(contexts)
             ],
         )
@@ -228,9 +230,9 @@ def test_weights_change_between_two_tokens(folder: Path, keep_cache: bool) -> No
 def test_a_context_of_old_weights_is_not_reused(folder: Path) -> None:
     engine = engine_for(folder)
     (prompt,) = prompts([40])
-    one(engine, prompt, sampling=GREEDY, episode="e")
+    one(engine, prompt, sampling=GREEDY, episode_id="e")
     engine.update_weights(weights(LLAMA, seed=1), "new")
-    assert one(engine, prompt, sampling=GREEDY, episode="e").cached_tokens == 0
+    assert one(engine, prompt, sampling=GREEDY, episode_id="e").cached_tokens == 0
 
 
 @pytest.mark.parametrize("fault", ["missing", "unknown", "shape"])
@@ -259,12 +261,12 @@ def test_weights_without_a_number_fail_the_reply_and_good_ones_heal(folder: Path
     bad = dict(good)
     bad["model.layers.1.mlp.up_proj.weight"] = good["model.layers.1.mlp.up_proj.weight"] * math.nan
     engine.update_weights(bad, "broken")
-    engine.submit(GenerationRequest(prompt=prompt, sampling=GREEDY, episode="e"))
+    engine.submit(GenerationRequest(prompt=prompt, sampling=GREEDY, episode_id="e"))
     (ended,) = engine.step()
     assert isinstance(ended.outcome, PolicyMisbehaved)
     assert "broken" in str(ended.outcome)
     engine.update_weights(good, "healed")
-    assert one(engine, prompt, sampling=GREEDY, episode="e").ids == before
+    assert one(engine, prompt, sampling=GREEDY, episode_id="e").ids == before
 
 
 def test_an_aborted_generation_gives_what_it_has(folder: Path) -> None:
@@ -343,8 +345,8 @@ def test_slots_are_as_many_as_memory_holds(folder: Path) -> None:
 
 
 def test_equal_files_have_equal_versions(folder: Path, tmp_path: Path) -> None:
-    assert engine_for(folder).version == digest(save_model(tmp_path / "same"))
-    assert digest(folder) != digest(save_model(tmp_path / "other", seed=1))
+    assert engine_for(folder).version == weights_digest(save_model(tmp_path / "same"))
+    assert weights_digest(folder) != weights_digest(save_model(tmp_path / "other", seed=1))
 
 
 @pytest.mark.parametrize(

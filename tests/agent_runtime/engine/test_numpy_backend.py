@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from agent_runtime.engine import GenerationRequest, GenerationResult, backend
-from agent_runtime.engine.checkpoint import digest, read_architecture
-from agent_runtime.engine.engine import Engine, load_engine
+from agent_runtime.engine.checkpoint import read_architecture, weights_digest
+from agent_runtime.engine.engine import InferenceEngine, load_engine
 from agent_runtime.engine.tensor_file import Array, read_tensors
 from agent_runtime.errors import PolicyMisbehaved, PolicyMisconfigured
 from agent_runtime.policies import EmbeddedOptions, FinishReason, Sampling
@@ -24,7 +24,7 @@ from tests.agent_runtime.tiny_arrays import FAMILIES, save_arrays
 GREEDY = Sampling(temperature=0, max_new_tokens=12)
 
 
-def engine_for(folder: Path, **options: Any) -> Engine:
+def engine_for(folder: Path, **options: Any) -> InferenceEngine:
     settings: dict[str, Any] = {"backend": "numpy", "max_slots": 4, "cache_gib": 0.1}
     return load_engine(folder, EmbeddedOptions(**{**settings, **options}))
 
@@ -34,7 +34,9 @@ def prompts(lengths: Sequence[int], seed: int = 1) -> list[list[int]]:
     return [draw.integers(0, 420, length).tolist() for length in lengths]
 
 
-def generate(engine: Engine, requests: Sequence[GenerationRequest]) -> list[GenerationResult]:
+def generate(
+    engine: InferenceEngine, requests: Sequence[GenerationRequest]
+) -> list[GenerationResult]:
     started = [engine.submit(request) for request in requests]
     results: dict[int, GenerationResult] = {}
     while engine.running or engine.waiting:
@@ -78,7 +80,7 @@ def test_later_turns_use_what_the_slot_holds(folder: Path) -> None:
     context: list[int] = []
     for turn, more in enumerate(prompts([20, 5, 9])):
         context += more
-        request = GenerationRequest(prompt=list(context), sampling=GREEDY, episode="e")
+        request = GenerationRequest(prompt=list(context), sampling=GREEDY, episode_id="e")
         (kept,) = generate(engine, [request])
         (anew,) = generate(fresh, [GenerationRequest(prompt=list(context), sampling=GREEDY)])
         assert kept.ids == anew.ids
@@ -115,7 +117,10 @@ def test_weights_change_between_two_tokens(tmp_path: Path, folder: Path) -> None
     while engine.running:
         engine.step()
     result = generation.result(FinishReason.LENGTH)
-    assert [(it.start, it.version) for it in result.versions] == [(0, digest(folder)), (4, "new")]
+    assert [(it.start, it.version) for it in result.versions] == [
+        (0, weights_digest(folder)),
+        (4, "new"),
+    ]
     table = plain_logprobs(other, [1, 2, 3, *result.ids[:-1]])[6:]
     assert result.ids[4:] == table.argmax(-1).tolist()
 
@@ -157,7 +162,7 @@ def test_weights_without_a_number_fail_the_reply_and_good_ones_heal(folder: Path
 
 
 def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "installed", lambda module: module != "torch")
+    monkeypatch.setattr(backend, "is_installed", lambda module: module != "torch")
 
 
 def test_numpy_is_taken_where_torch_is_not_installed(
@@ -208,7 +213,7 @@ def run_code(code: str) -> str:
 def test_the_engine_itself_imports_neither_numpy_nor_torch() -> None:
     code = (
         "import sys\n"
-        "import agent_runtime.engine.worker, agent_runtime.engine.starting\n"
+        "import agent_runtime.engine.worker, agent_runtime.engine.http_server\n"
         "import agent_runtime.engine.numpy_backend, agent_runtime.policies.trained\n"
         "print(sorted({'numpy', 'torch', 'safetensors'} & set(sys.modules)))"
     )

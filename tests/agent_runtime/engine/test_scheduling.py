@@ -8,22 +8,32 @@ from hypothesis import strategies as st
 
 from agent_runtime.engine.generation import GenerationRequest
 from agent_runtime.engine.grouping import group_chunks
-from agent_runtime.engine.scheduling import Chunk, Generation, Scheduler, StepPlan, common_prefix
+from agent_runtime.engine.scheduling import (
+    BatchScheduler,
+    Chunk,
+    Generation,
+    StepPlan,
+    common_prefix,
+)
 from agent_runtime.policies import FinishReason, Sampling
 
 SHARED = list(range(100, 140))
 
 
-def generation(prompt: list[int], episode: str = "", reply: int = 3, space: str = "") -> Generation:
+def generation(
+    prompt: list[int], episode_id: str = "", reply: int = 3, cache_salt: str = ""
+) -> Generation:
     sampling = Sampling(max_new_tokens=reply)
-    request = GenerationRequest(prompt=prompt, episode=episode, sampling=sampling, space=space)
+    request = GenerationRequest(
+        prompt=prompt, episode_id=episode_id, sampling=sampling, cache_salt=cache_salt
+    )
     return Generation(request)
 
 
 class Machine:
     """Carries out plans on lists of ids, as a model does on keys and values."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: BatchScheduler) -> None:
         self.scheduler = scheduler
         self.cache: list[list[int]] = [[] for _ in scheduler.slots]
         self.prefilled = 0
@@ -46,7 +56,7 @@ class Machine:
             assert len(held) >= chunk.start
             self.cache[chunk.slot] = held[: chunk.start] + list(chunk.ids)
             self.prefilled += len(chunk.ids) if len(chunk.ids) > 1 else 0
-        self.scheduler.computed(plan)
+        self.scheduler.mark_computed(plan)
         for chunk in plan.chunks:
             if chunk.samples:
                 self._sample(chunk.generation)
@@ -55,7 +65,7 @@ class Machine:
     def _sample(self, it: Generation) -> None:
         # The next id depends on all ids before it, as a model's does.
         it.append(sum(it.ids) % 97, -1.0, "v")
-        if it.ending(self.scheduler.capacity, None) is not None:
+        if it.finish_reason(self.scheduler.capacity, None) is not None:
             self.scheduler.finish(it)
             self.done.append(it)
 
@@ -83,7 +93,7 @@ def test_the_common_prefix_is_the_longest(left: list[int], right: list[int], lim
 
 
 def test_a_next_turn_computes_only_what_is_new() -> None:
-    machine = Machine(Scheduler(2, 200))
+    machine = Machine(BatchScheduler(2, 200))
     first = generation(SHARED, "a")
     machine.scheduler.submit(first)
     machine.run()
@@ -96,7 +106,7 @@ def test_a_next_turn_computes_only_what_is_new() -> None:
 
 
 def test_a_context_that_diverges_is_computed_from_where_it_does() -> None:
-    machine = Machine(Scheduler(2, 200))
+    machine = Machine(BatchScheduler(2, 200))
     first = generation(SHARED, "a")
     machine.scheduler.submit(first)
     machine.run()
@@ -108,7 +118,7 @@ def test_a_context_that_diverges_is_computed_from_where_it_does() -> None:
 
 
 def test_a_prompt_that_is_held_entirely_computes_its_last_token() -> None:
-    machine = Machine(Scheduler(1, 200))
+    machine = Machine(BatchScheduler(1, 200))
     for _ in range(2):
         again = generation(SHARED, "a")
         machine.scheduler.submit(again)
@@ -118,7 +128,7 @@ def test_a_prompt_that_is_held_entirely_computes_its_last_token() -> None:
 
 
 def test_requests_with_one_start_compute_it_once() -> None:
-    machine = Machine(Scheduler(8, 200))
+    machine = Machine(BatchScheduler(8, 200))
     several = [generation([*SHARED, 200 + index, 5], f"e{index}") for index in range(8)]
     for each in several:
         machine.scheduler.submit(each)
@@ -129,20 +139,20 @@ def test_requests_with_one_start_compute_it_once() -> None:
 
 @pytest.mark.parametrize("slots", [1, 2, 4])
 def test_spaces_share_nothing(slots: int) -> None:
-    machine = Machine(Scheduler(slots, 200))
-    first = generation(SHARED, "a", space="one")
+    machine = Machine(BatchScheduler(slots, 200))
+    first = generation(SHARED, "a", cache_salt="one")
     machine.scheduler.submit(first)
     machine.run()
-    again = [generation([*first.ids, 1], "a", space=space) for space in ("two", "two", "one")]
+    again = [generation([*first.ids, 1], "a", cache_salt=salt) for salt in ("two", "two", "one")]
     for each in again:
         machine.scheduler.submit(each)
         machine.run()
     assert [each.cached_tokens for each in again[:2]] == [0, len(first.ids)]
-    assert again[2].cached_tokens == 0  # the episode's slot holds the other space by then
+    assert again[2].cached_tokens == 0  # the episode's slot holds the other salt by then
 
 
 def test_the_longest_unused_slot_is_given_away_and_its_episode_comes_back() -> None:
-    machine = Machine(Scheduler(2, 200, linger=0))
+    machine = Machine(BatchScheduler(2, 200, linger=0))
     first = {name: generation([*SHARED[:10], at], name) for at, name in enumerate("abc")}
     for each in first.values():
         machine.scheduler.submit(each)
@@ -157,7 +167,7 @@ def test_the_longest_unused_slot_is_given_away_and_its_episode_comes_back() -> N
 
 
 def test_a_slot_lingers_for_its_episode_while_others_work() -> None:
-    machine = Machine(Scheduler(2, 200, linger=3))
+    machine = Machine(BatchScheduler(2, 200, linger=3))
     quick, long = generation([1], "quick", reply=1), generation([2], "long", reply=50)
     for each in (quick, long, generation([3], "next", reply=1)):
         machine.scheduler.submit(each)
@@ -169,7 +179,7 @@ def test_a_slot_lingers_for_its_episode_while_others_work() -> None:
 
 
 def test_a_released_slot_does_not_linger() -> None:
-    machine = Machine(Scheduler(2, 200, linger=100))
+    machine = Machine(BatchScheduler(2, 200, linger=100))
     for each in (generation([1], "quick", reply=1), generation([2], "long", reply=50)):
         machine.scheduler.submit(each)
     machine.step()
@@ -180,7 +190,7 @@ def test_a_released_slot_does_not_linger() -> None:
 
 
 def test_nobody_waits_for_lingering_slots_when_nothing_runs() -> None:
-    machine = Machine(Scheduler(1, 200, linger=1000))
+    machine = Machine(BatchScheduler(1, 200, linger=1000))
     for name in "abc":
         machine.scheduler.submit(generation([1, 2], name))
     machine.run()
@@ -188,7 +198,7 @@ def test_nobody_waits_for_lingering_slots_when_nothing_runs() -> None:
 
 
 def test_a_long_prompt_is_computed_in_pieces_beside_others() -> None:
-    machine = Machine(Scheduler(2, 200, prefill_tokens=16))
+    machine = Machine(BatchScheduler(2, 200, prefill_tokens=16))
     machine.scheduler.submit(generation([1, 2], "short", reply=9))
     machine.step()
     long = generation(SHARED, "long")
@@ -201,7 +211,7 @@ def test_a_long_prompt_is_computed_in_pieces_beside_others() -> None:
 
 
 def test_after_invalidation_running_generations_are_computed_anew() -> None:
-    machine = Machine(Scheduler(2, 200))
+    machine = Machine(BatchScheduler(2, 200))
     running, idle = generation(SHARED, "a", reply=6), generation(SHARED[::-1], "b", reply=1)
     machine.scheduler.submit(running)
     machine.scheduler.submit(idle)
@@ -221,7 +231,7 @@ def test_after_invalidation_running_generations_are_computed_anew() -> None:
 
 
 def test_a_generation_ends_while_it_waits_or_runs() -> None:
-    machine = Machine(Scheduler(1, 200))
+    machine = Machine(BatchScheduler(1, 200))
     running, waiting = generation(SHARED, "a"), generation(SHARED, "b")
     machine.scheduler.submit(running)
     machine.scheduler.submit(waiting)
@@ -233,7 +243,7 @@ def test_a_generation_ends_while_it_waits_or_runs() -> None:
 
 
 def test_a_slot_that_is_not_kept_holds_nothing() -> None:
-    machine = Machine(Scheduler(1, 200))
+    machine = Machine(BatchScheduler(1, 200))
     first = generation(SHARED, "a")
     machine.scheduler.submit(first)
     machine.step()
@@ -253,12 +263,12 @@ def test_versions_tile_the_reply() -> None:
 
 
 def test_a_full_context_ends_a_reply() -> None:
-    machine = Machine(Scheduler(1, 10))
+    machine = Machine(BatchScheduler(1, 10))
     it = generation([1] * 8, reply=50)
     machine.scheduler.submit(it)
     machine.run()
     assert len(it.ids) == 10
-    assert it.ending(10, None) is FinishReason.CONTEXT
+    assert it.finish_reason(10, None) is FinishReason.CONTEXT
 
 
 def test_a_stop_string_is_found_where_it_ends() -> None:
@@ -268,20 +278,20 @@ def test_a_stop_string_is_found_where_it_ends() -> None:
     ends = list[FinishReason | None]()
     for position in range(len(letters)):
         it.append(position, -1.0, "v")
-        ends.append(it.ending(200, lambda ids: "".join(letters[token] for token in ids)))
+        ends.append(it.finish_reason(200, lambda ids: "".join(letters[token] for token in ids)))
     assert ends.index(FinishReason.STOP) == letters.index(":")
 
 
 @pytest.mark.parametrize("prompt", [[], [1] * 10, [1] * 11])
 def test_an_impossible_prompt_is_refused(prompt: list[int]) -> None:
     with pytest.raises(ValueError):
-        Scheduler(1, 10).submit(generation(prompt))
+        BatchScheduler(1, 10).submit(generation(prompt))
 
 
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_whatever_comes_every_context_is_computed_right(data: st.DataObject) -> None:
-    scheduler = Scheduler(
+    scheduler = BatchScheduler(
         data.draw(st.integers(1, 4)),
         80,
         prefill_tokens=data.draw(st.integers(1, 60)),
@@ -361,7 +371,7 @@ def test_prompts_of_very_different_lengths_are_not_padded_to_one() -> None:
 def test_a_cold_prompt_takes_the_longest_prefix_that_any_slot_holds(
     held: list[tuple[int, list[int]]], asked: tuple[int, list[int]]
 ) -> None:
-    machine = Machine(Scheduler(len(held) + 1, 200))
+    machine = Machine(BatchScheduler(len(held) + 1, 200))
     contexts: list[list[int]] = []
     for number, (count, tail) in enumerate(held):
         first = generation([*SHARED[:count], *tail, 90 + number % 3], str(number), reply=1)

@@ -61,7 +61,9 @@ def test_a_folder_can_be_named(tmp_path: Path) -> None:
 async def test_a_missing_extra_is_named_with_a_way_to_play_without_it(
     absent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent_runtime.policies.trained.installed", lambda module: module != absent)
+    monkeypatch.setattr(
+        "agent_runtime.policies.trained.is_installed", lambda module: module != absent
+    )
     with pytest.raises(PolicyMisconfigured) as caught:
         await make_policy("agent", CONFIG).start()
     assert absent in str(caught.value)
@@ -80,5 +82,5 @@ def test_the_command_says_so_without_a_traceback(tmp_path: Path) -> None:
 
 
 def test_what_is_installed_is_found_without_importing_it() -> None:
-    assert backend.installed("json")
-    assert not backend.installed("no_such_module_anywhere")
+    assert backend.is_installed("json")
+    assert not backend.is_installed("no_such_module_anywhere")

@@ -15,7 +15,7 @@ pytest.importorskip("transformers", reason="the extra `train` is not installed")
 from aiohttp import web
 from rich.console import Console
 
-from agent_runtime.engine.checkpoint import digest
+from agent_runtime.engine.checkpoint import weights_digest
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.serving.installation import find_python
 from benchmark.policy.stand_in import Settings, StandIn
@@ -94,9 +94,9 @@ def test_a_running_server_gets_the_agents_weights_through_its_update_api(models,
         for number, model in enumerate(models):
             job = Job(ECHO, ITEMS, tmp_path / f"run-{number}")
             play(there, Agent(policy=str(model)), [job], console=Console(quiet=True))
-    assert digest(models[0]) != digest(models[1])
+    assert weights_digest(models[0]) != weights_digest(models[1])
     for number, model in enumerate(models):
-        assert versions_of(tmp_path / f"run-{number}") == {digest(model)}
+        assert versions_of(tmp_path / f"run-{number}") == {weights_digest(model)}
 
 
 @pytest.mark.sglang

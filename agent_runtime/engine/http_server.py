@@ -1,10 +1,8 @@
-"""The embedded engine behind SGLang's HTTP interface, as far as `--policy sglang:URL` uses it.
+"""The engine behind SGLang's HTTP interface, as far as `--policy sglang:URL` uses it.
 
-Owns the waiting at the door: requests that come while weights are replaced under running replies
-that nobody paused wait until those have ended, as they do at an SGLang server. A client that hangs
-up is an abort. What each reply holds is `agent_runtime.engine.wire`'s.
-
-Speaks to an `EngineThread`; imports no torch.
+As at an SGLang server, new weights wait until running replies have ended, unless generation was
+paused, and requests that come meanwhile wait for the weights. A client that hangs up aborts its
+request. `http_messages` holds the form of requests and replies. Imports no torch.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ import orjson
 from aiohttp import web
 
 from agent_runtime.engine.generation import GenerationResult
-from agent_runtime.engine.wire import Asked, read_request, write_reply
+from agent_runtime.engine.http_messages import GenerateCall, read_request, write_reply
 from agent_runtime.errors import (
     AgentRuntimeError,
     PolicyError,
@@ -34,38 +32,39 @@ from agent_runtime.huggingface import ModelTokenizer
 if TYPE_CHECKING:
     from agent_runtime.engine.worker import EngineThread
 
-__all__ = ["EngineFront"]
+__all__ = ["EngineHttpServer"]
 
-_LONGEST_BODY: Final = 1 << 30
+_MAX_BODY_BYTES: Final = 1 << 30
 _ROUTING_KEY: Final = "X-SMG-Routing-Key"
-_PAUSES: Final = ("abort", "retract", "in_place")
+_PAUSE_MODES: Final = ("abort", "retract", "in_place")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class EngineFront:
-    """One engine; `app` serves it. Start the application's runner with `handler_cancellation`."""
+class EngineHttpServer:
+    """Serves one engine; start the runner of its `app` with `handler_cancellation`."""
 
     def __init__(
         self, thread: EngineThread, folder: Path, tokenizer: ModelTokenizer, version: str
     ) -> None:
-        """`folder` has the weights that the engine works with now, `version` is their name."""
+        """`folder` holds the weights that the engine has loaded, `version` is theirs."""
         self._thread = thread
         self._version = version
         self._model_path = str(folder)
-        self._served = str(folder)
+        """Of the weights that are served now."""
+        self._served_model = str(folder)
         self._tokenizer = tokenizer
-        self._startup = time.time()
+        self._startup_time = time.time()
         self._paused = False
-        self._open = True
-        """Whether requests may go to the engine; false while it empties for new weights."""
-        self._inside = 0
+        self._admitting = True
+        """Whether requests may go to the engine; false while it drains for new weights."""
+        self._in_flight = 0
         self._changed = asyncio.Condition()
-        """Notified when `_open` or `_inside` changed so that somebody may go on."""
-        self._updating = asyncio.Lock()
+        """Notified when `_admitting` or `_in_flight` has changed."""
+        self._update_lock = asyncio.Lock()
 
     def app(self) -> web.Application:
-        """The HTTP interface."""
-        app = web.Application(client_max_size=_LONGEST_BODY, middlewares=[_answer_errors])
+        """Return the HTTP application."""
+        app = web.Application(client_max_size=_MAX_BODY_BYTES, middlewares=[_answer_errors])
         gets: dict[str, Handler] = {
             "/health": self._health,
             "/model_info": self._model_info,
@@ -95,10 +94,10 @@ class EngineFront:
         engine = await self._thread.ready()
         streamed = bool(body.get("stream"))
         try:
-            asked = read_request(
+            call = read_request(
                 body,
-                name=str(body.get("rid") or uuid.uuid4().hex),
-                episode=http.headers.get(_ROUTING_KEY, ""),
+                request_id=str(body.get("rid") or uuid.uuid4().hex),
+                episode_id=http.headers.get(_ROUTING_KEY, ""),
                 end_ids=self._tokenizer.end_ids,
                 context_length=engine.context_length,
             )
@@ -109,43 +108,43 @@ class EngineFront:
         await self._enter()
         try:
             if streamed:
-                return await self._stream(http, asked)
-            scores = await self._scores(asked)
-            result = await self._thread.generate(asked.request)
-            return _json(self._reply(asked, result, scores=scores))
+                return await self._stream(http, call)
+            prompt_logprobs = await self._prompt_logprobs(call)
+            result = await self._thread.generate(call.request)
+            return _json(self._reply(call, result, prompt_logprobs=prompt_logprobs))
         finally:
             await self._leave()
 
-    async def _scores(self, asked: Asked) -> list[float]:
-        if asked.scores_from is None:
+    async def _prompt_logprobs(self, call: GenerateCall) -> list[float]:
+        if call.prompt_logprobs_from is None:
             return []
-        return await self._thread.call(lambda engine: engine.score(asked.request.prompt))
+        return await self._thread.call(lambda engine: engine.score(call.request.prompt))
 
-    def _reply(self, asked: Asked, result: GenerationResult, **more: Any) -> dict[str, Any]:
+    def _reply(self, call: GenerateCall, result: GenerationResult, **more: Any) -> dict[str, Any]:
         text = self._tokenizer.decode(result.ids)
-        return write_reply(asked, result, text, version=self._version, **more)
+        return write_reply(call, result, text, version=self._version, **more)
 
-    async def _stream(self, http: web.Request, asked: Asked) -> web.StreamResponse:
-        """Events that each hold all tokens so far; a slow reader gets fewer of them."""
+    async def _stream(self, http: web.Request, call: GenerateCall) -> web.StreamResponse:
+        """Send events that each hold all tokens so far; a slow reader gets fewer of them."""
         response = await _event_stream(http)
-        news = asyncio.Event()
+        changed = asyncio.Event()
         newest: list[GenerationResult] = []
 
         def progress(result: GenerationResult) -> None:
             newest[:] = [result]
-            news.set()
+            changed.set()
 
-        work = asyncio.create_task(self._thread.generate(asked.request, progress=progress))
-        work.add_done_callback(lambda _: news.set())
+        generation = asyncio.create_task(self._thread.generate(call.request, progress=progress))
+        generation.add_done_callback(lambda _: changed.set())
         try:
-            while await news.wait() and not work.done():
-                news.clear()
-                await _send(response, self._reply(asked, newest[0], ended=False))
-            await _send(response, self._reply(asked, await work))
+            while await changed.wait() and not generation.done():
+                changed.clear()
+                await _send(response, self._reply(call, newest[0], ended=False))
+            await _send(response, self._reply(call, await generation))
         except PolicyError as error:
             await _send(response, _event_error(error))
         finally:
-            work.cancel()
+            generation.cancel()
         await response.write(b"data: [DONE]\n\n")
         return response
 
@@ -157,33 +156,33 @@ class EngineFront:
 
     async def _enter(self) -> None:
         async with self._changed:
-            await self._changed.wait_for(lambda: self._open)
-            self._inside += 1
+            await self._changed.wait_for(lambda: self._admitting)
+            self._in_flight += 1
 
     async def _leave(self) -> None:
         async with self._changed:
-            self._inside -= 1
+            self._in_flight -= 1
             self._changed.notify_all()
 
     # ------------------------------------------------------------------ control
 
     async def _abort(self, http: web.Request) -> web.StreamResponse:
         body = await _read(http)
-        prefix, everything = str(body.get("rid") or ""), bool(body.get("abort_all"))
-        if everything or prefix:
-            await self._thread.abort(lambda request: request.name.startswith(prefix))
+        prefix, abort_all = str(body.get("rid") or ""), bool(body.get("abort_all"))
+        if abort_all or prefix:
+            await self._thread.abort(lambda request: request.request_id.startswith(prefix))
         return web.Response()
 
     async def _pause(self, http: web.Request) -> web.StreamResponse:
         mode = (await _read(http)).get("mode") or "abort"
-        if mode not in _PAUSES:
-            raise PolicyRejected(f"mode is one of {', '.join(_PAUSES)}")
+        if mode not in _PAUSE_MODES:
+            raise PolicyRejected(f"mode is one of {', '.join(_PAUSE_MODES)}")
         await self._thread.pause()
         self._paused = True
         if mode == "abort":
             await self._thread.abort()
         elif mode == "retract":
-            await self._thread.call(lambda engine: engine.forget())
+            await self._thread.call(lambda engine: engine.flush_cache())
         return _json({"message": "Generation paused successfully.", "status": "ok"})
 
     async def _continue(self, http: web.Request) -> web.StreamResponse:
@@ -194,64 +193,65 @@ class EngineFront:
 
     async def _update(self, http: web.Request) -> web.StreamResponse:
         body = await _read(http)
-        # Shielded: a client that hangs up meanwhile must not leave the names of the old weights.
+        # Shielded: where a client hangs up between the swap and the new version's being noted, the
+        # server would name the new weights by the old version.
         try:
-            waiting = await asyncio.shield(asyncio.create_task(self._replace_weights(body)))
+            in_flight = await asyncio.shield(asyncio.create_task(self._replace_weights(body)))
         except PolicyMisconfigured as error:
             return _json({"success": False, "message": str(error)}, status=400)
         message = f"Succeeded to update model weights. Weight version updated to {self._version}."
-        return _json({"success": True, "message": message, "num_paused_requests": waiting})
+        return _json({"success": True, "message": message, "num_paused_requests": in_flight})
 
     async def _replace_weights(self, body: Mapping[str, Any]) -> int:
-        """Load a folder's weights; the number of requests that go on with them."""
+        """Load a folder's weights; return the number of requests that continue with them."""
         folder = str(body.get("model_path") or "")
         if not folder:
             raise PolicyMisconfigured("model_path names no folder")
-        async with self._updating:
+        async with self._update_lock:
             if body.get("abort_all_requests"):
                 await self._thread.abort()
-            async with self._emptied():
+            async with self._drained():
                 self._version = await self._thread.update_weights(
                     folder,
                     version=str(body.get("weight_version") or ""),
                     keep_cache=body.get("flush_cache") is False,
                 )
                 self._model_path = folder
-                return self._inside
+                return self._in_flight
 
     @contextlib.asynccontextmanager
-    async def _emptied(self) -> AsyncGenerator[None]:
-        """While open, no reply is sampled: they were paused, or have ended and others wait."""
+    async def _drained(self) -> AsyncGenerator[None]:
+        """Keep replies from being sampled: they are paused, or have ended and others wait."""
         if self._paused:
             yield
             return
-        self._open = False
+        self._admitting = False
         try:
             async with self._changed:
-                await self._changed.wait_for(lambda: not self._inside)
+                await self._changed.wait_for(lambda: not self._in_flight)
             yield
         finally:
             async with self._changed:
-                self._open = True
+                self._admitting = True
                 self._changed.notify_all()
 
     async def _flush(self, http: web.Request) -> web.StreamResponse:
-        if not self._inside:
-            await self._thread.call(lambda engine: engine.forget())
+        if not self._in_flight:
+            await self._thread.call(lambda engine: engine.flush_cache())
         return web.Response(text="Cache flushed.\n")
 
     # ------------------------------------------------------------------ questions
 
     async def _health(self, _: web.Request) -> web.StreamResponse:
-        await self._thread.call(lambda engine: engine.version)  # raises where it is no more
+        await self._thread.call(lambda engine: engine.version)  # raises where it has stopped
         return web.Response()
 
     async def _model_info(self, _: web.Request) -> web.StreamResponse:
         return _json(
             {
                 "model_path": self._model_path,
-                "served_model_name": self._served,
-                "tokenizer_path": self._served,
+                "served_model_name": self._served_model,
+                "tokenizer_path": self._served_model,
                 "is_generation": True,
                 "weight_version": self._version,
             }
@@ -267,25 +267,25 @@ class EngineFront:
                 "max_total_num_tokens": engine.slots * engine.context_length,
                 "max_req_input_len": engine.context_length,
                 "max_running_requests": engine.slots,
-                "startup_time": {"embedded": self._startup},
+                "startup_time": {"embedded": self._startup_time},
                 "internal_states": [],
             }
         )
 
     async def _models(self, _: web.Request) -> web.StreamResponse:
-        model = {"id": self._served, "object": "model", "owned_by": "embedded"}
+        model = {"id": self._served_model, "object": "model", "owned_by": "embedded"}
         return _json({"object": "list", "data": [model]})
 
     async def _loads(self, _: web.Request) -> web.StreamResponse:
         engine = await self._thread.ready()
-        running, waiting, used = await self._thread.call(
-            lambda engine: (engine.running, engine.waiting, engine.used)
+        running, waiting, usage = await self._thread.call(
+            lambda engine: (engine.running, engine.waiting, engine.cache_usage)
         )
         row = {
             "dp_rank": 0,
             "num_running_reqs": running,
             "num_waiting_reqs": waiting,
-            "token_usage": used,
+            "token_usage": usage,
             "max_running_requests": engine.slots,
             "max_total_num_tokens": engine.slots * engine.context_length,
             "queues": {"waiting": waiting, "retracted": 0},
@@ -296,7 +296,7 @@ class EngineFront:
         body = await _read(http)
         prompt = body.get("prompt")
         if not isinstance(prompt, str):
-            raise PolicyRejected("prompt is to be one text")
+            raise PolicyRejected("prompt has to be one text")
         ids = self._tokenizer.encode(
             prompt, add_special=body.get("add_special_tokens") is not False
         )
@@ -322,9 +322,9 @@ async def _read(http: web.Request) -> dict[str, Any]:
     try:
         body = orjson.loads(await http.read())
     except ValueError as error:
-        raise PolicyRejected(f"the request is no JSON: {error}") from None
+        raise PolicyRejected(f"the request is not JSON: {error}") from None
     if not isinstance(body, dict):
-        raise PolicyRejected("the request is no JSON object")
+        raise PolicyRejected("the request is not a JSON object")
     return cast("dict[str, Any]", body)
 
 

@@ -160,8 +160,8 @@ async def test_what_is_no_json_is_refused(served: Served) -> None:
 
 async def test_spaces_share_no_cached_prefix(served: Served) -> None:
     cached = []
-    for space in ("one", "one", "two"):
-        _, answer = await ask(served, "/generate", {**REQUEST, "extra_key": space})
+    for cache_salt in ("one", "one", "two"):
+        _, answer = await ask(served, "/generate", {**REQUEST, "extra_key": cache_salt})
         cached.append(answer["meta_info"]["cached_tokens"])
     assert cached == [0, 29, 0]
 
