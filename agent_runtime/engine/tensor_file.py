@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, TensorSpec, deserialize, serialize
+from safetensors import (
+    SafetensorError,
+    TensorSpec,
+    deserialize,  # pyright: ignore[reportUnknownVariableType]
+    serialize,
+)
 
 from agent_runtime.errors import PolicyMisconfigured
 
@@ -23,6 +28,14 @@ StoredAs = Literal["float32", "float16", "bfloat16"]
 _NUMPY_TYPES: Final = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
 
+class _Entry(TypedDict):
+    """One tensor of a file."""
+
+    dtype: str
+    shape: list[int]
+    data: bytes
+
+
 def read_tensors(path: Path) -> dict[str, Array]:
     """Read all tensors of a file as float32, by name.
 
@@ -30,13 +43,15 @@ def read_tensors(path: Path) -> dict[str, Array]:
         PolicyMisconfigured: The file is missing, is not in the format, or holds other types.
     """
     try:
-        return {name: _widen(name, entry) for name, entry in deserialize(path.read_bytes())}
+        # The package has no types for it.
+        entries = cast("list[tuple[str, _Entry]]", deserialize(path.read_bytes()))
+        return {name: _widen(name, entry) for name, entry in entries}
     except (OSError, ValueError, SafetensorError) as error:
         raise PolicyMisconfigured(f"cannot read {path}: {error}") from error
 
 
-def _widen(name: str, entry: Mapping[str, Any]) -> Array:
-    code, stored, shape = str(entry["dtype"]), entry["data"], entry["shape"]
+def _widen(name: str, entry: _Entry) -> Array:
+    code, stored, shape = entry["dtype"], entry["data"], entry["shape"]
     if code == "BF16":
         # A bfloat16 is the upper half of a float32.
         halves = np.frombuffer(stored, "<u2").astype(np.uint32)

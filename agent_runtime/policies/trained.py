@@ -20,7 +20,7 @@ from agent_runtime.policies.embedded import EmbeddedPolicy
 
 __all__ = ["AgentPolicy"]
 
-_NEEDED: Final = ("jinja2", "tokenizers")
+_NEEDED: Final = ("jinja2", "safetensors", "tokenizers")
 
 
 class AgentPolicy(EmbeddedPolicy):

@@ -113,7 +113,7 @@ def test_weights_change_between_two_tokens(tmp_path: Path, folder: Path) -> None
     generation = engine.submit(GenerationRequest(prompt=[1, 2, 3], sampling=GREEDY))
     for _ in range(4):
         engine.step()
-    engine.update_weights(engine.backend.read(other), "new")
+    engine.update_weights(engine.backend.read_weights(other), "new")
     while engine.running:
         engine.step()
     result = generation.result(FinishReason.LENGTH)
@@ -138,7 +138,7 @@ def test_weights_of_another_model_change_nothing(folder: Path, fault: str) -> No
     engine = engine_for(folder)
     (ids,) = prompts([10])
     before = engine.score(ids)
-    weights = changed(dict(engine.backend.read(folder)), fault)
+    weights = changed(dict(engine.backend.read_weights(folder)), fault)
     with pytest.raises(PolicyMisconfigured, match="another model") as caught:
         engine.update_weights(weights, "new")
     assert fault in str(caught.value)
@@ -147,7 +147,7 @@ def test_weights_of_another_model_change_nothing(folder: Path, fault: str) -> No
 
 def test_weights_without_a_number_fail_the_reply_and_good_ones_heal(folder: Path) -> None:
     engine = engine_for(folder, max_slots=1)
-    good = dict(engine.backend.read(folder))
+    good = dict(engine.backend.read_weights(folder))
     norm = np.full_like(good["model.norm.weight"], np.nan)
     engine.update_weights({**good, "model.norm.weight": norm}, "bad")
     engine.submit(GenerationRequest(prompt=[1, 2, 3], sampling=GREEDY))

@@ -57,7 +57,7 @@ def test_a_folder_can_be_named(tmp_path: Path) -> None:
         make_policy(f"agent:{tmp_path}", CONFIG)
 
 
-@pytest.mark.parametrize("absent", ["numpy", "tokenizers", "jinja2"])
+@pytest.mark.parametrize("absent", ["numpy", "safetensors", "tokenizers", "jinja2"])
 async def test_a_missing_extra_is_named_with_a_way_to_play_without_it(
     absent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
