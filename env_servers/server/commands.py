@@ -67,19 +67,18 @@ class CommandHandler:
                 and command.seq == episode.seq + 1
                 and body in STEP_BODIES
             ):
-                episode.touch(now)
                 if episode.stream is not stream:
                     episode.attach(stream)
                 if tracing is None:
-                    self._step_inline(stream, episode, command, body)
+                    self._step_inline(stream, episode, command, body, now)
                 else:
                     with tracing.step(episode, command.seq, stream.trace_context):
-                        self._step_inline(stream, episode, command, body)
+                        self._step_inline(stream, episode, command, body, now)
             else:
                 self._dispatch(stream, command, body, now)
 
     def _step_inline(
-        self, stream: Stream, episode: Episode, command: pb.Command, body: str
+        self, stream: Stream, episode: Episode, command: pb.Command, body: str, now: float
     ) -> None:
         """Execute an inline step and write its event in place."""
         executing = False
@@ -88,6 +87,7 @@ class CommandHandler:
             executing = True
             result = episode.runner.step_now(step_input)
         except CommandError as error:
+            episode.touch(now)
             if executing:
                 self.table.fail(episode, error)
             write_error(stream.event(), command.episode_id, command.seq, error)
@@ -103,7 +103,7 @@ class CommandHandler:
             event.Clear()
             write_error(event, command.episode_id, command.seq, error)
         else:
-            episode.commit(step_input, result)
+            episode.commit(step_input, result, now)
 
     # ------------------------------------------------------------------ everything else
 

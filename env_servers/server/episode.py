@@ -148,9 +148,10 @@ class Episode:
         self.in_flight = None
         self.last_used = now
 
-    def commit(self, step_input: StepInput, result: Result) -> None:
+    def commit(self, step_input: StepInput, result: Result, now: float) -> None:
         """Record an executed step."""
-        # `_append` once more, without the call: every step passes here.
+        # `touch` and `_append` once more, without the calls: every step passes here.
+        self.last_used = now
         self.journal.append(step_input)
         self.seq += 1
         self.hashes.append(result[1])

@@ -1,29 +1,29 @@
 """A step's input in the three forms of the protocol, and how a journal keeps it.
 
-Journals hold one of these per step of every live episode, so they are slotted: on CPython 3.11 a
-`Reply` or `ToolCall` takes 48 bytes (a tuple of two: 56), an `Action` 40 bytes beside its text.
+Journals hold one of these per step of every live episode, and the hot path makes one per step, so
+they are msgspec structs that the garbage collector does not track. Measured on CPython 3.11: an
+`Action` takes 24 bytes beside its text, a `Reply` or `ToolCall` 32 (a tuple of two: 56); making one
+takes 0.04 us (a slotted dataclass: 0.16 us, and 40 or 48 bytes).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from env_servers.sdk import ActionFormat, Grammar, Rejected
 
 __all__ = ["Action", "Reply", "StepInput", "ToolCall", "decode_input", "encode_input"]
 
 
-# Not frozen: a frozen dataclass takes twice as long to make, and every step makes one.
-@dataclass(slots=True, unsafe_hash=True)
-class Action:
+class Action(msgspec.Struct, frozen=True, gc=False):
     """A native action, passed to the environment as it is."""
 
     text: str
 
 
-@dataclass(slots=True, unsafe_hash=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True, gc=False):
     """A model's whole reply, from which the environment's grammar reads one action."""
 
     action_format: int
@@ -34,8 +34,7 @@ class Reply:
         return grammar.read(self.text, ActionFormat(self.action_format))
 
 
-@dataclass(slots=True, unsafe_hash=True)
-class ToolCall:
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
     """A structured function call."""
 
     name: str

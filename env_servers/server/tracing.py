@@ -48,7 +48,9 @@ def open_tracing() -> EpisodeTracing:
         EnvironmentUnavailable: OpenTelemetry is not installed.
     """
     try:
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # pyright: ignore[reportMissingImports] - not part of the test extra
+            OTLPSpanExporter,  # pyright: ignore[reportUnknownVariableType]
+        )
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor

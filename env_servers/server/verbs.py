@@ -68,7 +68,7 @@ class EpisodeVerbs:
         try:
             with boundary(environment):
                 result = await self._hosts[environment].step(episode.runner, step_input)
-            episode.commit(step_input, result)
+            episode.commit(step_input, result, time.monotonic())
         except CommandError as error:
             if self._table.episodes.get(episode.episode_id) is episode:
                 self._table.fail(episode, error)

@@ -12,12 +12,13 @@ from tests.env_servers.server.server_process import ServerProcess
 
 
 @contextlib.asynccontextmanager
-async def serving(how="inline", *, limits=None, **options):
+async def serving(how="inline", *, limits=None, tracing=None, **options):
     """A running EnvironmentServer of echo in this process."""
     options.setdefault("environments", ("echo",))
     options.setdefault("bind", ("127.0.0.1:0",))
     options.setdefault("execution", {"echo": Execution(how)})
-    server = EnvironmentServer(ServerConfig(limits=ServerLimits(**(limits or {})), **options))
+    config = ServerConfig(limits=ServerLimits(**(limits or {})), **options)
+    server = EnvironmentServer(config, tracing=tracing)
     await server.start()
     try:
         yield server

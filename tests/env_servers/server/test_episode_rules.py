@@ -39,7 +39,7 @@ def episode_at(seq=0, *, cache=CACHE, lease=10.0, now=0.0):
     episode = Episode("e", RESET, RESET, Idle(), lease=lease, cache_events=cache, now=now)
     episode.open([], [result_of(0)])
     for number in range(1, seq + 1):
-        episode.commit(Action("a"), result_of(number))
+        episode.commit(Action("a"), result_of(number), now)
     return episode
 
 
@@ -113,7 +113,7 @@ def test_every_sequence_of_commands_is_judged_as_the_model_judges_it(commands, l
             if model.in_flight is not None and fate in ("now", "settle"):
                 done = episode.in_flight
                 episode.finish(0.0)
-                episode.commit(done.request, result_of(done.seq, ended=done.seq == length))
+                episode.commit(done.request, result_of(done.seq, ended=done.seq == length), 0.0)
                 model.actions.append(model.in_flight)
                 model.in_flight = None
         assert episode.journal == model.actions
