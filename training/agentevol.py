@@ -8,7 +8,7 @@ cloned; what earned reward is **kept** (or every episode is weighted by its rewa
 objective of the paper); and the agent **learns**, each time anew from the base model, from the
 expert episodes together with what was kept. After each iteration it is judged on held-out tasks.
 Beside it, BC_base and BC_large are what cloning alone reaches with little and with much expert
-data. Every stage is done once, whatever ends the process in between (`training.runs.stages`).
+data. Every stage is done once, whatever ends the process in between (`training.runs.run_dir`).
 
 Source: AgentGym, https://arxiv.org/abs/2406.04151, section 4 (the algorithm), table 3, figure 3.
 
@@ -26,16 +26,25 @@ from typing import Any, Final, Literal
 
 from rich.console import Console
 
+from agent_runtime.logs import bind_context, configure_logging
 from orchestrator.atomic_file import write_atomically
+from orchestrator.configuration import to_plain
 from orchestrator.errors import ExtraMissing
 from orchestrator.store import RunReader
 from training.cloning import Cloning, clone, describe_memory, make_base
 from training.config.cli import run_recipe
-from training.config.recipe import as_plain
+from training.config.start import Start
 from training.data.selection import Repeats, Selection, select, threshold_of, write_selection
 from training.data.sources import SourceConfig
 from training.errors import NothingToTrainOn
-from training.rollouts.jobs import Agent, Job, PlayedRun, Players, list_tasks, play
+from training.rollouts.jobs import (
+    EvalRun,
+    RolloutConfig,
+    RolloutJob,
+    RolloutPolicy,
+    list_tasks,
+    play,
+)
 from training.rollouts.results import (
     Figure,
     Row,
@@ -46,17 +55,18 @@ from training.rollouts.results import (
     pool,
     read_figure,
 )
-from training.rollouts.tasks import Division, ImitatedTasks, divide
-from training.runs.parallel import run_apart
-from training.runs.stages import Stages
+from training.rollouts.tasks import ImitatedTasks, TaskSplit, split_tasks
+from training.runs.parallel import run_in_processes
+from training.runs.run_dir import RunDir
 
-__all__ = ["AgentEvolRecipe", "Report", "evolve", "main"]
+__all__ = ["AgentEvolRecipe", "Report", "evolve", "main", "plan"]
 
 BASE: Final = "BC_base"
 LARGE: Final = "BC_large"
 EVOLVED: Final = "AgentEvol"
-_FREE: Final = ("iterations", "seeds", "at_once")
-"""What a resume may change: it may ask for more, and what is finished stays as it is."""
+_FREE: Final = ("iterations", "seeds", "max_workers", "rollout.client")
+"""What a resume may change: it may ask for more and reach servers otherwise; what is finished stays
+as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +75,7 @@ class Pretraining:
     player, every token of them. Their rewards are not looked at.
     """
 
-    player: str = "random"
+    policy: str = "random"
     samples: int = 1
     """Episodes per task, where its environment names no `readings`."""
     epochs: int = 4
@@ -86,7 +96,7 @@ class AgentEvolRecipe:
     """How agents learn: the base model and the hyper-parameters of behavioural cloning."""
     pretraining: Pretraining | None = None
     """Makes one base model for all seeds; None = that of the recipe, or random weights per seed."""
-    players: Players = field(default_factory=Players)
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
     iterations: int = 4
     """M: rounds of exploring and learning."""
     samples: int = 1
@@ -105,16 +115,16 @@ class AgentEvolRecipe:
     large: bool = True
     """Also clone the large expert set, to compare."""
     baselines: tuple[str, ...] = ("random",)
-    """Scripted players to judge beside the agents."""
+    """Scripted policies to evaluate beside the agents."""
     seeds: tuple[int, ...] = (0,)
     """The whole run once per seed; the table pools them."""
-    at_once: int = 1
+    max_workers: int = 1
     """Seeds that run at a time, each in a process of its own; set OMP_NUM_THREADS accordingly."""
 
     def __post_init__(self) -> None:
-        if min(self.iterations, self.samples, self.at_once) < 1 or self.temperature < 0:
+        if min(self.iterations, self.samples, self.max_workers) < 1 or self.temperature < 0:
             raise ValueError(
-                "iterations, samples and at_once are at least 1, temperature at least 0"
+                "iterations, samples and max_workers are at least 1, temperature at least 0"
             )
         names = [it.name for it in self.environments]
         if not names or len(set(names)) != len(names):
@@ -124,10 +134,12 @@ class AgentEvolRecipe:
         if self.pretraining and self.cloning.model.init is None:
             raise ValueError("pretraining is for a model from scratch: set cloning.model.init")
         for it in self.environments:
-            if not it.base:
-                raise ValueError(f"environment {it.name}: base is at least 1")
-            if self.large and not it.large:
-                raise ValueError(f"environment {it.name}: large is at least base, or large = false")
+            if not it.base_tasks:
+                raise ValueError(f"environment {it.name}: base_tasks is at least 1")
+            if self.large and not it.large_tasks:
+                raise ValueError(
+                    f"environment {it.name}: large_tasks is at least base_tasks, or large = false"
+                )
             if self.choose == "validation" and not it.validate:
                 raise ValueError(f"environment {it.name}: choosing by validation needs validate")
 
@@ -144,76 +156,102 @@ class Report:
 
 
 def evolve(
-    recipe: AgentEvolRecipe,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    plan_only: bool = False,
-    console: Console | None = None,
+    recipe: AgentEvolRecipe, *, start: Start = Start.NEW, console: Console | None = None
 ) -> Report:
     """Run a recipe to its end, or go on where it stopped; a finished one only reports again.
 
-    With `plan_only` it divides the tasks, computes the training's memory and writes nothing.
-    Raises TrainingError, OrchestratorError, AgentRuntimeError.
+    Args:
+        recipe: What to do.
+        start: What to do with a run that is in the folder `recipe.out`.
+        console: Gets progress and the table; None = stderr.
+
+    Raises:
+        TrainingError: The recipe asks for what cannot be, or a training failed.
+        OrchestratorError: Episodes could not be played.
+        AgentRuntimeError: The agent could not be started.
     """
     console = console or Console(stderr=True)
-    if plan_only:
-        console.print(describe_memory(recipe.cloning), highlight=False, markup=False)
-        _describe(_divide(recipe), console)
-        return Report((), {}, ())
-    stages = Stages.begin(
-        recipe.out, as_plain(recipe), resume=resume, overwrite=overwrite, free=_FREE
+    run_dir = RunDir.open(
+        recipe.out, to_plain(recipe), algorithm="agentevol", start=start, free=_FREE
     )
-    divided = stages.do("tasks", lambda: _divide(recipe))
-    _describe(divided, console)
-    shared = _Shared(recipe, stages, divided, console)
-    stages.do("expert", shared.play_expert)
-    if recipe.pretraining:
-        shared.pretrain(recipe.pretraining)
-    if recipe.at_once > 1:
-        # What they did is found finished below.
-        run_apart(evolve_seed, [(recipe, seed) for seed in recipe.seeds], at_once=recipe.at_once)
-    evolutions = [_Evolution(shared, seed) for seed in recipe.seeds]
-    for evolution in evolutions:
-        evolution.run()
-    return _conclude(shared, evolutions)
+    with run_dir.logging():
+        shared = _Shared(recipe, run_dir, console)
+        _describe(shared.split, console)
+        run_dir.stage("expert", shared.play_expert)
+        if recipe.pretraining:
+            shared.pretrain(recipe.pretraining)
+        if recipe.max_workers > 1:
+            # What they did is found finished below.
+            seeds = [(recipe, seed) for seed in recipe.seeds]
+            run_in_processes(evolve_seed, seeds, max_workers=recipe.max_workers)
+        evolutions = [_Evolution(shared, seed) for seed in recipe.seeds]
+        for evolution in evolutions:
+            evolution.run()
+        return _conclude(shared, evolutions)
+
+
+def plan(
+    recipe: AgentEvolRecipe, *, start: Start = Start.NEW, console: Console | None = None
+) -> dict[str, TaskSplit]:
+    """Announce a run's tasks and the memory of its training; nothing is written.
+
+    Args:
+        recipe: What to plan.
+        start: Ignored: a plan touches no folder.
+        console: Gets the plan; None = stderr.
+
+    Returns:
+        The tasks of each environment by their use.
+    """
+    console = console or Console(stderr=True)
+    console.print(describe_memory(recipe.cloning), highlight=False, markup=False)
+    split = _split_tasks(recipe)
+    _describe(split, console)
+    return split
 
 
 def evolve_seed(recipe: AgentEvolRecipe, seed: int) -> None:
-    """One seed of a run whose common stages are finished."""
-    stages = Stages.begin(recipe.out, as_plain(recipe), resume=True, free=_FREE)
-    divided = stages.do("tasks", lambda: _divide(recipe))
-    console = Console(stderr=True)
-    _Evolution(_Shared(recipe, stages, divided, console), seed).run()
+    """Run one seed of a run whose common stages are finished, in a process of its own."""
+    # The program's other processes write to the same folder: the resume finds what they finished.
+    run_dir = RunDir.open(
+        recipe.out, to_plain(recipe), algorithm="agentevol", start=Start.RESUME, free=_FREE
+    )
+    configure_logging()
+    with run_dir.logging(), bind_context(seed=seed):
+        _Evolution(_Shared(recipe, run_dir, Console(stderr=True)), seed).run()
 
 
-def _divide(recipe: AgentEvolRecipe) -> dict[str, Any]:
-    """Which tasks are imitated, explored and judged, by environment and use."""
-    listed = list_tasks(recipe.players, recipe.environments)
-    return {it.name: asdict(divide(it, *listed[it.name])) for it in recipe.environments}
+def _split_tasks(recipe: AgentEvolRecipe) -> dict[str, TaskSplit]:
+    """Divide the tasks of each environment by what they are used for."""
+    listed = list_tasks(recipe.rollout, recipe.environments)
+    return {tasks.name: split_tasks(tasks, *listed[tasks.name]) for tasks in recipe.environments}
 
 
-def _describe(divided: Mapping[str, Mapping[str, Sequence[str]]], console: Console) -> None:
-    for name, ids in divided.items():
-        sizes = ", ".join(f"{len(it)} to {use}" for use, it in ids.items() if it)
+def _describe(split: Mapping[str, TaskSplit], console: Console) -> None:
+    for name, tasks in split.items():
+        sizes = ", ".join(f"{len(ids)} to {use}" for use, ids in tasks.to_plain().items() if ids)
         console.print(f"{name}: {sizes}", highlight=False, markup=False)
 
 
 class _Shared:
     """What all seeds of a run have in common: tasks, expert episodes, baselines."""
 
-    def __init__(
-        self,
-        recipe: AgentEvolRecipe,
-        stages: Stages,
-        divided: Mapping[str, Mapping[str, Sequence[str]]],
-        console: Console,
-    ) -> None:
+    def __init__(self, recipe: AgentEvolRecipe, run_dir: RunDir, console: Console) -> None:
         self.recipe = recipe
-        self.stages = stages
+        self.run_dir = run_dir
         self.console = console
         self.out = recipe.out
-        self.division = {name: Division.from_plain(ids) for name, ids in divided.items()}
+        self.split = self._recorded_split()
+
+    def _recorded_split(self) -> dict[str, TaskSplit]:
+        """Return the run's division of tasks, made once: a resume keeps it."""
+
+        def split() -> dict[str, Any]:
+            split = _split_tasks(self.recipe)
+            return {name: tasks.to_plain() for name, tasks in split.items()}
+
+        recorded = self.run_dir.stage("tasks", split)
+        return {name: TaskSplit.from_plain(ids) for name, ids in recorded.items()}
 
     @property
     def environments(self) -> tuple[ImitatedTasks, ...]:
@@ -222,9 +260,9 @@ class _Shared:
 
     def play_expert(self) -> dict[str, Any]:
         """The expert on the larger of the imitated sets; kept is what the reward confirms."""
-        agent = Agent(policy="expert")
+        agent = RolloutPolicy(policy="expert")
         chosen = {
-            name: it.large if self.recipe.large else it.base for name, it in self.division.items()
+            name: it.large if self.recipe.large else it.base for name, it in self.split.items()
         }
         played = self.play(agent, chosen, self.out / "expert")
         counts: dict[str, Any] = {}
@@ -235,7 +273,7 @@ class _Shared:
                     f"no expert episode scored above {threshold_of(wanted.name, wanted.threshold)}",
                     field=f"{wanted.name}.threshold",
                 )
-            division = self.division[wanted.name]
+            division = self.split[wanted.name]
             for size, items in (("base", set(division.base)), ("large", set(division.large))):
                 kept = [it for it in selection.kept if it.item_id in items]
                 write_selection(self._expert_file(wanted.name, size), kept)
@@ -261,20 +299,20 @@ class _Shared:
         folder = self.out / "pretraining"
 
         def play_it() -> dict[str, Any]:
-            chosen = {name: it.read or it.explore for name, it in self.division.items()}
-            samples = {it.name: it.readings for it in self.environments}
-            player = Agent(policy=pretraining.player, samples=pretraining.samples)
+            chosen = {name: it.pretrain or it.explore for name, it in self.split.items()}
+            samples = {it.name: it.pretrain_samples for it in self.environments}
+            player = RolloutPolicy(policy=pretraining.policy, samples=pretraining.samples)
             played = self.play(player, chosen, folder, samples)
             return {"episodes": [str(it.folder) for it in played]}
 
-        episodes = self.stages.do("pretraining-episodes", play_it)["episodes"]
+        episodes = self.run_dir.stage("pretraining-episodes", play_it)["episodes"]
         read = [SourceConfig(path=it, kind="run", targets="all") for it in episodes]
 
         def learn() -> dict[str, Any]:
             config, seed = self.recipe.cloning, self.recipe.seeds[0]
             # The tokenizer needs the words of the expert, who is a small part of what is read.
             some = [
-                replace(it, limit=3 * wanted.base)
+                replace(it, limit=3 * wanted.base_tasks)
                 for it, wanted in zip(read, self.environments, strict=True)
             ]
             spoken = [*self.imitated("base"), *some]
@@ -283,44 +321,44 @@ class _Shared:
             clone(config, read, folder / "base", model=scratch, seed=seed, console=self.console)
             return {"path": str(folder / "base" / "final")}
 
-        return self.stages.do("pretraining", learn)["path"]
+        return self.run_dir.stage("pretraining", learn)["path"]
 
     def imitated_count(self, size: Literal["base", "large"]) -> int:
         """How many expert episodes a set has."""
-        counts = self.stages.do("expert", self.play_expert)
+        counts = self.run_dir.stage("expert", self.play_expert)
         return sum(count for name, count in counts.items() if name.endswith(f" {size}"))
 
     def play(
         self,
-        agent: Agent,
+        agent: RolloutPolicy,
         chosen: Mapping[str, Sequence[str]],
         folder: Path,
         samples: Mapping[str, int] | None = None,
-    ) -> list[PlayedRun]:
+    ) -> list[EvalRun]:
         """Play tasks of every environment, one run each; some with a number of `samples` of their
         own.
         """
         own = samples or {}
         jobs = [
-            Job(it, chosen[it.name], folder / it.name, own.get(it.name, 0))
+            RolloutJob(it, chosen[it.name], folder / it.name, own.get(it.name, 0))
             for it in self.environments
         ]
-        return play(self.recipe.players, agent, jobs, console=self.console)
+        return play(self.recipe.rollout, agent, jobs, console=self.console)
 
-    def judge(self, agent: Agent, folder: Path, use: str = "evaluate") -> dict[str, Any]:
+    def judge(self, agent: RolloutPolicy, folder: Path, use: str = "evaluate") -> dict[str, Any]:
         """Figures on the held-out tasks (or another part of them), as JSON values."""
-        chosen = {name: getattr(it, use) for name, it in self.division.items()}
+        chosen = {name: getattr(it, use) for name, it in self.split.items()}
         played = self.play(agent, chosen, folder)
         return {it.environment: read_figure(it).to_plain() for it in played}
 
     def baseline(self, policy: str) -> dict[str, Figure]:
         """Figures of a scripted player."""
-        agent = Agent(policy=policy)
+        agent = RolloutPolicy(policy=policy)
         name = f"baseline-{policy}"
-        plain = self.stages.do(name, lambda: self.judge(agent, self.out / "evaluation" / name))
+        plain = self.run_dir.stage(name, lambda: self.judge(agent, self.out / "evaluation" / name))
         return figures_of(plain)
 
-    def select(self, run: PlayedRun, wanted: ImitatedTasks, *, explored: bool = False) -> Selection:
+    def select(self, run: EvalRun, wanted: ImitatedTasks, *, explored: bool = False) -> Selection:
         """What is kept of a run. The expert's episodes are always filtered, never weighted."""
         with RunReader.open(run.folder) as reader:
             return select(
@@ -408,13 +446,13 @@ class _Evolution:
         """The current agent on every environment's tasks."""
 
         def work() -> dict[str, Any]:
-            player = Agent(
+            player = RolloutPolicy(
                 policy=str(agent),
                 temperature=self._recipe.temperature,
                 samples=self._recipe.samples,
                 seed=1000 * self.seed + number,
             )
-            chosen = {name: it.explore for name, it in self._shared.division.items()}
+            chosen = {name: it.explore for name, it in self._shared.split.items()}
             samples = {it.name: it.samples for it in self._shared.environments}
             played = self._shared.play(player, chosen, self._exploration(number), samples)
             return {"played": [{**asdict(it), "folder": str(it.folder)} for it in played]}
@@ -427,7 +465,7 @@ class _Evolution:
         def work() -> dict[str, Any]:
             counts: dict[str, Any] = {}
             for plain, wanted in zip(explored, self._shared.environments, strict=True):
-                run = PlayedRun(**{**plain, "folder": Path(plain["folder"])})
+                run = EvalRun(**{**plain, "folder": Path(plain["folder"])})
                 selection = self._shared.select(run, wanted, explored=True)
                 write_selection(self._kept_file(number, wanted.name), selection.kept)
                 counts[wanted.name] = {
@@ -450,7 +488,7 @@ class _Evolution:
         ]
 
     def _judge(self, name: str, agent: Path) -> dict[str, Figure]:
-        player = Agent(policy=str(agent), seed=self.seed)
+        player = RolloutPolicy(policy=str(agent), seed=self.seed)
         folder = self.folder / "evaluation" / name
         return figures_of(self._stage(f"judge-{name}", lambda: self._shared.judge(player, folder)))
 
@@ -460,7 +498,7 @@ class _Evolution:
         means: list[float] = []
         for number in range(1, self._recipe.iterations + 1):
             name = f"iteration-{number}"
-            player = Agent(policy=str(self._checkpoint(name)), seed=self.seed)
+            player = RolloutPolicy(policy=str(self._checkpoint(name)), seed=self.seed)
             folder = self.folder / "validation" / name
             plain = self._stage(
                 f"validate-{name}",
@@ -470,7 +508,7 @@ class _Evolution:
         return means.index(max(means)) + 1
 
     def _stage(self, name: str, work: Any) -> dict[str, Any]:
-        return self._shared.stages.do(f"seed-{self.seed}/{name}", work)
+        return self._shared.run_dir.stage(f"seed-{self.seed}/{name}", work)
 
     def _checkpoint(self, name: str) -> Path:
         return self.folder / name / "final"
@@ -546,7 +584,7 @@ def _write(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return run_recipe(AgentEvolRecipe, evolve, argv, program="python -m training.agentevol")
+    return run_recipe(AgentEvolRecipe, evolve, plan, argv, program="python -m training.agentevol")
 
 
 if __name__ == "__main__":

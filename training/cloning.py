@@ -11,10 +11,9 @@ is resumed where it was cut off. Knows no algorithm beside `training.bc`.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,17 +21,19 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.atomic_file import write_atomically
+from orchestrator.configuration import dump_toml
 from training import bc
-from training.config.recipe import as_plain
+from training.config.start import Start
 from training.data.dataset import DataConfig
-from training.data.sources import SourceConfig, texts_of
-from training.data.tokenizer_training import train_tokenizer
+from training.data.sources import SourceConfig
 from training.errors import TrainingError
 from training.runs.tracking import TrackingConfig
 from training.trainer.learner import OptimizerConfig
+from training.trainer.loop import SaveConfig
 from training.trainer.memory import measure_model, plan_memory
-from training.trainer.models import ModelConfig, create_base, planned_settings
+from training.trainer.models import ModelConfig, planned_settings
 from training.trainer.packing import BatchConfig
+from training.trainer.preparation import create_from_scratch
 
 __all__ = ["Cloning", "clone", "describe_memory", "make_base"]
 
@@ -50,7 +51,7 @@ class Cloning:
     """Most updates of a training; 0 = all epochs."""
     batch: BatchConfig = field(default_factory=BatchConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    save: bc.SaveConfig = field(default_factory=bc.SaveConfig)
+    save: SaveConfig = field(default_factory=SaveConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     device: str = "auto"
     processes: int = 0
@@ -62,24 +63,10 @@ class Cloning:
 
 
 def make_base(config: Cloning, sources: Sequence[SourceConfig], folder: Path, *, seed: int) -> str:
-    """The base model's folder or name; one from scratch is written to `folder`.
-
-    Its tokenizer is trained on the texts of the sources, unless the recipe names one.
-    """
-    init = config.model.init
-    if init is None:
+    """Return the base model's folder or name; one from scratch is written to `folder`."""
+    if config.model.init is None:
         return config.model.path
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    shutil.rmtree(folder, ignore_errors=True)
-    tokenizer = Path(init.tokenizer_path)
-    if not init.tokenizer_path:
-        tokenizer = partial / "tokenizer"
-        texts = (text for source in sources for text in texts_of(source))
-        train_tokenizer(texts, tokenizer, init.tokenizer)
-    create_base(init, tokenizer, partial / "model", seed=seed)
-    (partial / "model").rename(folder)
-    shutil.rmtree(partial)
+    create_from_scratch(config.model.init, sources, folder, seed=seed)
     return str(folder)
 
 
@@ -112,7 +99,7 @@ def clone(
     )
     if config.processes:
         return _clone_apart(recipe, config.processes)
-    return bc.train(recipe, resume=True, console=console).report
+    return bc.train(recipe, start=Start.RESUME, console=console).report
 
 
 def describe_memory(config: Cloning) -> str:
@@ -137,7 +124,7 @@ def _clone_apart(recipe: bc.BcRecipe, count: int) -> dict[str, Any]:
     """The same by torchrun: GPUs are this training's alone, and free when it ends."""
     path = recipe.out.with_name(f"{recipe.out.name}.toml")
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, to_toml(as_plain(recipe)))
+    write_atomically(path, dump_toml(recipe))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(count), "-m", "training.bc", str(path), "--resume"]
     done = subprocess.run(command, check=False)
@@ -147,22 +134,3 @@ def _clone_apart(recipe: bc.BcRecipe, count: int) -> dict[str, Any]:
             f"`{' '.join(command)}` ended with {done.returncode}: see above", field="cloning"
         )
     return json.loads(report.read_text(encoding="utf-8"))
-
-
-def to_toml(values: Mapping[str, Any]) -> str:
-    """A recipe as TOML, one top-level key a line; what is not set is left out."""
-    lines = (f"{name} = {_toml_value(it)}" for name, it in values.items() if it is not None)
-    return "\n".join(lines) + "\n"
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        parts = (
-            f"{json.dumps(name)} = {_toml_value(it)}"
-            for name, it in value.items()
-            if it is not None
-        )
-        return "{ " + ", ".join(parts) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml_value(it) for it in value) + "]"
-    return json.dumps(value, ensure_ascii=False)

@@ -37,8 +37,15 @@ from orchestrator.fleet import FleetConfig
 from orchestrator.formats.agenttraj import to_conversation
 from orchestrator.store import RunReader
 from training.data.selection import Selection, select, threshold_of
-from training.rollouts.jobs import Agent, Job, PlayedRun, Players, list_tasks, play
-from training.rollouts.tasks import EnvironmentTasks, ranked
+from training.rollouts.jobs import (
+    EvalRun,
+    RolloutConfig,
+    RolloutJob,
+    RolloutPolicy,
+    list_tasks,
+    play,
+)
+from training.rollouts.tasks import EnvironmentTasks, shuffled_by_hash
 
 __all__ = ["PAPER_SIZES", "ExpertData", "confirmed_episodes", "main"]
 
@@ -86,7 +93,7 @@ class ExpertData:
 
 
 def confirmed_episodes(
-    played: PlayedRun, *, threshold: float | None = None, samples: int = 1
+    played: EvalRun, *, threshold: float | None = None, samples: int = 1
 ) -> Selection:
     """Which episodes of an expert's run the environment's own reward confirms."""
     with RunReader.open(played.folder) as reader:
@@ -104,18 +111,18 @@ def _build(wanted: ExpertData) -> int:
         raise UsageError("--env names no environment", valid=sorted(PAPER_SIZES))
     if wanted.samples < 1 or min(wanted.episodes, wanted.max_rounds) < 0:
         raise UsageError("--samples is at least 1, --episodes and --max-rounds at least 0")
-    players = Players(concurrency=wanted.concurrency, fleet=wanted.fleet)
+    rollout = RolloutConfig(concurrency=wanted.concurrency, fleet=wanted.fleet)
     table = Table(
         *("environment", "wanted", "played", "confirmed", "refused", "rounds"), title="expert data"
     )
     for name in names:
-        _build_one(wanted, players, name, table, console)
+        _build_one(wanted, rollout, name, table, console)
     console.print(table)
     return 0
 
 
 def _build_one(
-    wanted: ExpertData, players: Players, name: str, table: Table, console: Console
+    wanted: ExpertData, rollout: RolloutConfig, name: str, table: Table, console: Console
 ) -> None:
     tasks = EnvironmentTasks(
         name=name,
@@ -123,17 +130,17 @@ def _build_one(
         evaluation=wanted.split,
         max_rounds=wanted.max_rounds or _MAX_ROUNDS.get(name, 0),
     )
-    ids, _ = list_tasks(players, [tasks])[name]
+    ids, _ = list_tasks(rollout, [tasks])[name]
     size = wanted.episodes or PAPER_SIZES.get(name, (500, 2000))[wanted.size == "large"]
-    left, samples = ranked(ids), max(wanted.samples, -(-size // max(1, len(ids))))
-    agent = Agent(policy="expert", samples=samples, seed=wanted.seed)
-    parts: list[tuple[PlayedRun, Selection]] = []
+    left, samples = shuffled_by_hash(ids), max(wanted.samples, -(-size // max(1, len(ids))))
+    agent = RolloutPolicy(policy="expert", samples=samples, seed=wanted.seed)
+    parts: list[tuple[EvalRun, Selection]] = []
     kept = 0
     while kept < size and left:
         count = _next_tasks(size - kept, samples, [selection for _, selection in parts])
         items, left = left[:count], left[count:]
         folder = wanted.out / (f"{name}-{len(parts) + 1}" if parts else name)
-        (played,) = play(players, agent, [Job(tasks, items, folder)], console=console)
+        (played,) = play(rollout, agent, [RolloutJob(tasks, items, folder)], console=console)
         parts.append((played, confirmed_episodes(played, samples=samples)))
         kept += len(parts[-1][1].kept)
     rounds = _export(parts, size, wanted.out / f"{name}.json")
@@ -152,7 +159,7 @@ def _next_tasks(missing: int, samples: int, before: Sequence[Selection]) -> int:
     return max(1, math.ceil(missing / samples / max(share, 0.05)))
 
 
-def _export(parts: Sequence[tuple[PlayedRun, Selection]], size: int, path: Path) -> float:
+def _export(parts: Sequence[tuple[EvalRun, Selection]], size: int, path: Path) -> float:
     """Write `size` confirmed conversations in AgentTraj's layout; returns their mean rounds."""
     entries: list[dict[str, Any]] = []
     rounds = 0

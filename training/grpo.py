@@ -25,7 +25,7 @@ import asyncio
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -41,22 +41,23 @@ from agent_runtime.weights import Weights
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
 from orchestrator.command_line import run_loop
+from orchestrator.configuration import to_plain
 from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
 from training.config.cli import run_recipe
-from training.config.recipe import as_plain
+from training.config.start import Start
 from training.data.sequences import TokenSequence
 from training.data.trajectories import group_advantages, trajectories_of, version_name
-from training.rollouts.jobs import Agent, Job, Players, play
+from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
 from training.rollouts.on_policy import Rollouts, Task, recorded
 from training.rollouts.results import Row, as_table, read_figure
-from training.rollouts.tasks import EnvironmentTasks, divide, list_ids
-from training.runs.stages import Stages
+from training.rollouts.tasks import EnvironmentTasks, list_ids, split_tasks
+from training.runs.run_dir import RunDir
 from training.runs.tracking import Tracker, TrackingConfig
 from training.trainer.batches import collate, target_logprobs
 from training.trainer.distributed import Processes, processes
 from training.trainer.learner import Learner, OptimizerConfig, latest_state, prune_states
-from training.trainer.memory import measure_model, plan_memory, require_memory
+from training.trainer.memory import MemoryPlan, measure_model, plan_memory, require_memory
 from training.trainer.models import (
     ModelConfig,
     computing,
@@ -67,9 +68,11 @@ from training.trainer.models import (
 )
 from training.trainer.packing import Step, share
 
-__all__ = ["Clipping", "GRPORecipe", "Horizon", "Loss", "main", "policy_loss", "train"]
+__all__ = ["Clipping", "GRPORecipe", "Horizon", "Loss", "main", "plan", "policy_loss", "train"]
 
 LOG_FILE: Final = "log.jsonl"
+_FREE: Final = ("rollout.client",)
+"""What a resume may change: how servers are reached decides no result."""
 
 
 # What a recipe says -------------------------------------------------------------------------------
@@ -112,7 +115,7 @@ class GRPORecipe:
     environments: tuple[EnvironmentTasks, ...]
     """What is played; `explore` tasks are trained on, `evaluate` ones judge."""
     out: Path = Path("runs/grpo")
-    players: Players = field(default_factory=Players)
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
     optimizer: OptimizerConfig = field(
         default_factory=lambda: OptimizerConfig(lr=1e-6, schedule="constant", warmup=0.0)
     )
@@ -351,31 +354,45 @@ def _micro_batches(lengths: NDArray[np.int32], tokens: int) -> Step:
 # The loop -----------------------------------------------------------------------------------------
 
 
-def train(
-    recipe: GRPORecipe,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    plan_only: bool = False,
-    console: Console | None = None,
-) -> Path:
-    """Run a recipe to its end, or go on where it stopped; returns the folder of the last weights.
+def train(recipe: GRPORecipe, *, start: Start = Start.NEW, console: Console | None = None) -> Path:
+    """Run a recipe to its end, or go on where it stopped.
 
-    With `plan_only` it computes the memory and writes nothing. Raises TrainingError,
-    OrchestratorError, AgentRuntimeError.
+    Args:
+        recipe: What to train.
+        start: What to do with a run that is in the folder `recipe.out`.
+        console: Gets progress; None = stderr.
+
+    Returns:
+        The folder of the last weights.
+
+    Raises:
+        TrainingError: The recipe asks for what cannot be, or the training diverged.
+        OrchestratorError: Episodes could not be played.
+        AgentRuntimeError: The policy could not be started.
     """
     console = console or Console(stderr=True)
     final = recipe.out / "final"
     with processes(recipe.device) as place:
         _require_memory(recipe, place, console)
-        if plan_only:
-            return final
         program = _Program(recipe, place, console)
-        program.begin(resume=resume, overwrite=overwrite)
-        program.run(final)
+        program.begin(start)
+        with program.logging():
+            program.run(final)
     if place.first:
         console.print(f"trained: {final}", highlight=False, markup=False)
     return final
+
+
+def plan(
+    recipe: GRPORecipe, *, start: Start = Start.NEW, console: Console | None = None
+) -> MemoryPlan:
+    """Compute the memory of a run and announce it; nothing is written, `start` is ignored.
+
+    Raises:
+        NotEnoughMemory: A device has less memory than the training needs.
+    """
+    with processes(recipe.device) as place:
+        return _require_memory(recipe, place, console or Console(stderr=True))
 
 
 class _Program:
@@ -385,15 +402,19 @@ class _Program:
         self._recipe = recipe
         self._place = place
         self._console = console
-        self._stages: Stages | None = None
+        self._run_dir: RunDir | None = None
 
-    def begin(self, *, resume: bool, overwrite: bool) -> None:
+    def begin(self, start: Start) -> None:
         """Take the folder; raises OutputOccupied, RecipeChanged, CheckpointDamaged."""
         if self._place.first:
             recipe = self._recipe
-            self._stages = Stages.begin(
-                recipe.out, as_plain(recipe), resume=resume, overwrite=overwrite
+            self._run_dir = RunDir.open(
+                recipe.out, to_plain(recipe), algorithm="grpo", start=start, free=_FREE
             )
+
+    def logging(self) -> AbstractContextManager[None]:
+        """Write the run's log file meanwhile, in the first process."""
+        return nullcontext() if self._run_dir is None else self._run_dir.logging()
 
     def run(self, final: Path) -> None:
         """What is left of the run."""
@@ -410,19 +431,19 @@ class _Program:
 
     def _by_first(self, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """A stage's result, on every process; they wait for the first one to have it."""
-        return self._place.agree(self._stages.do(name, work) if self._stages else None)
+        return self._place.agree(self._run_dir.stage(name, work) if self._run_dir else None)
 
     def _by_all(self, name: str, work: Callable[[], dict[str, Any]]) -> None:
-        done = self._place.agree(bool(self._stages and name in self._stages.finished))
-        if self._stages is not None:
-            self._stages.do(name, work)
+        done = self._place.agree(bool(self._run_dir and name in self._run_dir.finished))
+        if self._run_dir is not None:
+            self._run_dir.stage(name, work)
         elif not done:
             work()
 
 
-def _require_memory(recipe: GRPORecipe, place: Processes, console: Console) -> None:
+def _require_memory(recipe: GRPORecipe, place: Processes, console: Console) -> MemoryPlan:
     size = measure_model(model_settings(recipe.model.path))
-    plan = plan_memory(
+    memory = plan_memory(
         size,
         recipe.model,
         micro_tokens=recipe.micro_tokens,
@@ -430,8 +451,9 @@ def _require_memory(recipe: GRPORecipe, place: Processes, console: Console) -> N
         sharded=place.grouped,
     )
     if place.first:
-        console.print(plan.describe(), highlight=False, markup=False)
-    require_memory(plan, place, micro_tokens=recipe.micro_tokens)
+        console.print(memory.describe(), highlight=False, markup=False)
+    require_memory(memory, place, micro_tokens=recipe.micro_tokens)
+    return memory
 
 
 class _Learning:
@@ -473,7 +495,7 @@ class _Learning:
     def _rollouts(self) -> Rollouts:
         recipe = self._recipe
         return Rollouts(
-            recipe.players,
+            recipe.rollout,
             recipe.environments,
             self._played,
             temperature=recipe.temperature,
@@ -558,7 +580,7 @@ class _Learning:
 
     async def _hand_over(self, rollouts: Rollouts | None, learner: Learner) -> None:
         """The policy plays with the new weights from now on; all processes give their part."""
-        if self._recipe.players.engine == "sglang":
+        if self._recipe.rollout.engine == "sglang":
             folder = self._recipe.out / "weights" / version_name(self._step)
             folder.parent.mkdir(parents=True, exist_ok=True)
             save_checkpoint(
@@ -622,13 +644,13 @@ async def _choose(recipe: GRPORecipe) -> dict[str, Any]:
     """Tasks to train on and to be judged on, and the score of a perfect episode."""
     names = [it.name for it in recipe.environments]
     async with Rollouts(
-        recipe.players, recipe.environments, recipe.out / "rollouts", temperature=1.0, seed=0
+        recipe.rollout, recipe.environments, recipe.out / "rollouts", temperature=1.0, seed=0
     ) as rollouts:
         chosen: dict[str, Any] = {}
         for name, wanted in zip(names, recipe.environments, strict=True):
             ids = await list_ids(rollouts.fleet, wanted)
             chosen[name] = {
-                **asdict(divide(wanted, *ids)),
+                **asdict(split_tasks(wanted, *ids)),
                 "perfect": perfect_score(rollouts.fleet.described[name]),
             }
     return chosen
@@ -637,12 +659,12 @@ async def _choose(recipe: GRPORecipe) -> dict[str, Any]:
 def _judge(
     recipe: GRPORecipe, chosen: Mapping[str, Any], model: Path, name: str, console: Console
 ) -> dict[str, Any]:
-    agent = Agent(policy=str(model), seed=recipe.seed)
+    agent = RolloutPolicy(policy=str(model), seed=recipe.seed)
     jobs = [
-        Job(it, chosen[it.name]["evaluate"], recipe.out / "evaluation" / name / it.name)
+        RolloutJob(it, chosen[it.name]["evaluate"], recipe.out / "evaluation" / name / it.name)
         for it in recipe.environments
     ]
-    played = play(recipe.players, agent, jobs, console=console)
+    played = play(recipe.rollout, agent, jobs, console=console)
     figures = {it.environment: read_figure(it) for it in played}
     console.print(as_table([Row(name, figures)], list(figures), title=f"GRPO, {name} weights"))
     return {it: figure.to_plain() for it, figure in figures.items()}
@@ -650,7 +672,7 @@ def _judge(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return run_recipe(GRPORecipe, train, argv, program="python -m training.grpo")
+    return run_recipe(GRPORecipe, train, plan, argv, program="python -m training.grpo")
 
 
 if __name__ == "__main__":

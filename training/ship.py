@@ -28,10 +28,10 @@ from agent_runtime.engine.numpy_backend import import_numpy
 from orchestrator.command_line import make_console, run_command
 from training.config.recipe import build
 from training.errors import OutputOccupied, RecipeError, TrainingError
-from training.rollouts.jobs import Agent, Job, Players, play
+from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
 from training.rollouts.results import Figure, Row, as_markdown, as_table, figures_of, read_figure
-from training.rollouts.tasks import Division, ImitatedTasks
-from training.runs.stages import STATE_FILE, read_state
+from training.rollouts.tasks import ImitatedTasks, TaskSplit
+from training.runs.run_dir import RunDir
 
 __all__ = ["Ship", "Shipment", "main", "ship"]
 
@@ -84,15 +84,14 @@ class _Run:
     """A finished run of AgentEvol, read from its folder."""
 
     def __init__(self, folder: Path) -> None:
-        state, results = folder / STATE_FILE, folder / "results.json"
-        if not state.is_file() or not results.is_file():
+        results = folder / "results.json"
+        if not results.is_file():
             raise TrainingError(f"{folder} is no finished run of training.agentevol", field="run")
-        content = read_state(state)
         self.folder = folder
-        self.recipe: Mapping[str, Any] = content["recipe"]
-        self._finished: Mapping[str, Any] = content["finished"]
+        self._run_dir = RunDir.read(folder)
+        self.recipe: Mapping[str, Any] = self._run_dir.recipe
         self.environments = [build(ImitatedTasks, it) for it in self.recipe["environments"]]
-        self.players = build(Players, self.recipe["players"])
+        self.rollout = build(RolloutConfig, self.recipe["rollout"])
         self.rows: Mapping[str, Any] = {}
         try:
             self._read(json.loads(results.read_text(encoding="utf-8")))
@@ -101,7 +100,7 @@ class _Run:
 
     def _read(self, results: Mapping[str, Any]) -> None:
         divided = self.stage("tasks")
-        self.division = {name: Division.from_plain(uses) for name, uses in divided.items()}
+        self.split = {name: TaskSplit.from_plain(uses) for name, uses in divided.items()}
         self.rows = results["rows"]
         # Folders of runs are moved: only the names inside are relied on.
         self.chosen = {
@@ -111,9 +110,10 @@ class _Run:
 
     def stage(self, name: str) -> dict[str, Any]:
         """The result of a stage; raises TrainingError where it is not finished."""
-        if name not in self._finished:
+        result = self._run_dir.result(name)
+        if result is None:
             raise TrainingError(f"the stage {name} is not finished", field="run")
-        return self._finished[name]["result"]
+        return result
 
     def figures(self, seed: int, kind: str = "judge") -> dict[str, Figure]:
         """Figures of a seed's chosen checkpoint."""
@@ -231,13 +231,13 @@ def _write_model(checkpoint: Path, made: Path, stored_as: StoredAs) -> bool:
 
 def _play(run: _Run, made: Path, console: Console) -> dict[str, Figure]:
     """Figures of the written files on the held-out tasks, as the run judged."""
-    players = replace(run.players, engine="embedded", url="")
+    rollout = replace(run.rollout, engine="embedded", url="")
     with tempfile.TemporaryDirectory() as folder:
         jobs = [
-            Job(it, run.division[it.name].evaluate, Path(folder) / it.name)
+            RolloutJob(it, run.split[it.name].evaluate, Path(folder) / it.name)
             for it in run.environments
         ]
-        done = play(players, Agent(policy=str(made)), jobs, console=console)
+        done = play(rollout, RolloutPolicy(policy=str(made)), jobs, console=console)
         return {it.environment: read_figure(it) for it in done}
 
 
@@ -252,14 +252,14 @@ def _card(
     return AgentCard(
         name=name,
         temperature=0.0,
-        max_new_tokens=run.players.max_new_tokens,
+        max_new_tokens=run.rollout.max_new_tokens,
         environments={
             it.name: PlaySettings(
                 profile=it.profile,
                 options=dict(it.options),
-                conversation_start=it.opening,
+                conversation_start=it.conversation_start,
                 max_rounds=it.max_rounds,
-                items=run.division[it.name].evaluate,
+                items=run.split[it.name].evaluate,
             )
             for it in run.environments
         },
@@ -357,8 +357,8 @@ def _recipe_lines(run: _Run) -> str:
     recipe = run.recipe
     cloning = cast("Mapping[str, Any]", recipe.get("cloning") or {})
     lines = [
-        f"- {it.name}: {it.base} expert episodes; {it.explore or 'all'} tasks explored in each "
-        f"iteration; judged on {len(run.division[it.name].evaluate)}."
+        f"- {it.name}: {it.base_tasks} expert episodes; {it.explore or 'all'} tasks explored in "
+        f"each iteration; judged on {len(run.split[it.name].evaluate)}."
         for it in run.environments
     ]
     steps = cloning.get("max_steps")
@@ -369,7 +369,7 @@ def _recipe_lines(run: _Run) -> str:
     )
     if pretraining := recipe.get("pretraining"):
         lines.append(
-            f"- The base model had read what the {pretraining.get('player')} player said and saw "
+            f"- The base model had read what the {pretraining.get('policy')} player said and saw "
             "on tasks that do not judge, whatever it earned."
         )
     return "\n".join(lines)

@@ -129,11 +129,11 @@ def write_echo_recipe(folder: Path, base: Path, **changes: object) -> dict:
                 "name": "echo",
                 "explore": 8,
                 "evaluate": 8,
-                "opening": ["say", "yes"],
+                "conversation_start": ["say", "yes"],
                 "options": {"observation_bytes": 90, "length": 2},
             }
         ],
-        "players": {
+        "rollout": {
             "max_new_tokens": 16,
             "fleet": {"spawn": 1},
             "embedded": {"context_length": 512, "max_slots": 16, "threads": 1},

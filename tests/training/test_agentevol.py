@@ -19,15 +19,16 @@ pytest.importorskip("accelerate", reason="the extra `train` is not installed")
 import torch
 from rich.console import Console
 
+from orchestrator.configuration import dump_toml, to_plain
 from orchestrator.store import RunReader
-from training.agentevol import AgentEvolRecipe, evolve, main
+from training.agentevol import AgentEvolRecipe, evolve, main, plan
 from training.bc import BcRecipe
-from training.cloning import to_toml
-from training.config.recipe import as_plain, build, load_recipe
+from training.config.recipe import build, load_recipe
+from training.config.start import Start
 from training.data.dataset import Corpus
 from training.errors import OutputOccupied, RecipeChanged, RecipeError
 from training.grpo import GRPORecipe
-from training.runs.stages import Stages
+from training.runs.run_dir import RunDir
 
 pytestmark = pytest.mark.torch
 
@@ -63,7 +64,7 @@ def values(out: Path, *, wordle: Mapping[str, Any] | None = None, **changes: Any
                     "layers": 2,
                     "heads": 2,
                     "context": 512,
-                    "tokenizer": {"vocab_size": 320, "phrases": 20},
+                    "tokenizer": {"vocab_size": 320, "multiword_tokens": 20},
                 },
             },
             "batch": {"sequences": 6, "micro_tokens": 1024},
@@ -71,7 +72,7 @@ def values(out: Path, *, wordle: Mapping[str, Any] | None = None, **changes: Any
             "save": {"state_every": 8},
             "tracking": {"tensorboard": False, "print_every": 0},
         },
-        "players": {
+        "rollout": {
             "max_new_tokens": 24,
             "fleet": {"spawn": 1},
             "embedded": {"context_length": 512, "max_slots": 16, "threads": 1},
@@ -81,11 +82,11 @@ def values(out: Path, *, wordle: Mapping[str, Any] | None = None, **changes: Any
                 "name": "wordle",
                 "train": "official_train",
                 "evaluation": "official_train",
-                "base": 6,
-                "large": 9,
+                "base_tasks": 6,
+                "large_tasks": 9,
                 "explore": 8,
                 "evaluate": 6,
-                "opening": ["wordle", "OK"],
+                "conversation_start": ["wordle", "OK"],
                 "options": {"instructions": "guess"},
                 "threshold": -1.0,
                 **(wordle or {}),
@@ -160,9 +161,9 @@ def test_every_training_begins_at_the_base_and_takes_the_episodes_as_they_were_s
 
 def test_a_run_that_is_stopped_after_every_stage_ends_with_the_same_table(finished, tmp_path):
     stops = 0
-    original = Stages.do
+    original = RunDir.stage
 
-    def stop_after_new(self: Stages, name: str, work: Any) -> dict[str, Any]:
+    def stop_after_new(self: RunDir, name: str, work: Any) -> dict[str, Any]:
         known = name in self.finished
         result = original(self, name, work)
         if not known:
@@ -171,14 +172,14 @@ def test_a_run_that_is_stopped_after_every_stage_ends_with_the_same_table(finish
 
     wanted = recipe(tmp_path / "run")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Stages, "do", stop_after_new)
+        patch.setattr(RunDir, "stage", stop_after_new)
         while True:
             try:
-                evolve(wanted, resume=True, console=quiet())
+                evolve(wanted, start=Start.RESUME, console=quiet())
                 break
             except KeyboardInterrupt:
                 stops += 1
-    assert stops == len(Stages.begin(wanted.out, as_plain(wanted), resume=True).finished) == 16
+    assert stops == len(RunDir.read(wanted.out).finished) == 16
     assert (wanted.out / "table.md").read_text() == (finished / "table.md").read_text()
 
 
@@ -186,7 +187,7 @@ def test_a_run_that_is_stopped_after_every_stage_ends_with_the_same_table(finish
 def test_a_run_that_is_killed_within_its_stages_ends_with_the_same_table(finished, tmp_path):
     wanted = recipe(tmp_path / "run")
     path = tmp_path / "recipe.toml"
-    path.write_text(to_toml(as_plain(wanted)))
+    path.write_text(dump_toml(wanted))
     command = [sys.executable, "-m", "training.agentevol", str(path), "--resume"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for reached in ("tasks", "seed-0/base-model", "seed-0/judge-bc-base", "seed-0/select-1"):
@@ -209,7 +210,7 @@ def wait_for_stage(state: Path, name: str) -> None:
 
 def test_a_finished_run_only_reports_again(finished):
     before = (finished / "state.json").read_bytes()
-    report = evolve(recipe(finished), resume=True, console=quiet())
+    report = evolve(recipe(finished), start=Start.RESUME, console=quiet())
     assert (finished / "state.json").read_bytes() == before
     assert report.rows[-1].name == "AgentEvol"
 
@@ -218,12 +219,12 @@ def test_nothing_is_overwritten_unless_asked_for(finished):
     with pytest.raises(OutputOccupied, match="--overwrite"):
         evolve(recipe(finished), console=quiet())
     with pytest.raises(RecipeChanged, match=r"temperature: 1\.0 -> 0\.5"):
-        evolve(recipe(finished, temperature=0.5), resume=True, console=quiet())
+        evolve(recipe(finished, temperature=0.5), start=Start.RESUME, console=quiet())
 
 
 def test_a_plan_writes_nothing(tmp_path):
-    report = evolve(recipe(tmp_path / "run"), plan_only=True, console=quiet())
-    assert report.rows == ()
+    split = plan(recipe(tmp_path / "run"), console=quiet())
+    assert len(split["wordle"].explore) == 8
     assert not (tmp_path / "run").exists()
 
 
@@ -255,18 +256,18 @@ def test_two_seeds_that_weight_learn_from_every_rewarded_episode_by_its_reward(t
 
 
 def test_seeds_side_by_side_give_the_same_table_as_one_after_the_other(finished, tmp_path):
-    wanted = recipe(tmp_path / "run", seeds=[0, 1], at_once=2, iterations=1)
+    wanted = recipe(tmp_path / "run", seeds=[0, 1], max_workers=2, iterations=1)
     evolve(wanted, console=quiet())
     alone = recipe(tmp_path / "alone", seeds=[0, 1], iterations=1)
     evolve(alone, console=quiet())
     assert (wanted.out / "table.md").read_text() == (alone.out / "table.md").read_text()
 
 
-@pytest.mark.parametrize("readings", [0, 3])
-def test_pretraining_reads_every_token_of_a_player_and_gives_all_seeds_one_base(tmp_path, readings):
+@pytest.mark.parametrize("samples", [0, 3])
+def test_pretraining_reads_every_token_of_a_player_and_gives_all_seeds_one_base(tmp_path, samples):
     wanted = recipe(
         tmp_path / "run",
-        wordle={"readings": readings},
+        wordle={"pretrain_samples": samples},
         seeds=[0, 1],
         iterations=1,
         large=False,
@@ -275,7 +276,7 @@ def test_pretraining_reads_every_token_of_a_player_and_gives_all_seeds_one_base(
     )
     evolve(wanted, console=quiet())
     read = Corpus(wanted.out / "pretraining" / "base" / "data" / "train")
-    assert read.summary.records == (readings or 2) * 8
+    assert read.summary.records == (samples or 2) * 8
     assert read.summary.targets == read.summary.tokens - read.summary.sequences
     for seed in (0, 1):
         recorded = json.loads((wanted.out / f"seed-{seed}/bc-base/recipe.json").read_text())
@@ -303,13 +304,13 @@ def test_an_environment_may_be_explored_with_samples_of_its_own(tmp_path, sample
 @pytest.mark.parametrize("path", sorted(RECIPES.glob("agentevol-*.toml")), ids=lambda it: it.name)
 def test_every_recipe_of_agentevol_can_be_read(path):
     wanted = load_recipe(AgentEvolRecipe, path, {})
-    assert build(AgentEvolRecipe, as_plain(wanted)) == wanted
+    assert build(AgentEvolRecipe, to_plain(wanted)) == wanted
 
 
 @pytest.mark.parametrize("path", sorted(RECIPES.glob("grpo-*.toml")), ids=lambda it: it.name)
 def test_every_recipe_of_grpo_can_be_read(path):
     wanted = load_recipe(GRPORecipe, path, {})
-    assert build(GRPORecipe, as_plain(wanted)) == wanted
+    assert build(GRPORecipe, to_plain(wanted)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -321,7 +322,7 @@ def test_every_recipe_of_grpo_can_be_read(path):
         ({"choose": "validation"}, "needs validate"),
         ({"merge": "all"}, "merge: cannot be 'all'"),
         ({"environments": []}, "at least one"),
-        ({"at_once": 0}, "at_once are at least 1"),
+        ({"max_workers": 0}, "max_workers are at least 1"),
         ({"pretraining": {"epochs": 0}}, "epochs are at least 1"),
     ],
 )
@@ -346,7 +347,7 @@ def test_a_recipe_of_cloning_survives_its_way_to_torchrun(tmp_path):
             "data": {"sources": [{"path": "a", "thresholds": {"maze": 0.5}, "weight": 0.25}]},
         },
     )
-    (tmp_path / "recipe.toml").write_text(to_toml(as_plain(wanted)))
+    (tmp_path / "recipe.toml").write_text(dump_toml(wanted))
     assert load_recipe(BcRecipe, tmp_path / "recipe.toml", {}) == wanted
     assert replace(wanted, epochs=2) != wanted
 

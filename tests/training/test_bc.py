@@ -18,6 +18,7 @@ from agent_runtime.engine.config import EmbeddedOptions
 from tests.training.makers import write_conversations, write_recipe
 from training import bc
 from training.config.recipe import build
+from training.config.start import Start
 from training.errors import (
     ModelUnusable,
     NotEnoughMemory,
@@ -27,6 +28,7 @@ from training.errors import (
     TrainingDiverged,
 )
 from training.runs.tracking import read_log
+from training.trainer.loop import TrainingResult
 
 pytestmark = pytest.mark.torch
 
@@ -44,7 +46,7 @@ def data(tmp_path_factory) -> Path:
     return write_conversations(tmp_path_factory.mktemp("data") / "maze.jsonl")
 
 
-def train(values: dict, **options) -> bc.BcResult:
+def train(values: dict, **options) -> TrainingResult:
     return bc.train(build(bc.BcRecipe, values), console=Console(file=io.StringIO()), **options)
 
 
@@ -53,7 +55,7 @@ def losses(folder: Path) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def trained(data: Path, tmp_path_factory) -> bc.BcResult:
+def trained(data: Path, tmp_path_factory) -> TrainingResult:
     folder = tmp_path_factory.mktemp("bc") / "out"
     values = write_recipe(folder, data, epochs=6)
     values["data"]["held_out"] = 0.2
@@ -124,7 +126,7 @@ def test_a_resumed_training_computes_the_rest_exactly(data: Path, tmp_path: Path
         with pytest.raises(KeyboardInterrupt):
             train(parts)
     assert len(losses(tmp_path / "parts")) == 4
-    train(parts, resume=True)
+    train(parts, start=Start.RESUME)
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
     assert (tmp_path / "parts/final/model.safetensors").read_bytes() == (
         tmp_path / "whole/final/model.safetensors"
@@ -151,7 +153,7 @@ def test_a_complete_training_is_not_repeated(data: Path, tmp_path: Path) -> None
     values = write_recipe(tmp_path / "out", data, epochs=1)
     first = train(values)
     stamp = (first.checkpoint / "model.safetensors").stat().st_mtime_ns
-    again = train(values, resume=True)
+    again = train(values, start=Start.RESUME)
     assert again.report == first.report
     assert (first.checkpoint / "model.safetensors").stat().st_mtime_ns == stamp
 
@@ -162,16 +164,16 @@ def test_nothing_is_overwritten_unless_asked_for(data: Path, tmp_path: Path) -> 
     with pytest.raises(OutputOccupied, match="--resume it, or --overwrite it"):
         train(values)
     with pytest.raises(RecipeChanged, match=r"optimizer\.lr"):
-        train(values | {"optimizer": {"lr": 1.0}}, resume=True)
+        train(values | {"optimizer": {"lr": 1.0}}, start=Start.RESUME)
     (tmp_path / "out/thesis.txt").write_text("mine")
-    train(values | {"max_steps": 2}, overwrite=True)
+    train(values | {"max_steps": 2}, start=Start.OVERWRITE)
     assert (tmp_path / "out/thesis.txt").read_text() == "mine"
     assert len(losses(tmp_path / "out")) == 2
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "thesis.txt").write_text("mine")
     with pytest.raises(OutputOccupied, match="no training wrote"):
-        train(write_recipe(foreign, data), overwrite=True)
+        train(write_recipe(foreign, data), start=Start.OVERWRITE)
     assert (foreign / "thesis.txt").read_text() == "mine"
 
 
@@ -245,8 +247,8 @@ def test_a_training_that_diverges_says_at_which_step(data: Path, tmp_path: Path)
 
 def test_a_plan_is_made_without_training_and_then_carried_out(data: Path, tmp_path: Path) -> None:
     values = write_recipe(tmp_path / "out", data, epochs=1)
-    plan = train(values, plan_only=True).report
-    assert plan["steps"] == 4 and plan["memory_bytes"] > 0
+    plan = bc.plan(build(bc.BcRecipe, values), console=Console(file=io.StringIO()))
+    assert plan.steps == 4 and plan.memory.total > 0
     assert not (tmp_path / "out/log.jsonl").exists()
     assert train(values).report["steps"] == 4
 

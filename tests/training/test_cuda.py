@@ -21,6 +21,7 @@ from agent_runtime.policies import EmbeddedOptions, Sampling  # noqa: E402
 from tests.training.makers import write_conversations, write_echo_recipe, write_recipe  # noqa: E402
 from training import bc, grpo  # noqa: E402
 from training.config.recipe import build  # noqa: E402
+from training.config.start import Start  # noqa: E402
 from training.data.sequences import Provenance, TokenSequence  # noqa: E402
 from training.data.tokenizer_training import TokenizerConfig, train_tokenizer  # noqa: E402
 from training.runs.tracking import read_log  # noqa: E402
@@ -114,7 +115,7 @@ def test_a_sharded_model_on_one_gpu_learns_and_goes_on(tmp_path, compiled):
         patch.setattr(bc.Learner, "update", stop_in_step_ten)
         with pytest.raises(KeyboardInterrupt):
             bc.train(build(bc.BcRecipe, stopped), console=quiet)
-    result = bc.train(build(bc.BcRecipe, stopped), resume=True, console=quiet)
+    result = bc.train(build(bc.BcRecipe, stopped), start=Start.RESUME, console=quiet)
     losses = [row["loss"] for row in read_log(tmp_path / "out/log.jsonl") if "loss" in row]
     assert len(losses) == result.report["steps"] == 24
     assert losses[-1] < 0.7 * losses[0]
@@ -124,7 +125,7 @@ def test_an_agent_learns_beside_the_engine_that_plays_it(base, tmp_path):
     values = write_echo_recipe(
         tmp_path / "run", base, device="cuda", model={"path": str(base)}, normalise=True, group=8
     )
-    values["players"]["embedded"] = {"context_length": 512, "max_slots": 64, "cache_gib": 1}
+    values["rollout"]["embedded"] = {"context_length": 512, "max_slots": 64, "cache_gib": 1}
     recipe = build(grpo.GRPORecipe, values)
     final = grpo.train(recipe, console=Console(quiet=True))
     assert (final / "model.safetensors").is_file()

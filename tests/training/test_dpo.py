@@ -17,8 +17,10 @@ from tests.agent_runtime.tiny_models import save_model
 from tests.training.makers import write_preferences
 from training import dpo
 from training.config.recipe import build
+from training.config.start import Start
 from training.errors import NothingToTrainOn
 from training.runs.tracking import read_log
+from training.trainer.loop import TrainingResult
 
 pytestmark = pytest.mark.torch
 
@@ -57,7 +59,7 @@ def recipe(out: Path, model: Path, run: Path, **changes) -> dict:
     }
 
 
-def train(values: dict, **options) -> dpo.DpoResult:
+def train(values: dict, **options) -> TrainingResult:
     return dpo.train(build(dpo.DpoRecipe, values), console=Console(file=io.StringIO()), **options)
 
 
@@ -113,7 +115,7 @@ def test_a_resumed_training_computes_the_rest_exactly(
         patch.setattr(dpo.Learner, "update", stopping)
         with pytest.raises(KeyboardInterrupt):
             train(parts)
-    train(parts, resume=True)
+    train(parts, start=Start.RESUME)
     curves = [
         [row["loss"] for row in read_log(tmp_path / name / "log.jsonl") if "loss" in row]
         for name in ("whole", "parts")

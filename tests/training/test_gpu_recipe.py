@@ -18,9 +18,10 @@ from agent_runtime.engine.checkpoint import read_architecture
 from agent_runtime.engine.engine import derive_slots
 from agent_runtime.engine.torch_backend import TorchBackend
 from benchmark.training.gpu import GpuOptions, measure, most_live
+from orchestrator.configuration import dump_toml
 from training.agentevol import AgentEvolRecipe
-from training.cloning import describe_memory, to_toml
-from training.config.recipe import as_plain, load_recipe
+from training.cloning import describe_memory
+from training.config.recipe import load_recipe
 from training.trainer.memory import measure_model, plan_memory
 from training.trainer.models import planned_settings
 
@@ -45,7 +46,8 @@ def small(recipe: AgentEvolRecipe, out: Path) -> AgentEvolRecipe:
         out=out,
         iterations=1,
         environments=tuple(
-            replace(it, base=4, large=6, explore=8, evaluate=2, threshold=-1.0) for it in chosen
+            replace(it, base_tasks=4, large_tasks=6, explore=8, evaluate=2, threshold=-1.0)
+            for it in chosen
         ),
         cloning=replace(
             recipe.cloning,
@@ -66,20 +68,20 @@ def small(recipe: AgentEvolRecipe, out: Path) -> AgentEvolRecipe:
             ),
             batch=replace(recipe.cloning.batch, tokens=4096, micro_tokens=4096),
         ),
-        players=replace(
-            recipe.players,
+        rollout=replace(
+            recipe.rollout,
             max_new_tokens=8,
             concurrency=24,
-            fleet=replace(recipe.players.fleet, spawn=1),
-            embedded=replace(recipe.players.embedded, dtype="float32", threads=1, max_slots=24),
+            fleet=replace(recipe.rollout.fleet, spawn=1),
+            embedded=replace(recipe.rollout.embedded, dtype="float32", threads=1, max_slots=24),
         ),
     )
 
 
 def test_a_thousand_episodes_are_live_and_the_engine_admits_them_all(recipe, tmp_path, monkeypatch):
-    options = recipe.players.embedded
-    assert recipe.players.together
-    assert recipe.players.concurrency >= 1000
+    options = recipe.rollout.embedded
+    assert recipe.rollout.together
+    assert recipe.rollout.concurrency >= 1000
     assert sum(it.explore for it in recipe.environments) * recipe.samples >= 5000
     settings = planned_settings(recipe.cloning.model)
     settings.save_pretrained(tmp_path)
@@ -90,7 +92,7 @@ def test_a_thousand_episodes_are_live_and_the_engine_admits_them_all(recipe, tmp
     backend.architecture = read_architecture(tmp_path)
     backend.device, backend.dtype = torch.device("cuda"), torch.bfloat16
     admitted = derive_slots(options, backend, options.context_length or 0)
-    assert admitted == options.max_slots == recipe.players.concurrency
+    assert admitted == options.max_slots == recipe.rollout.concurrency
 
 
 def test_its_model_is_of_the_size_that_it_says_and_fits_one_gpu(recipe):
@@ -110,7 +112,7 @@ def test_the_most_live_episodes_are_counted_by_their_times():
 @pytest.mark.timeout(600)
 def test_one_command_measures_all_parts_and_goes_on_where_it_was_cut_off(recipe, tmp_path):
     path = tmp_path / "recipe.toml"
-    path.write_text(to_toml(as_plain(small(recipe, tmp_path / "unused"))))
+    path.write_text(dump_toml(small(recipe, tmp_path / "unused")))
     options = GpuOptions(
         out=tmp_path / "gpu.json",
         folder=tmp_path / "kept",

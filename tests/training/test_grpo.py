@@ -19,10 +19,11 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
+from orchestrator.configuration import dump_toml
 from tests.training.makers import write_echo_recipe, write_recipe
 from training import bc
-from training.cloning import to_toml
-from training.config.recipe import as_plain, build
+from training.config.recipe import build
+from training.config.start import Start
 from training.data.sequences import Provenance, TokenSequence
 from training.data.tokenizer_training import TokenizerConfig, train_tokenizer
 from training.errors import RecipeError
@@ -36,7 +37,7 @@ from training.grpo import (
     tasks_of,
     train,
 )
-from training.rollouts.jobs import Players
+from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
 from training.rollouts.tasks import EnvironmentTasks
 from training.runs.tracking import read_log
 from training.trainer.batches import collate, target_logprobs
@@ -261,7 +262,7 @@ def metrics(out: Path) -> list[dict]:
 
 def test_a_run_plays_learns_and_goes_on_where_it_was_cut_off(speaker, tmp_path):
     console = Console(quiet=True)
-    straight = train(whole(speaker, tmp_path / "straight"), resume=False, console=console)
+    straight = train(whole(speaker, tmp_path / "straight"), console=console)
     cut = whole(speaker, tmp_path / "cut")
     with pytest.MonkeyPatch.context() as patch:
         from training import grpo
@@ -275,8 +276,8 @@ def test_a_run_plays_learns_and_goes_on_where_it_was_cut_off(speaker, tmp_path):
 
         patch.setattr(grpo._Learning, "_figures", stop_in_step_two)
         with pytest.raises(KeyboardInterrupt):
-            train(cut, resume=False, console=console)
-    resumed = train(cut, resume=True, console=console)
+            train(cut, console=console)
+    resumed = train(cut, start=Start.RESUME, console=console)
     assert [it["step"] for it in metrics(tmp_path / "cut")] == [1, 2]
     for one, other in zip(metrics(tmp_path / "straight"), metrics(tmp_path / "cut"), strict=True):
         assert one["reward"] == other["reward"]
@@ -301,7 +302,7 @@ def test_reward_rises(speaker, tmp_path):
         clipping={"kl": 0.001},
         optimizer={"lr": 3e-3, "schedule": "constant", "warmup": 0.0},
     )
-    train(recipe, resume=False, console=Console(quiet=True))
+    train(recipe, console=Console(quiet=True))
     rewards = [it["reward"] for it in metrics(tmp_path / "run")]
     first, last = sum(rewards[:3]) / 3, sum(rewards[-3:]) / 3
     assert first < 0.6
@@ -310,7 +311,7 @@ def test_reward_rises(speaker, tmp_path):
 
 def test_the_next_step_may_be_played_while_this_one_is_learned_from(speaker, tmp_path):
     recipe = whole(speaker, tmp_path / "run", staleness=1, steps=3)
-    train(recipe, resume=False, console=Console(quiet=True))
+    train(recipe, console=Console(quiet=True))
     found = metrics(tmp_path / "run")
     assert [it["episodes"] for it in found] == [8, 8, 8]
     assert all(it["stale_tokens"] == 0 for it in found)
@@ -318,16 +319,15 @@ def test_the_next_step_may_be_played_while_this_one_is_learned_from(speaker, tmp
 
 def test_recorded_runs_without_logprobs_are_refused(base, tmp_path):
     from training.errors import LogprobsMissing
-    from training.rollouts.jobs import Agent, Job, play
 
     wanted = EnvironmentTasks(name="echo", options={"length": 2})
-    players = build(Players, {"fleet": {"spawn": 1}})
+    config = build(RolloutConfig, {"fleet": {"spawn": 1}})
     folder = tmp_path / "expert"
-    job = Job(wanted, ["echo_1000000"], folder)
-    play(players, Agent(policy="expert"), [job], console=Console(quiet=True))
+    job = RolloutJob(wanted, ["echo_1000000"], folder)
+    play(config, RolloutPolicy(policy="expert"), [job], console=Console(quiet=True))
     recipe = whole(base, tmp_path / "run", replay=[str(folder)])
     with pytest.raises(LogprobsMissing, match="sample it with an embedded or sglang policy"):
-        train(recipe, resume=False, console=Console(quiet=True))
+        train(recipe, console=Console(quiet=True))
 
 
 # Several processes -------------------------------------------------------------
@@ -335,7 +335,7 @@ def test_recorded_runs_without_logprobs_are_refused(base, tmp_path):
 
 def launch(recipe: GRPORecipe, file: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     """Two processes of torchrun."""
-    file.write_text(to_toml(as_plain(recipe)))
+    file.write_text(dump_toml(recipe))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", "-m", "training.grpo", str(file), *flags]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -355,7 +355,7 @@ def test_two_processes_play_once_and_learn_what_one_learns(speaker, tmp_path):
         "evaluate": True,
     }
     alone = whole(speaker, tmp_path / "alone", **changes)
-    train(alone, resume=False, console=Console(quiet=True))
+    train(alone, console=Console(quiet=True))
     shared = whole(speaker, tmp_path / "shared", **changes)
     done = launch(shared, tmp_path / "recipe.toml")
     assert done.returncode == 0, done.stderr

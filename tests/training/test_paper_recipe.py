@@ -17,7 +17,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from tests.training.makers import write_conversations
-from training.agentevol import AgentEvolRecipe, evolve
+from training.agentevol import AgentEvolRecipe, plan
 from training.cloning import Cloning, clone, describe_memory
 from training.config.recipe import load_recipe
 from training.data.sources import SourceConfig
@@ -98,7 +98,7 @@ def test_its_memory_is_planned_without_the_weights_or_a_network(recipe, offline)
 
 
 def test_a_plan_of_a_model_from_scratch_needs_no_model():
-    init = InitConfig(tokenizer=TokenizerConfig(vocab_size=1000, phrases=24))
+    init = InitConfig(tokenizer=TokenizerConfig(vocab_size=1000, multiword_tokens=24))
     assert describe_memory(Cloning(model=ModelConfig(init=init))).startswith("3 M parameters, 1 ")
     assert planned_settings(ModelConfig(init=init)).vocab_size == 1024
 
@@ -141,7 +141,7 @@ def test_its_whole_plan_is_printed(recipe, offline, tmp_path):
     for module in ("minigrid", "scienceworld", "geographiclib"):
         pytest.importorskip(module, reason="an environment's extra is not installed")
     console = Console(record=True, quiet=False, file=(tmp_path / "log").open("w"), width=200)
-    evolve(replace(recipe, out=tmp_path / "run"), plan_only=True, console=console)
+    plan(replace(recipe, out=tmp_path / "run"), console=console)
     printed = console.export_text()
     assert "17.63 GiB per device" in printed
     assert "alfworld: 500 to base, 2420 to large, 3827 to explore, 200 to evaluate" in printed

@@ -1,36 +1,73 @@
-"""What the commands of this package do alike: recipe, overrides, help, exit codes.
+"""What the commands of this package do alike: recipe, overrides, help, logs, exit codes.
 
-Owns the boundary between typed errors and the shell, as `orchestrator.command_line` does: 0 = done,
-1 = it could not be done, 2 = the recipe asks for what cannot be. Knows no algorithm.
+    python -m training.bc RECIPE.toml [--resume | --overwrite] [--plan] [--section.key VALUE ...]
+
+An exit code of 0 means done, 1 it could not be done, 2 the recipe asks for what cannot be.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast, get_args, get_type_hints
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast, get_args, get_type_hints
 
 from rich.console import Console
 
+from agent_runtime.logs import configure_logging
 from orchestrator.command_line import guarded, make_console
-from training.config.recipe import load_recipe, parse_command
+from training.config.recipe import load_recipe
+from training.config.start import Start
 from training.errors import RecipeError
 
-__all__ = ["describe_recipe", "run_recipe"]
+__all__ = ["Invocation", "describe_recipe", "parse_command", "run_recipe"]
 
 Recipe = TypeVar("Recipe")
+RecipeIn = TypeVar("RecipeIn", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """A parsed command line."""
+
+    path: Path | None
+    overrides: Mapping[str, str]
+    """Dotted key -> value as the command line gave it."""
+    start: Start = Start.NEW
+    plan: bool = False
+    """Say what would be done, and train nothing."""
+    help: bool = False
+    log_level: str = "info"
+    log_json: bool = False
+
+
+class Command(Protocol[RecipeIn]):
+    """What is done with a recipe: train by it, or plan."""
+
+    def __call__(self, recipe: RecipeIn, /, *, start: Start, console: Console) -> object: ...
 
 
 def run_recipe(
-    kind: type[Recipe], act: Callable[..., object], argv: Sequence[str] | None, *, program: str
+    kind: type[Recipe],
+    train: Command[Recipe],
+    plan: Command[Recipe],
+    argv: Sequence[str] | None,
+    *,
+    program: str,
 ) -> int:
-    """Parse `RECIPE.toml` with overrides into `kind`, call `act`, and give the exit code.
+    """Parse `RECIPE.toml` with overrides, train or plan, and return the exit code.
 
-    `act(recipe, resume=..., overwrite=..., plan_only=..., console=...)`.
+    Args:
+        kind: The recipe's dataclass.
+        train: Called with the recipe.
+        plan: Called instead where the command line has --plan.
+        argv: Arguments of the command; None = the process's own.
+        program: How the command is called, for its help.
     """
 
-    def work() -> int:
+    def act() -> int:
         call = parse_command(sys.argv[1:] if argv is None else argv)
         if call.help:
             console = Console(soft_wrap=True)
@@ -39,42 +76,88 @@ def run_recipe(
         if call.path is None and not call.overrides:
             raise RecipeError(f"name a recipe: {program} RECIPE.toml (or --help)")
         recipe = load_recipe(kind, call.path, call.overrides)
-        act(
-            recipe,
-            resume=call.resume,
-            overwrite=call.overwrite,
-            plan_only=call.plan_only,
-            console=make_console(stderr=True),
-        )
+        _configure_logging(call)
+        command = plan if call.plan else train
+        command(recipe, start=call.start, console=make_console(stderr=True))
         return 0
 
-    return guarded(work)
+    return guarded(act)
+
+
+_SWITCHES = ("--help", "--resume", "--overwrite", "--plan", "--log-json")
+
+
+def parse_command(arguments: Sequence[str]) -> Invocation:
+    """Split a command line into the recipe, switches and overrides; raises RecipeError.
+
+    Not left to tyro: a recipe's keys reach into lists and optional sections of the file
+    (`--environments.0.explore 10`), for which there are flags only once the file is read.
+    """
+    path: Path | None = None
+    overrides: dict[str, str] = {}
+    switches: set[str] = set()
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        if word == "-h" or word in _SWITCHES:
+            switches.add("--help" if word == "-h" else word)
+        elif word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            if not equals:
+                if not words:
+                    raise RecipeError("needs a value", field=name)
+                value = words.pop(0)
+            overrides[name.replace("-", "_")] = value
+        elif path is None:
+            path = Path(word)
+        else:
+            raise RecipeError(f"unexpected argument {word!r}; a command takes one recipe")
+    if {"--resume", "--overwrite"} <= switches:
+        raise RecipeError("--resume and --overwrite exclude each other")
+    start = Start.RESUME if "--resume" in switches else Start.NEW
+    return Invocation(
+        path=path,
+        log_level=overrides.pop("log_level", "info"),
+        overrides=overrides,
+        start=Start.OVERWRITE if "--overwrite" in switches else start,
+        plan="--plan" in switches,
+        help="--help" in switches,
+        log_json="--log-json" in switches,
+    )
+
+
+def _configure_logging(call: Invocation) -> None:
+    try:
+        configure_logging(call.log_level, call.log_json)
+    except ValueError as error:
+        raise RecipeError(str(error), field="--log-level") from error
 
 
 def describe_recipe(kind: type[Any], program: str) -> str:
-    """The help text: every key with its type and default."""
+    """Return the help text: every key with its type and default."""
     lines = [
-        f"usage: {program} RECIPE.toml [--resume | --overwrite] [--plan] [--KEY VALUE ...]",
+        f"usage: {program} RECIPE.toml [--resume | --overwrite] [--plan]",
+        "       [--log-level debug|info|warning|error] [--log-json] [--KEY VALUE ...]",
         "",
         "keys of a recipe, each also a flag (--section.key VALUE):",
     ]
-    return "\n".join([*lines, *_keys(kind, "")])
+    return "\n".join([*lines, *_describe_keys(kind, "")])
 
 
-def _keys(kind: type[Any], prefix: str) -> list[str]:
+def _describe_keys(kind: type[Any], prefix: str) -> list[str]:
     hints = get_type_hints(kind)
     lines: list[str] = []
-    for it in dataclasses.fields(cast("Any", kind)):
-        name, hint = f"{prefix}{it.name}", hints[it.name]
-        inner = next((part for part in (hint, *get_args(hint)) if _is_section(part)), None)
-        if inner is not None and inner is not kind:
-            listed = getattr(hint, "__origin__", None) is tuple
-            lines += _keys(cast("type[Any]", inner), f"{name}.{'N.' if listed else ''}")
+    for field in dataclasses.fields(cast("Any", kind)):
+        name, hint = f"{prefix}{field.name}", hints[field.name]
+        section = next((part for part in (hint, *get_args(hint)) if _is_section(part)), None)
+        if section is not None and section is not kind:
+            is_list = getattr(hint, "__origin__", None) is tuple
+            lines += _describe_keys(section, f"{name}.{'N.' if is_list else ''}")
             continue
         shown = getattr(hint, "__name__", str(hint))
         if get_args(hint):
             shown = str(hint).replace("typing.", "")
-        default = "" if it.default is dataclasses.MISSING else f" = {it.default!r}"
+        default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
         lines.append(f"  {name}: {shown}{default}")
     return lines
 

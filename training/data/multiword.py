@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["find_phrases"]
+__all__ = ["find_multiword_tokens"]
 
 _WORD: Final = re.compile(r" ?[A-Za-z]+|\d| ?[^\sA-Za-z\d]+|\s")
 _MOST_TEXTS: Final = 800
@@ -23,7 +23,7 @@ _LONGEST: Final = 4000
 """Characters of a text that are looked at."""
 
 
-def find_phrases(texts: Iterable[str], count: int, *, share: float = 0.02) -> list[str]:
+def find_multiword_tokens(texts: Iterable[str], count: int, *, share: float = 0.02) -> list[str]:
     """At most `count` phrases, each in at least `share` of the texts; longest first."""
     listed = list(texts)
     listed = listed[:: -(-len(listed) // _MOST_TEXTS) or 1]

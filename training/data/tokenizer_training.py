@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import ExtraMissing
-from training.data.multiword import find_phrases
+from training.data.multiword import find_multiword_tokens
 from training.errors import RecipeError
 
 __all__ = ["CHAT_TEMPLATE", "END_OF_TURN", "PAD", "TokenizerConfig", "train_tokenizer"]
@@ -45,7 +45,7 @@ class TokenizerConfig:
     """Ids in all, the control tokens and 256 bytes among them."""
     min_frequency: int = 2
     """Pairs seen less often are not merged."""
-    phrases: int = 0
+    multiword_tokens: int = 0
     """Further ids for runs of words that recur in the texts (`data.multiword`); 0 = none."""
 
     def __post_init__(self) -> None:
@@ -89,11 +89,11 @@ def train_tokenizer(texts: Iterable[str], folder: Path, config: TokenizerConfig)
             seen += 1
             yield text
 
-    if config.phrases:
+    if config.multiword_tokens:
         texts = list(texts)
     tokenizer.train_from_iterator(counted(), trainer)
-    if config.phrases:
-        found = find_phrases(texts, config.phrases)
+    if config.multiword_tokens:
+        found = find_multiword_tokens(texts, config.multiword_tokens)
         tokenizer.add_tokens([AddedToken(it, special=False, normalized=False) for it in found])
     if not seen:
         raise RecipeError("the sources hold no text to train a tokenizer on", field="data.sources")

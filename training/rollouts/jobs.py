@@ -33,11 +33,11 @@ from orchestrator.run import RunOutcome, RunSpec, run_many
 from training.errors import RecipeError, TrainingError
 from training.rollouts.tasks import EnvironmentTasks, list_ids
 
-__all__ = ["Agent", "Job", "PlayedRun", "Players", "list_tasks", "play"]
+__all__ = ["EvalRun", "RolloutConfig", "RolloutJob", "RolloutPolicy", "list_tasks", "play"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Players:
+class RolloutConfig:
     """How episodes are played: the engine of the agent, and where environments are served."""
 
     engine: Literal["embedded", "sglang"] = "embedded"
@@ -57,6 +57,8 @@ class Players:
     sglang: SGLangOptions = field(default_factory=SGLangOptions)
     serve: ServeConfig = field(default_factory=ServeConfig)
     fleet: FleetConfig = field(default_factory=FleetConfig)
+    client: ClientConfig = field(default_factory=ClientConfig)
+    """How to reach the environment servers: TLS, patience. A token comes from AGENTGYM_TOKEN."""
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1 or self.concurrency < 1 or not 0 <= self.lost_share < 1:
@@ -71,7 +73,7 @@ class Players:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
+class RolloutPolicy:
     """Who plays, and how it samples."""
 
     policy: str
@@ -88,7 +90,7 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
-class PlayedRun:
+class EvalRun:
     """A finished run of one environment."""
 
     folder: Path
@@ -100,7 +102,7 @@ class PlayedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class RolloutJob:
     """What is played of one environment, and where it is recorded."""
 
     environment: EnvironmentTasks
@@ -111,8 +113,8 @@ class Job:
 
 
 def play(
-    players: Players, agent: Agent, jobs: Sequence[Job], *, console: Console
-) -> list[PlayedRun]:
+    rollout: RolloutConfig, agent: RolloutPolicy, jobs: Sequence[RolloutJob], *, console: Console
+) -> list[EvalRun]:
     """Play the jobs, one after the other or together, going on where a process was cut off.
 
     Raises TrainingError where too many episodes were lost, KeyboardInterrupt after Ctrl-C, and
@@ -122,60 +124,60 @@ def play(
         if not job.items:
             raise RecipeError("there are no tasks to play", field=job.environment.name)
         job.folder.parent.mkdir(parents=True, exist_ok=True)
-    return run_loop(_play_all(players, agent, jobs, console))
+    return run_loop(_play_all(rollout, agent, jobs, console))
 
 
 async def _play_all(
-    players: Players, agent: Agent, jobs: Sequence[Job], console: Console
-) -> list[PlayedRun]:
+    rollout: RolloutConfig, agent: RolloutPolicy, jobs: Sequence[RolloutJob], console: Console
+) -> list[EvalRun]:
     async with AsyncExitStack() as stack:
-        policy = await _policy_of(players, agent, stack)
+        policy = await _policy_of(rollout, agent, stack)
         parts = [
             RunSpec(
-                _run_config(players, job, agent, policy),
+                _run_config(rollout, job, agent, policy),
                 job.folder,
                 resume=(job.folder / MANIFEST_FILE).is_file(),
             )
             for job in jobs
         ]
         outcomes: list[RunOutcome] = []
-        for group in [parts] if players.together else [[part] for part in parts]:
+        for group in [parts] if rollout.together else [[part] for part in parts]:
             ended = await run_many(group, console=console)
             for outcome in ended:
-                _require_complete(outcome, players.lost_share)
+                _require_complete(outcome, rollout.lost_share)
             outcomes += ended
         return [_played(job, it) for job, it in zip(jobs, outcomes, strict=True)]
 
 
-def _played(job: Job, outcome: RunOutcome) -> PlayedRun:
+def _played(job: RolloutJob, outcome: RunOutcome) -> EvalRun:
     described = outcome.described[job.environment.name]
     by_score = described.metric == pb.METRIC_MEAN_SCORE
-    return PlayedRun(job.folder, job.environment.name, by_score, perfect_score(described))
+    return EvalRun(job.folder, job.environment.name, by_score, perfect_score(described))
 
 
-async def _policy_of(players: Players, agent: Agent, stack: AsyncExitStack) -> str:
+async def _policy_of(rollout: RolloutConfig, agent: RolloutPolicy, stack: AsyncExitStack) -> str:
     """The policy's name on a command line; a server that is launched ends with the stack."""
     if agent.scripted:
         return agent.policy
-    if players.engine == "embedded":
+    if rollout.engine == "embedded":
         return f"embedded:{agent.policy}"
-    if players.url:
-        await _push(players, Path(agent.policy))
-        return f"sglang:{players.url}"
-    template = players.sglang.chat_template
+    if rollout.url:
+        await _push(rollout, Path(agent.policy))
+        return f"sglang:{rollout.url}"
+    template = rollout.sglang.chat_template
     served = await stack.enter_async_context(
-        serving(agent.policy, players.serve, chat_template=template)
+        serving(agent.policy, rollout.serve, chat_template=template)
     )
     return f"sglang:{served.address}"
 
 
-async def _push(players: Players, checkpoint: Path) -> None:
+async def _push(rollout: RolloutConfig, checkpoint: Path) -> None:
     """Give a running server the weights of a checkpoint, which it must see under the same path.
 
     They are named by their bytes: equal weights, equal version.
     """
     version = await asyncio.to_thread(weights_digest, checkpoint)
-    policy = SGLangPolicy(players.url, PolicyConfig(sglang=players.sglang))
+    policy = SGLangPolicy(rollout.url, PolicyConfig(sglang=rollout.sglang))
     await policy.start()
     try:
         await policy.update_weights(checkpoint, version=version)
@@ -184,22 +186,24 @@ async def _push(players: Players, checkpoint: Path) -> None:
 
 
 def list_tasks(
-    players: Players, environments: Sequence[EnvironmentTasks]
+    rollout: RolloutConfig, environments: Sequence[EnvironmentTasks]
 ) -> Mapping[str, tuple[list[str], list[str]]]:
     """Ids of each environment's train split and of the one that judges."""
     names = [wanted.name for wanted in environments]
 
     async def ask() -> dict[str, tuple[list[str], list[str]]]:
-        options = connection_options(ClientConfig())
-        async with Fleet(names, players.fleet, options) as fleet:
+        options = connection_options(rollout.client)
+        async with Fleet(names, rollout.fleet, options) as fleet:
             return {wanted.name: await list_ids(fleet, wanted) for wanted in environments}
 
     return run_loop(ask())
 
 
-def _run_config(players: Players, job: Job, agent: Agent, policy: str) -> RunConfig:
+def _run_config(
+    rollout: RolloutConfig, job: RolloutJob, agent: RolloutPolicy, policy: str
+) -> RunConfig:
     environment = job.environment
-    sampling = Sampling(temperature=agent.temperature, max_new_tokens=players.max_new_tokens)
+    sampling = Sampling(temperature=agent.temperature, max_new_tokens=rollout.max_new_tokens)
     return RunConfig(
         environments=(environment.name,),
         items=tuple(job.items),
@@ -207,12 +211,13 @@ def _run_config(players: Players, job: Job, agent: Agent, policy: str) -> RunCon
         policies=(PolicySpec.parse(policy),),
         max_rounds=environment.max_rounds,
         profile=environment.profile,
-        conversation_start=environment.opening,
+        conversation_start=environment.conversation_start,
         options=environment.options,
         seed=agent.seed,
-        agent=PolicyConfig(sampling=sampling, embedded=players.embedded, sglang=players.sglang),
-        concurrency=players.concurrency,
-        fleet=players.fleet,
+        agent=PolicyConfig(sampling=sampling, embedded=rollout.embedded, sglang=rollout.sglang),
+        concurrency=rollout.concurrency,
+        fleet=rollout.fleet,
+        client=rollout.client,
     )
 
 
@@ -224,5 +229,5 @@ def _require_complete(outcome: RunOutcome, lost_share: float) -> None:
         raise TrainingError(
             f"{lost} of {outcome.planned} episodes of {outcome.folder} were lost; "
             f"`python -m orchestrator.show {outcome.folder}` tells why",
-            field="players.lost_share",
+            field="rollout.lost_share",
         )

@@ -21,7 +21,7 @@ from agent_runtime.weights import Weights
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
-from orchestrator.client import ClientConfig, connection_options
+from orchestrator.client import connection_options
 from orchestrator.dispatcher import Dispatcher
 from orchestrator.fleet import Fleet
 from orchestrator.manifest import (
@@ -37,7 +37,7 @@ from orchestrator.retry import RetryBudget, RetryPolicy
 from orchestrator.scheduler import Assignment, Limits, Scheduler
 from orchestrator.store import RunReader, RunStore
 from training.errors import RecipeError
-from training.rollouts.jobs import Players
+from training.rollouts.jobs import RolloutConfig
 from training.rollouts.tasks import EnvironmentTasks
 
 __all__ = ["POLICY_NAME", "Rollouts", "Task", "recorded"]
@@ -54,7 +54,7 @@ class Rollouts:
 
     def __init__(
         self,
-        players: Players,
+        rollout: RolloutConfig,
         environments: Sequence[EnvironmentTasks],
         folder: Path,
         *,
@@ -64,20 +64,20 @@ class Rollouts:
         """`folder` gets one run per step."""
         self.fleet = Fleet(
             [it.name for it in environments],
-            players.fleet,
-            connection_options(ClientConfig()),
+            rollout.fleet,
+            connection_options(rollout.client),
         )
-        self._players = players
+        self._rollout = rollout
         self._environments = {it.name: it for it in environments}
         self._folder = folder
         self._seed = seed
         self._config = PolicyConfig(
-            sampling=Sampling(temperature=temperature, max_new_tokens=players.max_new_tokens),
-            embedded=players.embedded,
-            sglang=players.sglang,
+            sampling=Sampling(temperature=temperature, max_new_tokens=rollout.max_new_tokens),
+            embedded=rollout.embedded,
+            sglang=rollout.sglang,
         )
         self._conversation_starts = {
-            it.name: to_conversation_start(it.opening) for it in environments
+            it.name: to_conversation_start(it.conversation_start) for it in environments
         }
         self._policy: TrainablePolicy | None = None
         self._stack = AsyncExitStack()
@@ -92,10 +92,10 @@ class Rollouts:
 
     async def start_policy(self, checkpoint: Path, version: str) -> None:
         """Load the starting weights under a version of the caller's."""
-        players = self._players
-        if players.engine == "sglang" and not players.url:
-            raise RecipeError("is needed: the server must outlast the steps", field="players.url")
-        spec = f"sglang:{players.url}" if players.url else f"embedded:{checkpoint}"
+        rollout = self._rollout
+        if rollout.engine == "sglang" and not rollout.url:
+            raise RecipeError("is needed: the server must outlast the steps", field="rollout.url")
+        spec = f"sglang:{rollout.url}" if rollout.url else f"embedded:{checkpoint}"
         policy = make_policy(spec, self._config)
         if not isinstance(policy, TrainablePolicy):
             raise RuntimeError(f"the weights of {spec} cannot be replaced")
@@ -124,7 +124,7 @@ class Rollouts:
         begin = RunStore.resume if known else RunStore.create
         with begin(folder, manifest, begin_session({})) as store:
             run = _StepRun(self, store, step, max_rounds)
-            await run.play(keys, self._policy, self._players.concurrency)
+            await run.play(keys, self._policy, self._rollout.concurrency)
             return _finished(store, keys)
 
     def _manifest(self, step: int, samples: int, max_rounds: int) -> Manifest:

@@ -21,7 +21,7 @@ from orchestrator.errors import ExtraMissing
 from orchestrator.records import EpisodeSummary
 from orchestrator.statistics import Interval, mean_interval, success_interval
 from orchestrator.store import RunReader
-from training.rollouts.jobs import PlayedRun
+from training.rollouts.jobs import EvalRun
 
 __all__ = [
     "Figure",
@@ -91,7 +91,7 @@ class Row:
         return math.fsum(known) / len(known) if known and len(known) == len(means) else None
 
 
-def read_figure(played: PlayedRun) -> Figure:
+def read_figure(played: EvalRun) -> Figure:
     """The figure of a finished run."""
     with RunReader.open(played.folder) as reader:
         return measure(played, reader.summaries())
@@ -102,7 +102,7 @@ def figures_of(plain: Mapping[str, Any]) -> dict[str, Figure]:
     return {name: Figure.from_plain(it) for name, it in plain.items()}
 
 
-def measure(played: PlayedRun, summaries: Iterable[EpisodeSummary]) -> Figure:
+def measure(played: EvalRun, summaries: Iterable[EpisodeSummary]) -> Figure:
     """The figure of records; failed ones are no results."""
     values: list[tuple[str, float]] = []
     for it in summaries:

@@ -8,7 +8,7 @@ larger; the division depends on item ids alone, not on the machine or the seed. 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from agentgym.env.v1 import environment_pb2 as pb
@@ -17,12 +17,12 @@ from orchestrator.fleet import Fleet
 from training.errors import RecipeError
 
 __all__ = [
-    "Division",
     "EnvironmentTasks",
     "ImitatedTasks",
-    "divide",
+    "TaskSplit",
     "list_ids",
-    "ranked",
+    "shuffled_by_hash",
+    "split_tasks",
 ]
 
 
@@ -45,7 +45,7 @@ class EnvironmentTasks:
     """Profile of the environment; empty = its default."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Reset options."""
-    opening: tuple[str, ...] = ()
+    conversation_start: tuple[str, ...] = ()
     """Instruction and acknowledgement in place of the environment's own; empty = its own."""
     max_rounds: int = 0
     """Replies per episode; 0 = the environment's number."""
@@ -53,24 +53,26 @@ class EnvironmentTasks:
     def __post_init__(self) -> None:
         if min(self.explore, self.evaluate, self.max_rounds) < 0:
             raise ValueError("numbers of tasks and rounds are at least 0")
-        if len(self.opening) not in (0, 2):
-            raise ValueError("opening is a list of two texts: instruction and acknowledgement")
+        if len(self.conversation_start) not in (0, 2):
+            raise ValueError(
+                "conversation_start is a list of two texts: instruction and acknowledgement"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImitatedTasks(EnvironmentTasks):
     """One environment whose experts are imitated before it is explored."""
 
-    base: int = 0
+    base_tasks: int = 0
     """Expert episodes of the base set; their tasks are explored too."""
-    large: int = 0
+    large_tasks: int = 0
     """Expert episodes of the large set, the base set's among them."""
     samples: int = 0
     """K: explored episodes per task; 0 = the recipe's `samples`."""
-    read: int = 0
-    """Tasks on which a pretraining's player is read; 0 = those that are explored."""
-    readings: int = 0
-    """Episodes that are read of each of them; 0 = the pretraining's `samples`."""
+    pretrain_tasks: int = 0
+    """Tasks whose scripted episodes a pretraining learns from; 0 = those that are explored."""
+    pretrain_samples: int = 0
+    """Episodes of each of them; 0 = the pretraining's `samples`."""
     validate: int = 0
     """Tasks of the train split that are set apart to choose an iteration by."""
     threshold: float | None = None
@@ -78,57 +80,84 @@ class ImitatedTasks(EnvironmentTasks):
 
     def __post_init__(self) -> None:
         EnvironmentTasks.__post_init__(self)  # `super()` has no class to start from under slots
-        counts = (self.base, self.large, self.read, self.validate)
-        if min(*counts, self.samples, self.readings) < 0:
-            raise ValueError("numbers of tasks, samples and readings are at least 0")
-        if self.large and self.large < self.base:
-            raise ValueError("large is at least base: it contains the base set")
+        counts = (self.base_tasks, self.large_tasks, self.pretrain_tasks, self.validate)
+        if min(*counts, self.samples, self.pretrain_samples) < 0:
+            raise ValueError("numbers of tasks and samples are at least 0")
+        if self.large_tasks and self.large_tasks < self.base_tasks:
+            raise ValueError("large_tasks is at least base_tasks: it contains the base set")
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
-    """Item ids by use."""
+class TaskSplit:
+    """Item ids of one environment by what they are used for."""
 
     base: tuple[str, ...]
     large: tuple[str, ...]
     explore: tuple[str, ...]
     evaluate: tuple[str, ...]
     validate: tuple[str, ...]
-    read: tuple[str, ...] = ()
+    pretrain: tuple[str, ...] = ()
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Sequence[str]]) -> Division:
-        """The inverse of `dataclasses.asdict`, from JSON values."""
-        return cls(**{use: tuple(ids) for use, ids in plain.items()})
+    def from_plain(cls, plain: Mapping[str, Sequence[str]]) -> TaskSplit:
+        """Return a split from JSON values, those of older runs too."""
+        return cls(**{_RENAMED_USES.get(use, use): tuple(ids) for use, ids in plain.items()})
+
+    def to_plain(self) -> dict[str, list[str]]:
+        """Return the ids by use, as JSON values."""
+        return {use: list(ids) for use, ids in asdict(self).items()}
 
 
-def divide(wanted: EnvironmentTasks, train: Sequence[str], judged: Sequence[str]) -> Division:
-    """Divide the ids of the train split and of the one that judges.
+_RENAMED_USES = {"read": "pretrain"}
+"""Uses in recorded runs that had another name once."""
 
-    Each use takes the first of its split in an order drawn by hashing. Raises RecipeError where a
-    split has fewer tasks than are asked for. Uses that the recipe has no keys for are empty.
+
+def split_tasks(
+    tasks: EnvironmentTasks, train: Sequence[str], evaluation: Sequence[str]
+) -> TaskSplit:
+    """Divide an environment's tasks by what they are used for.
+
+    Each use takes the first of its split in an order drawn by hashing; uses that the recipe has no
+    keys for are empty.
+
+    Args:
+        tasks: How many tasks each use takes.
+        train: Ids of the train split.
+        evaluation: Ids of the split that agents are evaluated on.
+
+    Raises:
+        RecipeError: A split has fewer tasks than are asked for.
     """
-    sizes = {use: getattr(wanted, use, 0) for use in ("base", "large", "explore", "read")}
-    validate: int = getattr(wanted, "validate", 0)
-    order = ranked(judged)
-    held_out = order[: wanted.evaluate or len(order)]
-    if wanted.train == wanted.evaluation and not wanted.evaluate:
-        raise _refusal(wanted, "evaluate", "says how many tasks of the common split judge")
-    if len(held_out) < wanted.evaluate:
-        raise _refusal(wanted, "evaluate", f"is above the {len(order)} tasks that there are")
-    apart = frozenset(held_out)
-    free = [item for item in ranked(train) if item not in apart]
+    base, large, pretrain, validate = (
+        (tasks.base_tasks, tasks.large_tasks, tasks.pretrain_tasks, tasks.validate)
+        if isinstance(tasks, ImitatedTasks)
+        else (0, 0, 0, 0)
+    )
+    shuffled = shuffled_by_hash(evaluation)
+    held_out = shuffled[: tasks.evaluate or len(shuffled)]
+    if tasks.train == tasks.evaluation and not tasks.evaluate:
+        raise _refusal(tasks, "evaluate", "says how many tasks of the common split are held out")
+    if len(held_out) < tasks.evaluate:
+        raise _refusal(tasks, "evaluate", f"is above the {len(shuffled)} tasks that there are")
+    excluded = frozenset(held_out)
+    free = [item for item in shuffled_by_hash(train) if item not in excluded]
     validated, free = free[:validate], free[validate:]
-    for use, size in sizes.items():
+    sizes = {
+        "base_tasks": base,
+        "large_tasks": large,
+        "explore": tasks.explore,
+        "pretrain_tasks": pretrain,
+    }
+    for key, size in sizes.items():
         if size > len(free):
-            raise _refusal(wanted, use, f"is above the {len(free)} tasks that there are")
-    return Division(
-        base=tuple(free[: sizes["base"]]),
-        large=tuple(free[: sizes["large"]]),
-        explore=tuple(free[: sizes["explore"] or len(free)]),
+            raise _refusal(tasks, key, f"is above the {len(free)} tasks that there are")
+    return TaskSplit(
+        base=tuple(free[:base]),
+        large=tuple(free[:large]),
+        explore=tuple(free[: tasks.explore or len(free)]),
         evaluate=tuple(held_out),
         validate=tuple(validated),
-        read=tuple(free[: sizes["read"]]),
+        pretrain=tuple(free[:pretrain]),
     )
 
 
@@ -165,10 +194,10 @@ def _of_categories(
     return [task for task in tasks if task.category in wanted.categories]
 
 
-def ranked(ids: Sequence[str]) -> list[str]:
-    """Ids in an order drawn by hashing: any first part of it is a fair sample."""
+def shuffled_by_hash(ids: Sequence[str]) -> list[str]:
+    """Return ids in an order drawn by hashing: any first part of it is a fair sample."""
     return sorted(ids, key=lambda item: seeds.derive("training-task", item))
 
 
-def _refusal(wanted: EnvironmentTasks, use: str, problem: str) -> RecipeError:
-    return RecipeError(problem, field=f"{wanted.name}.{use}")
+def _refusal(tasks: EnvironmentTasks, key: str, problem: str) -> RecipeError:
+    return RecipeError(problem, field=f"{tasks.name}.{key}")

@@ -1,70 +1,73 @@
-"""The output folder of a training: what is where, and whether it may be written to.
+"""The folder of a training run: what it keeps, and how an interrupted run goes on.
 
-    recipe.json            the resolved recipe that began it
+    recipe.json            the algorithm and the complete recipe that began the run
+    state.json             finished stages with their results (trainings that have stages)
+    report.json            written last: the training is complete
+    log.jsonl  tensorboard/  logs/train.jsonl
     base/                  model and tokenizer from scratch, where the recipe asks for one
     data/                  the prepared sequences (training.data.dataset)
     state/step-N/          what a resume needs (training.trainer.learner)
-    checkpoints/           Hugging Face folders written on the way
-    final/                 the Hugging Face folder of the trained model
+    checkpoints/  final/   Hugging Face folders, on the way and at the end
     agent_eval/            runs that were played to evaluate checkpoints
-    log.jsonl  tensorboard/
-    report.json            written last: the training is complete
 
-Invariant: a folder in which anything was trained is written to only on a resume of the same recipe,
-or after `overwrite`, which removes what a training wrote and refuses every other folder. Knows no
-torch.
+A folder is written to only by a new run, by a resume of the same recipe, or after an overwrite,
+which removes what a training wrote and leaves every other file alone. POSIX only (flock).
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self, cast
 
+from agent_runtime.logs import bind_context, get_logger, log_file
 from orchestrator.atomic_file import write_atomically
 from orchestrator.errors import Difference
-from training.config.recipe import differences
+from training.config.recipe import recipe_differences, rename_keys
+from training.config.start import Start
 from training.errors import CheckpointDamaged, OutputOccupied, RecipeChanged
 
-__all__ = ["SaveConfig", "Workspace"]
+__all__ = ["RunDir"]
 
-_RECIPE: Final = "recipe.json"
-_REPORT: Final = "report.json"
-_FREE: Final = ("out", "tracking", "device")
-"""Sections that a resume may change: they do not decide what is computed."""
+log = get_logger(__name__)
 
+Json = dict[str, Any]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveConfig:
-    """What is written on the way."""
-
-    state_every: int = 0
-    """Steps between states that a resume goes on from; 0 = at the end of each epoch."""
-    keep_states: int = 2
-    """How many states are kept."""
-    checkpoint_every: int = 0
-    """Epochs between Hugging Face folders; 0 = only the final one."""
-    half: bool = False
-    """Store bfloat16 weights instead of float32."""
+_STATE_LAYOUT: Final = 2
+"""Layout 1 held the recipe, too, and had no recipe.json beside it."""
+_OWN_FILES: Final = ("log.jsonl", "report.json", "results.json", "table.md", "plot.png")
+_OWN_FOLDERS: Final = (
+    *("base", "data", "state", "states", "checkpoints", "final", "tensorboard", "logs"),
+    *("agent_eval", "evaluation", "expert", "pretraining", "rollouts", "weights"),
+)
+_OWN_PATTERNS: Final = ("seed-*",)
 
 
-class Workspace:
-    """An output folder that this training may write to."""
+class RunDir:
+    """The folder of one training run."""
 
     def __init__(self, folder: Path) -> None:
-        """Use `Workspace.open`."""
+        """Name the folder's parts. `open` begins or resumes a run, `read` looks at one."""
         self.folder = folder
         self.base = folder / "base"
         self.data = folder / "data"
         self.states = folder / "state"
         self.checkpoints = folder / "checkpoints"
         self.final = folder / "final"
-        self.log = folder / "log.jsonl"
+        self.metrics_log = folder / "log.jsonl"
+        self.event_log = folder / "logs" / "train.jsonl"
         self.tensorboard = folder / "tensorboard"
         self.agent_eval = folder / "agent_eval"
+        self._recipe_file = folder / "recipe.json"
+        self._state_file = folder / "state.json"
+        self._report_file = folder / "report.json"
+        self._stages: dict[str, Json] = {}
 
     @classmethod
     def open(
@@ -73,64 +76,182 @@ class Workspace:
         recipe: Mapping[str, Any],
         *,
         algorithm: str,
-        resume: bool = False,
-        overwrite: bool = False,
-    ) -> Workspace:
-        """The folder, made or taken up again. `recipe` as `as_plain` gives it.
+        start: Start = Start.NEW,
+        free: Sequence[str] = (),
+    ) -> Self:
+        """Begin a run in a folder, or go on with the one that is there.
 
-        A resume of a folder that is not there begins it. Raises OutputOccupied, RecipeChanged,
-        CheckpointDamaged; then nothing was changed.
+        Args:
+            folder: Where the run is, or is to be.
+            recipe: The complete recipe as `to_plain` gives it.
+            algorithm: Which training it is: bc, dpo, grpo or agentevol.
+            start: What to do with a run that is there already.
+            free: Keys (and sections) of the recipe that a resume may change.
+
+        Raises:
+            OutputOccupied: The folder is in use; nothing was changed.
+            RecipeChanged: The run was begun with another recipe; nothing was changed.
+            CheckpointDamaged: The folder's files cannot be read.
         """
-        space = cls(folder)
-        recorded = space._recorded()
+        run_dir = cls(folder)
+        recorded = run_dir._read_recipe()
         if recorded is None:
             _refuse_foreign(folder)
-        elif recorded.get("algorithm") != algorithm:
-            raise OutputOccupied(folder, f"a training by {recorded.get('algorithm')} is here")
-        elif overwrite:
-            space._remove()
-        elif not resume and (space.log.exists() or recorded["recipe"] != dict(recipe)):
+        elif recorded["algorithm"] not in (algorithm, None):
+            raise OutputOccupied(folder, f"a training by {recorded['algorithm']} is here")
+        elif start is Start.OVERWRITE:
+            run_dir._remove()
+        elif start is Start.NEW and (run_dir._has_progress() or recorded["recipe"] != dict(recipe)):
             raise OutputOccupied(
                 folder, "a training is here already: --resume it, or --overwrite it"
             )
         else:
-            changed = list(_binding(differences(recorded["recipe"], recipe)))
+            changed = _binding(recipe_differences(recorded["recipe"], recipe), free)
             if changed:
                 raise RecipeChanged(folder, changed)
-            return space
+            if recorded["algorithm"] is None:
+                run_dir._write_recipe(algorithm, recorded["recipe"])
+            log.info("run resumed", run_id=folder.name, finished_stages=len(run_dir._stages))
+            return run_dir
         folder.mkdir(parents=True, exist_ok=True)
-        space.states.mkdir(exist_ok=True)
-        space.checkpoints.mkdir(exist_ok=True)
-        text = json.dumps({"algorithm": algorithm, "recipe": dict(recipe)}, indent=2) + "\n"
-        write_atomically(folder / _RECIPE, text)
-        return space
+        run_dir._write_recipe(algorithm, recipe)
+        log.info("run begun", run_id=folder.name, algorithm=algorithm)
+        return run_dir
 
-    def _recorded(self) -> dict[str, Any] | None:
-        path = self.folder / _RECIPE
-        if not path.is_file():
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Return a run for reading only; nothing is written.
+
+        Raises:
+            CheckpointDamaged: There is no run, or its files cannot be read.
+        """
+        run_dir = cls(folder)
+        if run_dir._read_recipe() is None:
+            raise CheckpointDamaged(f"{folder} holds no training run")
+        return run_dir
+
+    @property
+    def recipe(self) -> Json:
+        """The recipe that began the run, as JSON values under today's keys."""
+        recorded = self._read_recipe()
+        return {} if recorded is None else recorded["recipe"]
+
+    @contextmanager
+    def logging(self) -> Generator[None]:
+        """Write events to the run's logs/train.jsonl meanwhile, with the run's name on each."""
+        with log_file(self.event_log), bind_context(run_id=self.folder.name):
+            yield
+
+    # Stages ---------------------------------------------------------------------------------------
+
+    @property
+    def finished(self) -> tuple[str, ...]:
+        """Names of the finished stages, in the order in which they were finished."""
+        return tuple(self._stages)
+
+    def result(self, name: str) -> Json | None:
+        """Return the result of a finished stage; None where it is not finished."""
+        stage = self._stages.get(name)
+        return None if stage is None else cast("Json", stage["result"])
+
+    def stage(self, name: str, work: Callable[[], Json]) -> Json:
+        """Do a stage once: return its recorded result, or do the work now and record its result.
+
+        A stage is recorded after its work, so one that was cut off is done again; several processes
+        may do different stages of one run at a time.
+
+        Args:
+            name: The stage; unique in the run.
+            work: Returns JSON values and must bear being done again after it was cut off anywhere.
+        """
+        if name not in self._stages:
+            log.info("stage begins", stage=name)
+            started = time.perf_counter()
+            result = json.loads(json.dumps(work()))
+            seconds = round(time.perf_counter() - started, 3)
+            with self._locked():
+                # Other processes may have finished stages of theirs since this one read the file.
+                self._stages |= self._read_stages()
+                self._stages[name] = {"result": result, "seconds": seconds}
+                state = {"layout": _STATE_LAYOUT, "finished": self._stages}
+                write_atomically(self._state_file, json.dumps(state, indent=1) + "\n")
+            log.info("stage ended", stage=name, seconds=seconds)
+        return cast("Json", self._stages[name]["result"])
+
+    # The report -----------------------------------------------------------------------------------
+
+    def report(self) -> Json | None:
+        """Return what a complete training reported; None = it is not complete."""
+        if not self._report_file.is_file():
             return None
+        return json.loads(self._report_file.read_text(encoding="utf-8"))
+
+    def write_report(self, report: Mapping[str, Any]) -> None:
+        """Mark the training as complete."""
+        write_atomically(self._report_file, json.dumps(dict(report), indent=2) + "\n")
+
+    # Files ----------------------------------------------------------------------------------------
+
+    def _read_recipe(self) -> Json | None:
+        """Read algorithm, recipe and stages; None where no run was begun.
+
+        A folder of layout 1 has its recipe in state.json and does not name its algorithm.
+        """
+        if not self._recipe_file.is_file() and not self._state_file.is_file():
+            return None
+        self._stages = self._read_stages()
+        if self._recipe_file.is_file():
+            recorded = _read_json(self._recipe_file, ("algorithm", "recipe"))
+        else:
+            recorded = {"algorithm": None, **_read_json(self._state_file, ("recipe",))}
+        return {**recorded, "recipe": rename_keys(recorded["recipe"])}
+
+    def _write_recipe(self, algorithm: str, recipe: Mapping[str, Any]) -> None:
+        text = json.dumps({"algorithm": algorithm, "recipe": dict(recipe)}, indent=2) + "\n"
+        write_atomically(self._recipe_file, text)
+
+    def _read_stages(self) -> dict[str, Json]:
+        if not self._state_file.is_file():
+            return {}
+        state = _read_json(self._state_file, ("layout",))
+        if state["layout"] not in (1, _STATE_LAYOUT):
+            raise CheckpointDamaged(f"{self._state_file} has layout {state['layout']}", field="out")
+        return _read_json(self._state_file, ("finished",))["finished"]
+
+    def _has_progress(self) -> bool:
+        """Tell whether anything was computed that a new run would mix with."""
+        return bool(self._stages) or self.metrics_log.exists() or self._report_file.exists()
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        """Keep other processes from changing the state; a lock on the folder ends with us."""
+        descriptor = os.open(self.folder, os.O_RDONLY)
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise CheckpointDamaged(f"{path} is damaged: {error}", field="out") from error
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def _remove(self) -> None:
-        """Remove what a training wrote, and nothing else."""
-        for path in (self.base, self.data, self.states, self.checkpoints, self.final):
+        """Remove what a training wrote, and nothing else; the recipe, which marks it, last."""
+        folders = [self.folder / name for name in _OWN_FOLDERS]
+        for pattern in _OWN_PATTERNS:
+            folders += self.folder.glob(pattern)
+        for path in folders:
             shutil.rmtree(path, ignore_errors=True)
-        for path in (self.tensorboard, self.agent_eval):
-            shutil.rmtree(path, ignore_errors=True)
-        for path in (self.log, self.folder / _REPORT, self.folder / _RECIPE):
+        for path in (*(self.folder / name for name in _OWN_FILES), self._state_file):
             path.unlink(missing_ok=True)
+        self._recipe_file.unlink(missing_ok=True)
+        self._stages = {}
 
-    def report(self) -> dict[str, Any] | None:
-        """What a complete training reported; None = it is not complete."""
-        path = self.folder / _REPORT
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
-    def conclude(self, report: Mapping[str, Any]) -> None:
-        """Mark the training as complete."""
-        write_atomically(self.folder / _REPORT, json.dumps(dict(report), indent=2) + "\n")
+def _read_json(path: Path, keys: Sequence[str]) -> Json:
+    """Read an object that has these keys; raises CheckpointDamaged."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {key: content[key] for key in keys}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointDamaged(f"{path} is damaged: {error!r}", field="out") from error
 
 
 def _refuse_foreign(folder: Path) -> None:
@@ -140,5 +261,10 @@ def _refuse_foreign(folder: Path) -> None:
         raise OutputOccupied(folder, "the folder holds files that no training wrote")
 
 
-def _binding(found: Iterable[Difference]) -> Iterable[Difference]:
-    return (it for it in found if it.field.split(".")[0] not in _FREE)
+def _binding(changes: Sequence[Difference], free: Sequence[str]) -> list[Difference]:
+    """Return the changes that a resume may not make."""
+    return [
+        change
+        for change in changes
+        if not any(change.field == key or change.field.startswith(f"{key}.") for key in free)
+    ]

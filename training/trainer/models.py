@@ -211,7 +211,7 @@ def planned_settings(config: ModelConfig) -> Any:
     if config.init is None:
         return model_settings(config.path)
     trained, given = config.init.tokenizer, config.init.tokenizer_path
-    ids = trained.vocab_size + trained.phrases
+    ids = trained.vocab_size + trained.multiword_tokens
     if given:
         ids = max(_token_ids(Path(given)).values()) + 1
     return _llama_settings(_shape_of(config.init, ids))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -23,11 +23,17 @@ from training.data.dataset import Corpus, CorpusSummary, DataConfig, build_corpo
 from training.data.sources import SourceConfig, texts_of
 from training.data.tokenizer_training import train_tokenizer
 from training.errors import ModelUnusable, RecipeError
-from training.runs.run_dir import Workspace
+from training.runs.run_dir import RunDir
 from training.trainer.distributed import Processes
-from training.trainer.models import ModelConfig, create_base, model_settings
+from training.trainer.models import InitConfig, ModelConfig, create_base, model_settings
 
-__all__ = ["describe_corpus", "load_renderer", "prepare_base", "prepare_corpora"]
+__all__ = [
+    "create_from_scratch",
+    "describe_corpus",
+    "load_renderer",
+    "prepare_base",
+    "prepare_corpora",
+]
 
 
 def load_renderer(path: str | Path, *, template_date: str = "") -> HuggingFaceRenderer:
@@ -45,41 +51,51 @@ def load_renderer(path: str | Path, *, template_date: str = "") -> HuggingFaceRe
 def prepare_base(
     config: ModelConfig,
     sources: Sequence[SourceConfig],
-    space: Workspace,
+    run_dir: RunDir,
     processes: Processes,
     *,
     runs: Path,
     seed: int,
 ) -> str:
-    """The folder or hub name of the model to start from; made where the recipe has `model.init`."""
+    """Return the folder or hub name of the model to start from.
+
+    Where the recipe has `model.init`, the first process creates it while the others wait.
+    """
     if config.init is None:
         return config.path
-    if processes.first and not (space.base / "config.json").is_file():
-        shutil.rmtree(space.base, ignore_errors=True)
-        partial = space.folder / ".base.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        tokenizer = Path(config.init.tokenizer_path)
-        if not config.init.tokenizer_path:
-            tokenizer = partial / "tokenizer"
-            train_tokenizer(_texts(sources, runs), tokenizer, config.init.tokenizer)
-        create_base(config.init, tokenizer, partial / "model", seed=seed)
-        (partial / "model").rename(space.base)
-        shutil.rmtree(partial)
+    if processes.first and not (run_dir.base / "config.json").is_file():
+        create_from_scratch(config.init, sources, run_dir.base, runs=runs, seed=seed)
     processes.wait()
-    return str(space.base)
+    return str(run_dir.base)
 
 
-def _texts(sources: Sequence[SourceConfig], runs: Path) -> Iterator[str]:
-    for source in sources:
-        yield from texts_of(source, runs=runs)
+def create_from_scratch(
+    init: InitConfig,
+    sources: Sequence[SourceConfig],
+    folder: Path,
+    *,
+    runs: Path = Path("runs"),
+    seed: int,
+) -> None:
+    """Write a model with random weights to a folder, which appears complete.
+
+    Its tokenizer is trained on the texts of the sources, unless the recipe names one.
+    """
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    tokenizer = Path(init.tokenizer_path)
+    if not init.tokenizer_path:
+        tokenizer = partial / "tokenizer"
+        texts = (text for source in sources for text in texts_of(source, runs=runs))
+        train_tokenizer(texts, tokenizer, init.tokenizer)
+    create_base(init, tokenizer, partial / "model", seed=seed)
+    (partial / "model").rename(folder)
+    shutil.rmtree(partial)
 
 
 def prepare_corpora(
-    data: DataConfig,
-    model: str,
-    space: Workspace,
-    processes: Processes,
-    console: Console,
+    data: DataConfig, model: str, run_dir: RunDir, processes: Processes, console: Console
 ) -> tuple[Corpus, Corpus | None]:
     """The training and the held-out sequences; written by the first process unless they are there.
 
@@ -92,24 +108,24 @@ def prepare_corpora(
             f"is {data.context}, the model reads {limit} tokens: lower it", field="data.context"
         )
     wanted = bool(data.held_out or data.held_out_sources)
-    finished = space.data / "complete"
+    finished = run_dir.data / "complete"
     if processes.first and not finished.is_file():
-        shutil.rmtree(space.data, ignore_errors=True)
+        shutil.rmtree(run_dir.data, ignore_errors=True)
         with _progress(console) as advance:
             build_corpora(
                 data,
                 load_renderer(model, template_date=data.template_date),
-                space.data,
+                run_dir.data,
                 vocabulary=settings.vocab_size,
                 on_record=advance,
             )
         finished.touch()
     processes.wait()
-    train = Corpus(space.data / "train")
+    train = Corpus(run_dir.data / "train")
     if processes.first:
         for line in describe_corpus(train.summary):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
-    return train, Corpus(space.data / "held_out") if wanted else None
+    return train, Corpus(run_dir.data / "held_out") if wanted else None
 
 
 class _progress:  # noqa: N801 (used like a function)

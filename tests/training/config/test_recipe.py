@@ -6,7 +6,9 @@ from typing import Literal
 
 import pytest
 
-from training.config.recipe import build, differences, load_recipe, parse_command
+from training.config.cli import parse_command
+from training.config.recipe import build, load_recipe, recipe_differences
+from training.config.start import Start
 from training.errors import RecipeError
 
 
@@ -44,7 +46,7 @@ def test_flags_lie_over_the_file(tmp_path: Path) -> None:
     flags = "--inner.lr 1e-4 --fast=true --parts.0.kind b --resume --inner.note 3 --limit 2"
     call = parse_command([str(path), *flags.split()])
     recipe = load_recipe(Recipe, call.path, call.overrides)
-    assert call.resume and not call.overwrite
+    assert call.start is Start.RESUME
     assert (recipe.inner.lr, recipe.fast, recipe.limit) == (1e-4, True, 2.0)
     assert recipe.parts == (Inner(lr=0.5, kind="b"),) and recipe.inner.note == "3"
 
@@ -54,13 +56,13 @@ def test_flags_lie_over_the_file(tmp_path: Path) -> None:
     [
         ({"out": "x", "inner": {"lrr": 1}}, "inner.lrr", "did you mean inner.lr?"),
         ({"out": "x", "step": 1}, "step", "valid: fast, inner, limit, out, parts, steps"),
-        ({"out": "x", "steps": "3"}, "steps", "an integer"),
-        ({"out": "x", "steps": True}, "steps", "an integer"),
-        ({"out": "x", "fast": 1}, "fast", "true or false"),
+        ({"out": "x", "steps": "3"}, "steps", "expected int"),
+        ({"out": "x", "steps": True}, "steps", "expected int"),
+        ({"out": "x", "fast": 1}, "fast", "expected bool"),
         ({"out": "x", "inner": {"kind": "c"}}, "inner.kind", "valid: a, b"),
         ({"out": "x", "inner": {"lr": -1}}, "inner", "lr is above 0"),
-        ({"out": "x", "parts": [{}, {"lr": "x"}]}, "parts.1.lr", "a number"),
-        ({"out": "x", "inner": 3}, "inner", "is a section"),
+        ({"out": "x", "parts": [{}, {"lr": "x"}]}, "parts.1.lr", "expected float"),
+        ({"out": "x", "inner": 3}, "inner", "expected a section"),
         ({}, "out", "is required"),
     ],
 )
@@ -73,7 +75,7 @@ def test_what_is_wrong_is_named_by_its_field(values: dict, field_name: str, says
 
 def test_a_flag_for_an_element_that_is_not_there_is_refused() -> None:
     with pytest.raises(RecipeError, match=r"parts\.2"):
-        load_recipe(Recipe, None, {"out": "x", "parts": [{}], "parts.2.lr": 1})
+        load_recipe(Recipe, None, {"out": "x", "parts": "[{}]", "parts.2.lr": "1"})
 
 
 def test_a_file_that_is_no_toml_is_refused(tmp_path: Path) -> None:
@@ -91,12 +93,14 @@ def test_resume_and_overwrite_exclude_each_other() -> None:
 
 
 def test_two_recipes_differ_in_named_fields() -> None:
-    found = differences({"a": {"b": 1}, "c": [{"d": 1}]}, {"a": {"b": 2}, "c": [{"d": 1}]})
+    found = recipe_differences({"a": {"b": 1}, "c": [{"d": 1}]}, {"a": {"b": 2}, "c": [{"d": 1}]})
     assert [str(it) for it in found] == ["a.b: 1 -> 2"]
 
 
 @pytest.mark.parametrize("off", [None, False, 0, 0.0, "", []])
 def test_a_key_that_a_recorded_recipe_did_not_have_may_be_off(off: object) -> None:
-    assert differences({"a": {}}, {"a": {"new": off}}) == []
-    assert [it.field for it in differences({"a": {"new": 1}}, {"a": {"new": off}})] == ["a.new"]
-    assert [it.field for it in differences({"a": {}}, {"a": {"new": 1}})] == ["a.new"]
+    assert recipe_differences({"a": {}}, {"a": {"new": off}}) == []
+    assert [it.field for it in recipe_differences({"a": {"new": 1}}, {"a": {"new": off}})] == [
+        "a.new"
+    ]
+    assert [it.field for it in recipe_differences({"a": {}}, {"a": {"new": 1}})] == ["a.new"]

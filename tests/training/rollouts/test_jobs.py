@@ -24,14 +24,14 @@ from tests.agent_runtime.serving.tiny_model import tiny_llama
 from training.config.recipe import build
 from training.data.tokenizer_training import TokenizerConfig, train_tokenizer
 from training.errors import RecipeError
-from training.rollouts.jobs import Agent, Job, Players, play
+from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
 from training.rollouts.tasks import EnvironmentTasks
 from training.trainer.models import InitConfig, create_base
 
 pytestmark = pytest.mark.torch
 
 ECHO = EnvironmentTasks(
-    name="echo", opening=("say", "yes"), options={"observation_bytes": 90, "length": 2}
+    name="echo", conversation_start=("say", "yes"), options={"observation_bytes": 90, "length": 2}
 )
 ITEMS = ["echo_1000000", "echo_1000001"]
 
@@ -51,8 +51,8 @@ def free_port() -> int:
         return found.getsockname()[1]
 
 
-def players(**changes) -> Players:
-    return build(Players, {"max_new_tokens": 6, "fleet": {"spawn": 1}, **changes})
+def players(**changes) -> RolloutConfig:
+    return build(RolloutConfig, {"max_new_tokens": 6, "fleet": {"spawn": 1}, **changes})
 
 
 def versions_of(folder: Path) -> set[str]:
@@ -92,8 +92,8 @@ def test_a_running_server_gets_the_agents_weights_through_its_update_api(models,
     with running_server(models[0]) as address:
         there = players(engine="sglang", url=address)
         for number, model in enumerate(models):
-            job = Job(ECHO, ITEMS, tmp_path / f"run-{number}")
-            play(there, Agent(policy=str(model)), [job], console=Console(quiet=True))
+            job = RolloutJob(ECHO, ITEMS, tmp_path / f"run-{number}")
+            play(there, RolloutPolicy(policy=str(model)), [job], console=Console(quiet=True))
     assert weights_digest(models[0]) != weights_digest(models[1])
     for number, model in enumerate(models):
         assert versions_of(tmp_path / f"run-{number}") == {weights_digest(model)}
@@ -108,8 +108,8 @@ def test_a_server_is_launched_for_the_jobs_and_ended_after_them(tmp_path):
         pytest.skip(str(error))
     serve = {"port": free_port(), "device": "cpu", "python": str(python)}
     served = players(engine="sglang", serve=serve)
-    jobs = [Job(ECHO, ITEMS, tmp_path / name) for name in ("first", "second")]
-    agent = Agent(policy=str(tiny_llama(tmp_path / "model", seed=1)), temperature=1.0)
+    jobs = [RolloutJob(ECHO, ITEMS, tmp_path / name) for name in ("first", "second")]
+    agent = RolloutPolicy(policy=str(tiny_llama(tmp_path / "model", seed=1)), temperature=1.0)
     played = play(served, agent, jobs, console=Console(quiet=True))
     assert [it.folder.name for it in played] == ["first", "second"]
     for it in played:
@@ -120,8 +120,8 @@ def test_a_server_is_launched_for_the_jobs_and_ended_after_them(tmp_path):
 
 
 def test_a_run_that_was_finished_is_not_played_again(tmp_path):
-    job = Job(ECHO, ITEMS, tmp_path / "run")
-    agent = Agent(policy="expert")
+    job = RolloutJob(ECHO, ITEMS, tmp_path / "run")
+    agent = RolloutPolicy(policy="expert")
     play(players(), agent, [job], console=Console(quiet=True))
     with RunReader.open(job.folder) as reader:
         before = [it.started_unix_ms for it in reader.summaries()]
@@ -139,7 +139,7 @@ def test_no_tasks_are_refused(tmp_path):
     with pytest.raises(RecipeError, match="no tasks to play"):
         play(
             players(),
-            Agent(policy="expert"),
-            [Job(ECHO, [], tmp_path / "run")],
+            RolloutPolicy(policy="expert"),
+            [RolloutJob(ECHO, [], tmp_path / "run")],
             console=Console(quiet=True),
         )

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from orchestrator.records import summarise
 from tests.orchestrator.records import build_episode
-from training.rollouts.jobs import PlayedRun
+from training.rollouts.jobs import EvalRun
 from training.rollouts.results import Figure, Row, as_markdown, as_table, draw, measure, pool
 
 
@@ -20,7 +20,7 @@ def figure(*values: float, environment: str = "maze", by_score: bool = False) ->
 def test_a_figure_is_the_success_rate_where_the_metric_is_success():
     episodes = [summarise(build_episode(f"maze_{n}")) for n in range(4)]
     found = measure(
-        PlayedRun(Path("run"), "maze", by_score=False, perfect=1.0),
+        EvalRun(Path("run"), "maze", by_score=False, perfect=1.0),
         [replace(it, success=n > 0, fault=None) for n, it in enumerate(episodes)],
     )
     assert found.mean == 0.75
@@ -29,7 +29,7 @@ def test_a_figure_is_the_success_rate_where_the_metric_is_success():
 def test_a_perfect_score_is_one_whatever_the_unit():
     episodes = [summarise(build_episode(f"sciworld_{n}")) for n in range(2)]
     found = measure(
-        PlayedRun(Path("run"), "sciworld", by_score=True, perfect=100.0),
+        EvalRun(Path("run"), "sciworld", by_score=True, perfect=100.0),
         [replace(it, score=score) for it, score in zip(episodes, (50.0, 100.0), strict=True)],
     )
     assert found.mean == 0.75
@@ -38,7 +38,7 @@ def test_a_perfect_score_is_one_whatever_the_unit():
 def test_a_failed_episode_is_no_result():
     one = summarise(build_episode("maze_1"))
     lost = replace(one, fault="POLICY", success=None, score=None)
-    found = measure(PlayedRun(Path("run"), "maze", by_score=False, perfect=1.0), [lost])
+    found = measure(EvalRun(Path("run"), "maze", by_score=False, perfect=1.0), [lost])
     assert found.values == ()
     assert found.mean is None
 
