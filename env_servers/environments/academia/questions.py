@@ -1,18 +1,30 @@
 """Questions about the invented research: what is asked, what is right, and how it is found out.
 
-Owns the kinds of question. A kind takes a subject (a number that names a paper and an author),
-words a goal and takes the answer from the graphs' facts; its plan finds the same answer with the
-functions alone, so that either proves the other. A question is a function of its kind, its subject
-and a number, and of nothing else.
+A kind takes a subject (a number that names a paper and an author), words a goal and takes the answer
+from the graphs' facts; its plan finds the same answer with the functions alone, so that either
+proves the other. KINDS is the table of all kinds; the functions before it make the kinds that are
+alike. A question depends on its kind, its subject and a number, and on nothing else: changing the
+order of draws changes tasks.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from env_servers.environments.academia.expert import (
+    Run,
+    collaborators,
+    joint_papers,
+    load,
+    organisation,
+    organisations,
+    paper_facts,
+    papers_facts,
+    references,
+)
 from env_servers.environments.academia.graphs import (
     AUTHORS,
     AUTHORS_EACH,
@@ -20,28 +32,13 @@ from env_servers.environments.academia.graphs import (
     InventedGraphs,
     Paper,
 )
-from env_servers.toolkit.tool_calls import Plan, Planned
+from env_servers.toolkit.tool_calls import Plan
 
 __all__ = ["KINDS", "SUBJECTS", "Kind", "Question", "make_question"]
 
 SUBJECTS: Final = AUTHORS
 """Numbers of subjects run below this."""
 MOST_LOOKUPS: Final = 6
-
-Run = Generator[Planned, Any, Any]
-"""A plan under way: yields calls, is sent what they returned, returns the answer."""
-
-_WHY: Final = (
-    "I need {purpose}.",
-    "Next I look up {purpose}.",
-    "To go on I have to know {purpose}.",
-    "What is missing is {purpose}, so I ask for it.",
-)
-_LOAD: Final = (
-    "{graph} has to be loaded before I can look into it.",
-    "The question is about {graph}, so I load that first.",
-    "First I load {graph}.",
-)
 
 
 class Question(NamedTuple):
@@ -127,58 +124,6 @@ class Subject:
         return next(found, others[0])
 
 
-# Parts of plans.
-
-
-def _load(*graphs: str) -> Run:
-    for graph in graphs:
-        yield Planned(f"load{graph}", {}, [why.format(graph=graph) for why in _LOAD])
-
-
-def _look(tool: str, arguments: Mapping[str, Any], purpose: str) -> Run:
-    return (yield Planned(tool, arguments, [why.format(purpose=purpose) for why in _WHY]))
-
-
-def _paper(title: str) -> Run:
-    return (yield from _look("paperNodeCheck", {"node": title}, f"the facts about '{title}'"))
-
-
-def _org(name: str) -> Run:
-    node = yield from _look("authorNodeCheck", {"node": name}, f"the organization of {name}")
-    return node["org"]
-
-
-def _collaborators(name: str) -> Run:
-    arguments = {"graph": "AuthorNet", "node": name}
-    return (yield from _look("neighbourCheck", arguments, f"the collaborators of {name}"))
-
-
-def _references(title: str) -> Run:
-    arguments = {"graph": "PaperNet", "node": title}
-    return (yield from _look("neighbourCheck", arguments, f"what '{title}' cites"))
-
-
-def _joint(one: str, other: str) -> Run:
-    arguments = {"node1": one, "node2": other}
-    purpose = f"what {one} and {other} wrote together"
-    edge = yield from _look("authorEdgeCheck", arguments, purpose)
-    return edge["collaborative_papers"]
-
-
-def _papers(titles: Iterable[str]) -> Generator[Planned, Any, dict[str, Mapping[str, Any]]]:
-    found: dict[str, Mapping[str, Any]] = {}
-    for title in titles:
-        found[title] = yield from _paper(title)
-    return found
-
-
-def _orgs(names: Iterable[str]) -> Generator[Planned, Any, dict[str, str]]:
-    found: dict[str, str] = {}
-    for name in names:
-        found[name] = yield from _org(name)
-    return found
-
-
 def _yes(value: object) -> str:
     return "Yes" if value else "No"
 
@@ -209,16 +154,16 @@ _YES_NO: Final = "Please answer with Yes or No."
 def _of_paper(
     name: str, field: str, read: Callable[[Any], Any], truth: Callable[[Paper], Any], *words: str
 ) -> Kind:
-    def ask(it: Subject) -> Question | None:
-        answer, title = truth(it.facts), it.title
+    def ask(subject: Subject) -> Question | None:
+        answer, title = truth(subject.facts), subject.title
         if answer == []:
             return None
 
         def plan() -> Run:
-            yield from _load(_PAPER)
-            return read((yield from _paper(title))[field])
+            yield from load(_PAPER)
+            return read((yield from paper_facts(title))[field])
 
-        return Question(name, it.pick(*words), answer, plan, 1, 1)
+        return Question(name, subject.pick(*words), answer, plan, 1, 1)
 
     return Kind(name, ask)
 
@@ -228,61 +173,61 @@ def _of_neighbours(
 ) -> Kind:
     """A kind about the neighbours of the paper or of the author, of whom there are at most some."""
 
-    def ask(it: Subject) -> Question | None:
+    def ask(subject: Subject) -> Question | None:
         if graph == _PAPER:
-            node, found = it.title, it.graphs.cited_titles(it.paper)
+            node, found = subject.title, subject.graphs.cited_titles(subject.paper)
         else:
-            node, found = it.name, it.graphs.collaborator_names(it.author)
+            node, found = subject.name, subject.graphs.collaborator_names(subject.author)
         if not 0 < len(found) <= most:
             return None
 
         def plan() -> Run:
-            yield from _load(graph)
-            neighbours = _references if graph == _PAPER else _collaborators
+            yield from load(graph)
+            neighbours = references if graph == _PAPER else collaborators
             return read((yield from neighbours(node)))
 
-        return Question(name, it.pick(*words), read(found), plan, 1, 1)
+        return Question(name, subject.pick(*words), read(found), plan, 1, 1)
 
     return Kind(name, ask)
 
 
-def _ask_org(it: Subject) -> Question:
-    name = it.name
+def _ask_org(subject: Subject) -> Question:
+    name = subject.name
 
     def plan() -> Run:
-        yield from _load(_AUTHOR)
-        return (yield from _org(name))
+        yield from load(_AUTHOR)
+        return (yield from organisation(name))
 
-    goal = it.pick(
+    goal = subject.pick(
         f"Which organization does {{author}} work for? {_TEXT}",
         f"What is the affiliation of {{author}}? {_TEXT}",
     )
-    return Question("organization", goal, it.graphs.organisation(it.author), plan, 1, 1)
+    return Question("organization", goal, subject.graphs.organisation(subject.author), plan, 1, 1)
 
 
-def _partner(it: Subject, least: int, most: int) -> tuple[str, list[int]] | None:
+def _partner(subject: Subject, least: int, most: int) -> tuple[str, list[int]] | None:
     """A collaborator with whom the author wrote so many papers, and the papers."""
-    for other in it.graphs.collaborators(it.author):
-        joint = it.graphs.joint_papers(it.author, other)
+    for other in subject.graphs.collaborators(subject.author):
+        joint = subject.graphs.joint_papers(subject.author, other)
         if least <= len(joint) <= most:
-            return it.graphs.name(other), joint
+            return subject.graphs.name(other), joint
     return None
 
 
 def _of_pair(name: str, read: Callable[[list[str]], Any], *words: str) -> Kind:
-    def ask(it: Subject) -> Question | None:
-        found = _partner(it, it.rng.randrange(1, 4), 8)
+    def ask(subject: Subject) -> Question | None:
+        found = _partner(subject, subject.rng.randrange(1, 4), 8)
         if found is None:
             return None
         partner, joint = found
-        own = it.name
+        own = subject.name
 
         def plan() -> Run:
-            yield from _load(_AUTHOR)
-            return read((yield from _joint(own, partner)))
+            yield from load(_AUTHOR)
+            return read((yield from joint_papers(own, partner)))
 
-        titles = [it.graphs.title(paper) for paper in joint]
-        return Question(name, it.pick(*words, other=partner), read(titles), plan, 1, 1)
+        titles = [subject.graphs.title(paper) for paper in joint]
+        return Question(name, subject.pick(*words, other=partner), read(titles), plan, 1, 1)
 
     return Kind(name, ask)
 
@@ -298,20 +243,20 @@ def _of_two_papers(
 ) -> Kind:
     """A kind that decides between two papers; `decide` sees their attributes by title."""
 
-    def ask(it: Subject) -> Question | None:
-        own = it.facts
-        other = it.other_paper(lambda facts: wanted(own, facts))
-        titles = (it.title, it.graphs.title(other))
-        numbers = dict(zip(titles, (it.paper, other), strict=True))
-        answer = decide({t: it.graphs.paper_attributes(n) for t, n in numbers.items()})
+    def ask(subject: Subject) -> Question | None:
+        own = subject.facts
+        other = subject.other_paper(lambda facts: wanted(own, facts))
+        titles = (subject.title, subject.graphs.title(other))
+        numbers = dict(zip(titles, (subject.paper, other), strict=True))
+        answer = decide({t: subject.graphs.paper_attributes(n) for t, n in numbers.items()})
         if answer is None:
             return None
 
         def plan() -> Run:
-            yield from _load(_PAPER)
-            return decide((yield from _papers(titles)))
+            yield from load(_PAPER)
+            return decide((yield from papers_facts(titles)))
 
-        goal = it.pick(*words, other=f"'{titles[1]}'")
+        goal = subject.pick(*words, other=f"'{titles[1]}'")
         return Question(name, goal, answer, plan, 2, 1)
 
     return Kind(name, ask)
@@ -350,102 +295,102 @@ def _share_authors(one: Paper, other: Paper) -> bool:
     return bool(set(one.authors) & set(other.authors))
 
 
-def _ask_same_org(it: Subject) -> Question:
-    home = it.graphs.organisation(it.author)
-    other = it.other_author(lambda author: it.graphs.organisation(author) == home)
-    names = (it.name, it.graphs.name(other))
+def _ask_same_org(subject: Subject) -> Question:
+    home = subject.graphs.organisation(subject.author)
+    other = subject.other_author(lambda author: subject.graphs.organisation(author) == home)
+    names = (subject.name, subject.graphs.name(other))
 
     def plan() -> Run:
-        yield from _load(_AUTHOR)
-        found = yield from _orgs(names)
+        yield from load(_AUTHOR)
+        found = yield from organisations(names)
         return _yes(found[names[0]] == found[names[1]])
 
-    goal = it.pick(
+    goal = subject.pick(
         f"Do {{author}} and {{other}} work for the same organization? {_YES_NO}",
         f"Is {{other}} affiliated with the organization of {{author}}? {_YES_NO}",
         other=names[1],
     )
-    answer = _yes(it.graphs.organisation(other) == home)
+    answer = _yes(subject.graphs.organisation(other) == home)
     return Question("same organization", goal, answer, plan, 2, 1)
 
 
 def _of_mutual(name: str, read: Callable[[list[str]], Any], *words: str) -> Kind:
-    def ask(it: Subject) -> Question | None:
-        friends = it.graphs.collaborators(it.author)
+    def ask(subject: Subject) -> Question | None:
+        friends = subject.graphs.collaborators(subject.author)
         if not friends:
             return None
-        other = it.rng.choice(friends)
-        shared = set(friends) & set(it.graphs.collaborators(other))
+        other = subject.rng.choice(friends)
+        shared = set(friends) & set(subject.graphs.collaborators(other))
         if not 0 < len(shared) <= 12:
             return None
-        names = (it.name, it.graphs.name(other))
+        names = (subject.name, subject.graphs.name(other))
 
         def plan() -> Run:
-            yield from _load(_AUTHOR)
-            first = yield from _collaborators(names[0])
-            second = yield from _collaborators(names[1])
+            yield from load(_AUTHOR)
+            first = yield from collaborators(names[0])
+            second = yield from collaborators(names[1])
             return read(sorted(set(first) & set(second)))
 
-        answer = read(sorted(it.graphs.name(author) for author in shared))
-        return Question(name, it.pick(*words, other=names[1]), answer, plan, 2, 1)
+        answer = read(sorted(subject.graphs.name(author) for author in shared))
+        return Question(name, subject.pick(*words, other=names[1]), answer, plan, 2, 1)
 
     return Kind(name, ask)
 
 
-def _ask_first_author_org(it: Subject) -> Question:
-    title, lead = it.title, it.graphs.team(it.paper)[0]
+def _ask_first_author_org(subject: Subject) -> Question:
+    title, lead = subject.title, subject.graphs.team(subject.paper)[0]
 
     def plan() -> Run:
-        yield from _load(_PAPER, _AUTHOR)
-        return (yield from _org((yield from _paper(title))["authors"][0]))
+        yield from load(_PAPER, _AUTHOR)
+        return (yield from organisation((yield from paper_facts(title))["authors"][0]))
 
-    goal = it.pick(
+    goal = subject.pick(
         f"Which organization does the first author of {{paper}} belong to? {_TEXT}",
         f"Where does the author listed first on {{paper}} work? {_TEXT}",
     )
-    return Question("first author's org", goal, it.graphs.organisation(lead), plan, 2, 2)
+    return Question("first author's org", goal, subject.graphs.organisation(lead), plan, 2, 2)
 
 
 # Three to six lookups.
 
 
-def _ask_orgs_of_paper(it: Subject) -> Question | None:
-    team, title = it.graphs.team(it.paper), it.title
+def _ask_orgs_of_paper(subject: Subject) -> Question | None:
+    team, title = subject.graphs.team(subject.paper), subject.title
     if not 2 <= len(team) < MOST_LOOKUPS:
         return None
 
     def plan() -> Run:
-        yield from _load(_PAPER, _AUTHOR)
-        names = (yield from _paper(title))["authors"]
-        return sorted(set((yield from _orgs(names)).values()))
+        yield from load(_PAPER, _AUTHOR)
+        names = (yield from paper_facts(title))["authors"]
+        return sorted(set((yield from organisations(names)).values()))
 
-    goal = it.pick(
+    goal = subject.pick(
         f"Which organizations were involved in the paper {{paper}}? {_LIST}",
         f"For which organizations do the authors of {{paper}} work? {_LIST}",
     )
-    answer = sorted({it.graphs.organisation(author) for author in team})
+    answer = sorted({subject.graphs.organisation(author) for author in team})
     return Question("organizations of a paper", goal, answer, plan, 1 + len(team), 2)
 
 
 def _of_joint_papers(name: str, decide: Callable[[Mapping[str, int]], Any], *words: str) -> Kind:
     """A kind that decides from the citations of what two authors wrote together."""
 
-    def ask(it: Subject) -> Question | None:
-        found = _partner(it, 2, MOST_LOOKUPS - 1)
+    def ask(subject: Subject) -> Question | None:
+        found = _partner(subject, 2, MOST_LOOKUPS - 1)
         if found is None:
             return None
         partner, joint = found
-        graphs, own = it.graphs, it.name
+        graphs, own = subject.graphs, subject.name
         answer = decide({graphs.title(p): graphs.paper_facts(p).n_citation for p in joint})
         if answer is None:
             return None
 
         def plan() -> Run:
-            yield from _load(_AUTHOR, _PAPER)
-            papers = yield from _papers((yield from _joint(own, partner)))
+            yield from load(_AUTHOR, _PAPER)
+            papers = yield from papers_facts((yield from joint_papers(own, partner)))
             return decide({title: facts["n_citation"] for title, facts in papers.items()})
 
-        goal = it.pick(*words, other=partner)
+        goal = subject.pick(*words, other=partner)
         return Question(name, goal, answer, plan, 1 + len(joint), 2)
 
     return Kind(name, ask)
@@ -454,21 +399,21 @@ def _of_joint_papers(name: str, decide: Callable[[Mapping[str, int]], Any], *wor
 def _of_colleagues(name: str, *words: str, same: bool) -> Kind:
     """A kind about the collaborators who do (or do not) work where the author works."""
 
-    def ask(it: Subject) -> Question | None:
-        friends = it.graphs.collaborators(it.author)
-        home, own = it.graphs.organisation(it.author), it.name
-        chosen = [f for f in friends if (it.graphs.organisation(f) == home) is same]
+    def ask(subject: Subject) -> Question | None:
+        friends = subject.graphs.collaborators(subject.author)
+        home, own = subject.graphs.organisation(subject.author), subject.name
+        chosen = [f for f in friends if (subject.graphs.organisation(f) == home) is same]
         if not (chosen and len(friends) + 2 <= MOST_LOOKUPS):
             return None
 
         def plan() -> Run:
-            yield from _load(_AUTHOR)
-            place = yield from _org(own)
-            places = yield from _orgs((yield from _collaborators(own)))
+            yield from load(_AUTHOR)
+            place = yield from organisation(own)
+            places = yield from organisations((yield from collaborators(own)))
             return sorted(who for who, org in places.items() if (org == place) is same)
 
-        answer = sorted(it.graphs.name(friend) for friend in chosen)
-        return Question(name, it.pick(*words), answer, plan, 2 + len(friends), 1)
+        answer = sorted(subject.graphs.name(friend) for friend in chosen)
+        return Question(name, subject.pick(*words), answer, plan, 2 + len(friends), 1)
 
     return Kind(name, ask)
 
@@ -480,20 +425,20 @@ def _of_references(
 ) -> Kind:
     """A kind that decides from the attributes of everything that a paper cites."""
 
-    def ask(it: Subject) -> Question | None:
-        cited, title = it.graphs.cited(it.paper), it.title
+    def ask(subject: Subject) -> Question | None:
+        cited, title = subject.graphs.cited(subject.paper), subject.title
         if not 2 <= len(cited) < MOST_LOOKUPS:
             return None
-        graphs = it.graphs
+        graphs = subject.graphs
         answer = decide({graphs.title(p): graphs.paper_attributes(p) for p in cited})
         if answer is None:
             return None
 
         def plan() -> Run:
-            yield from _load(_PAPER)
-            return decide((yield from _papers((yield from _references(title)))))
+            yield from load(_PAPER)
+            return decide((yield from papers_facts((yield from references(title)))))
 
-        return Question(name, it.pick(*words), answer, plan, 1 + len(cited), 1)
+        return Question(name, subject.pick(*words), answer, plan, 1 + len(cited), 1)
 
     return Kind(name, ask)
 
@@ -511,8 +456,8 @@ def _mean_citations(papers: Mapping[str, Mapping[str, Any]]) -> float:
     return _mean([facts["n_citation"] for facts in papers.values()])
 
 
-def _ask_org_behind_reference(it: Subject) -> Question | None:
-    cited, title, graphs = it.graphs.cited(it.paper), it.title, it.graphs
+def _ask_org_behind_reference(subject: Subject) -> Question | None:
+    cited, title, graphs = subject.graphs.cited(subject.paper), subject.title, subject.graphs
     if not 1 <= len(cited) <= MOST_LOOKUPS - 2:
         return None
     counts = {graphs.title(paper): graphs.paper_facts(paper).n_citation for paper in cited}
@@ -522,12 +467,12 @@ def _ask_org_behind_reference(it: Subject) -> Question | None:
     lead = graphs.team(cited[list(counts).index(best)])[0]
 
     def plan() -> Run:
-        yield from _load(_PAPER, _AUTHOR)
-        papers = yield from _papers((yield from _references(title)))
+        yield from load(_PAPER, _AUTHOR)
+        papers = yield from papers_facts((yield from references(title)))
         leading = _most_cited(papers)
-        return (yield from _org(papers[leading or ""]["authors"][0]))
+        return (yield from organisation(papers[leading or ""]["authors"][0]))
 
-    goal = it.pick(
+    goal = subject.pick(
         "Of the papers that {paper} cites, take the one with the most citations. Which "
         f"organization does its first author belong to? {_TEXT}",
         f"Where does the first author of the most cited reference of {{paper}} work? {_TEXT}",
@@ -536,8 +481,8 @@ def _ask_org_behind_reference(it: Subject) -> Question | None:
     return Question("org behind a reference", goal, answer, plan, 2 + len(cited), 2)
 
 
-def _ask_best_connected(it: Subject) -> Question | None:
-    team, title, graphs = it.graphs.team(it.paper), it.title, it.graphs
+def _ask_best_connected(subject: Subject) -> Question | None:
+    team, title, graphs = subject.graphs.team(subject.paper), subject.title, subject.graphs
     if not 2 <= len(team) < MOST_LOOKUPS:
         return None
     best = _single_best({graphs.name(who): len(graphs.collaborators(who)) for who in team})
@@ -545,13 +490,13 @@ def _ask_best_connected(it: Subject) -> Question | None:
         return None
 
     def plan() -> Run:
-        yield from _load(_PAPER, _AUTHOR)
+        yield from load(_PAPER, _AUTHOR)
         counts: dict[str, int] = {}
-        for name in (yield from _paper(title))["authors"]:
-            counts[name] = len((yield from _collaborators(name)))
+        for name in (yield from paper_facts(title))["authors"]:
+            counts[name] = len((yield from collaborators(name)))
         return _single_best(counts)
 
-    goal = it.pick(
+    goal = subject.pick(
         "Which author of {paper} has the most collaborators? Please answer with the name.",
         "Among the authors of {paper}, who has written with the most people? Please answer with "
         "the name.",

@@ -1,41 +1,39 @@
 """Questions about the invented films: what is asked, what is right, and how it is found out.
 
-Owns the kinds of question. A kind takes a film, words a goal about it and takes the answer from the
-catalogue's facts; its plan finds the same answer with the functions alone, so that either proves
-the other. A question is a function of its kind, its film and a number, and of nothing else.
+A kind takes a film, words a goal about it and takes the answer from the catalogue's facts; its plan
+finds the same answer with the functions alone, so that either proves the other. KINDS is the table
+of all kinds; the functions before it make the kinds that are alike. A question depends on its kind,
+its film and a number, and on nothing else: changing the order of draws changes tasks.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from env_servers.environments.movie.catalogue import Catalogue, Film
+from env_servers.environments.movie.expert import (
+    Run,
+    about_film,
+    about_person,
+    find_director,
+    find_person,
+    find_player,
+    look_into_film,
+    planned_call,
+    roles_of_player,
+)
 from env_servers.environments.movie.functions import SHOWN, shown_crew
 from env_servers.environments.movie.lexicon import LANGUAGES
 from env_servers.environments.movie.scenes import FILMS_PER_SCENE
 from env_servers.environments.movie.service import EmbeddedService
-from env_servers.toolkit.tool_calls import Plan, Planned
+from env_servers.toolkit.tool_calls import Plan
 
 __all__ = ["KINDS", "Kind", "Question", "make_question"]
-
-
-Run = Generator[Planned, Any, Any]
-"""A plan under way: yields calls, is sent what they returned, returns the answer."""
-
-_WHY: Final = (
-    "I need {purpose}.",
-    "Next I look up {purpose}.",
-    "To go on I have to know {purpose}.",
-    "What is missing is {purpose}, so I ask for it.",
-)
-
-
-def _step(tool: str, arguments: Mapping[str, Any], purpose: str) -> Planned:
-    return Planned(tool, arguments, [wording.format(purpose=purpose) for wording in _WHY])
 
 
 class Question(NamedTuple):
@@ -64,21 +62,21 @@ class Subject:
     """The film that is asked about, with what a kind may draw."""
 
     def __init__(self, service: EmbeddedService, number: int, rng: random.Random) -> None:
-        self.known: Catalogue = service.catalogue
-        self.film: Film = self.known.film(number)
+        self.catalogue: Catalogue = service.catalogue
+        self.film: Film = self.catalogue.film(number)
         self.rng = rng
 
     def pick(self, *wordings: str, **words: object) -> str:
         """One of several wordings, filled in."""
         return self.rng.choice(wordings).format(film=f'"{self.film.title}"', **words)
 
-    def other(self, wanted: Callable[[Film], bool] = lambda _: True) -> Film:
-        """Another film of the same scene; one of the wanted ones in half of the cases."""
+    def other(self, prefer: Callable[[Film], bool] = lambda _: True) -> Film:
+        """Another film of the same scene; one of the preferred ones in half of the cases."""
         number = self.film.number
         base = number - number % FILMS_PER_SCENE
         candidates = [base + self.rng.randrange(FILMS_PER_SCENE) for _ in range(12)]
-        films = [self.known.film(other) for other in candidates if other != number]
-        liked = [film for film in films if wanted(film)] if self.rng.random() < 0.5 else []
+        films = [self.catalogue.film(other) for other in candidates if other != number]
+        liked = [film for film in films if prefer(film)] if self.rng.random() < 0.5 else []
         return (liked or films)[0]
 
     @property
@@ -86,108 +84,66 @@ class Subject:
         """A person who is asked about with no other film."""
         return self.film.number + self.film.number // 2
 
+    @property
+    def person_name(self) -> str:
+        """That person's name."""
+        return self.catalogue.person_name(self.person)
+
     def crew(self, job: str, film: Film | None = None) -> list[int]:
         """The people of a job who are shown among the crew."""
         number = (film or self.film).number
-        members = [{"id": who, "job": what} for who, what in self.known.credits(number)[1]]
+        members = [{"id": who, "job": what} for who, what in self.catalogue.credits(number)[1]]
         return [member["id"] for member in shown_crew(members) if member["job"] == job]
 
     def cast(self) -> tuple[int, int, str]:
         """(person, place, character) of a leading cast member."""
-        cast, _ = self.known.credits(self.film.number)
+        cast, _ = self.catalogue.credits(self.film.number)
         person, place = self.rng.choice(cast[:6])
-        return person, place, self.known.character(self.film.number, place)
+        return person, place, self.catalogue.character(self.film.number, place)
 
     def other_role(self, person: int) -> tuple[Film, str] | None:
         """Another film among a person's shown ones, with the character there."""
-        shown = self.known.filmography(person)[0][:SHOWN]
+        shown = self.catalogue.filmography(person)[0][:SHOWN]
         roles = [(film, place) for film, place in shown if film != self.film.number]
         if not roles:
             return None
         film, place = self.rng.choice(roles)
-        return self.known.film(film), self.known.character(film, place)
-
-
-# Parts of plans.
-
-
-def _search(title: str) -> Generator[Planned, Any, str]:
-    found = yield _step("get_search_movie", {"movie_name": title}, f'the id of the film "{title}"')
-    return str(found[0]["id"])
-
-
-def _person_id(name: str) -> Generator[Planned, Any, str]:
-    found = yield _step("get_search_person", {"person_name": name}, f"the id of {name}")
-    return str(found[0]["id"])
-
-
-def _about_film(function: str, title: str, purpose: str) -> Run:
-    film = yield from _search(title)
-    return (yield _step(function, {"movie_id": film}, f'{purpose} of "{title}"'))
-
-
-def _about_person(function: str, person: str, purpose: str) -> Run:
-    return (yield _step(function, {"person_id": person}, purpose))
-
-
-def _director(title: str) -> Run:
-    crew = yield from _about_film("get_movie_crew", title, "the crew")
-    return next(member for member in crew["crew"] if member["job"] == "Director")
-
-
-def _player(title: str, character: str) -> Run:
-    cast = yield from _about_film("get_movie_cast", title, "the cast")
-    return next(member for member in cast["cast"] if member["character"] == character)
-
-
-def _in_film(function: str, film: object, purpose: str) -> Run:
-    return (yield _step(function, {"movie_id": str(film)}, purpose))
+        return self.catalogue.film(film), self.catalogue.character(film, place)
 
 
 # One search.
 
 
-def _ask_film_id(it: Subject) -> Question:
-    title = it.film.title
+def _entry_kind(name: str, field: str, truth: Callable[[Film], Any], *wordings: str) -> Kind:
+    """A kind that reads one field of a film's entry in the list that a search gives."""
+
+    def ask(subject: Subject) -> Question:
+        title = subject.film.title
+
+        def plan() -> Run:
+            purpose = f'the {"overview" if field == "overview" else "entry"} of "{title}"'
+            matches = yield planned_call("get_search_movie", {"movie_name": title}, purpose)
+            return matches[0][field]
+
+        return Question(name, subject.pick(*wordings), truth(subject.film), plan)
+
+    return Kind(name, 1, ask)
+
+
+def _ask_person_id(subject: Subject) -> Question:
+    name = subject.person_name
 
     def plan() -> Run:
-        found = yield _step("get_search_movie", {"movie_name": title}, f'the entry of "{title}"')
-        return found[0]["id"]
+        purpose = f"the entry of {name}"
+        matches = yield planned_call("get_search_person", {"person_name": name}, purpose)
+        return matches[0]["id"]
 
-    goal = it.pick(
-        "Which id does the database use for the movie {film}? Please answer with a number.",
-        "Under what id is {film} stored in the movie database? Please give the id as a number.",
-    )
-    return Question("film id", goal, it.film.film_id, plan)
-
-
-def _ask_overview(it: Subject) -> Question:
-    title = it.film.title
-
-    def plan() -> Run:
-        found = yield _step("get_search_movie", {"movie_name": title}, f'the overview of "{title}"')
-        return found[0]["overview"]
-
-    goal = it.pick(
-        "What is the movie {film} about? Please answer with its overview as a string.",
-        "Please give me the overview of {film}, word for word, as a string.",
-    )
-    return Question("overview", goal, it.film.overview, plan)
-
-
-def _ask_person_id(it: Subject) -> Question:
-    name = it.known.person_name(it.person)
-
-    def plan() -> Run:
-        found = yield _step("get_search_person", {"person_name": name}, f"the entry of {name}")
-        return found[0]["id"]
-
-    goal = it.pick(
+    goal = subject.pick(
         "Which id does the movie database use for {name}? Please answer with a number.",
         "Under what id does the movie database list the person {name}? Please give a number.",
         name=name,
     )
-    return Question("person id", goal, it.known.person_id(it.person), plan)
+    return Question("person id", goal, subject.catalogue.person_id(subject.person), plan)
 
 
 # A search and one lookup.
@@ -196,25 +152,23 @@ def _ask_person_id(it: Subject) -> Question:
 def _detail(
     name: str,
     function: str,
-    field: str,
     purpose: str,
+    read: Callable[[Any], Any],
     truth: Callable[[Film], Any],
     *wordings: str,
-    read: Callable[[Any], Any] = lambda value: value,
     exists: Callable[[Film], object] = lambda _: True,
 ) -> Kind:
-    """A kind that reads one field of one function's result."""
+    """A kind whose answer is read from what one function says of the film."""
 
-    def ask(it: Subject) -> Question | None:
-        if not exists(it.film):
+    def ask(subject: Subject) -> Question | None:
+        if not exists(subject.film):
             return None
-        title = it.film.title
+        title = subject.film.title
 
         def plan() -> Run:
-            reply = yield from _about_film(function, title, purpose)
-            return read(reply[field])
+            return read((yield from about_film(function, title, purpose)))
 
-        return Question(name, it.pick(*wordings), truth(it.film), plan)
+        return Question(name, subject.pick(*wordings), truth(subject.film), plan)
 
     return Kind(name, 2, ask)
 
@@ -223,103 +177,74 @@ def _names(items: Sequence[Mapping[str, Any]]) -> list[str]:
     return sorted(item["name"] for item in items)
 
 
-def _ask_profit(it: Subject) -> Question | None:
-    film = it.film
-    if not (film.budget and film.revenue):
-        return None
-
-    def plan() -> Run:
-        details = yield from _about_film("get_movie_details", film.title, "the money figures")
-        return details["revenue"] - details["budget"]
-
-    goal = it.pick(
-        "By how many dollars did the revenue of {film} exceed its budget? Please answer with a "
-        "number, negative if it lost money.",
-        "What is the revenue of {film} minus its budget, in dollars? Please answer with a number.",
-    )
-    return Question("profit", goal, film.revenue - film.budget, plan)
-
-
 def _crew_kind(name: str, job: str, *wordings: str) -> Kind:
-    def ask(it: Subject) -> Question | None:
-        people = it.crew(job)
+    def ask(subject: Subject) -> Question | None:
+        people = subject.crew(job)
         if len(people) != 1:
             return None
-        title = it.film.title
+        title = subject.film.title
 
         def plan() -> Run:
-            crew = yield from _about_film("get_movie_crew", title, "the crew")
+            crew = yield from about_film("get_movie_crew", title, "the crew")
             return next(member["name"] for member in crew["crew"] if member["job"] == job)
 
-        return Question(name, it.pick(*wordings), it.known.person_name(people[0]), plan)
+        return Question(
+            name, subject.pick(*wordings), subject.catalogue.person_name(people[0]), plan
+        )
 
     return Kind(name, 2, ask)
 
 
-def _ask_character(it: Subject) -> Question:
-    person, _, character = it.cast()
-    title, name = it.film.title, it.known.person_name(person)
+def _cast_kind(name: str, known: str, field: str, *wordings: str) -> Kind:
+    """A kind that finds a cast member by one field (`name`, `character`) and reads another."""
+
+    def ask(subject: Subject) -> Question:
+        person, _, character = subject.cast()
+        member = {"name": subject.catalogue.person_name(person), "character": character}
+
+        def plan() -> Run:
+            cast = yield from about_film("get_movie_cast", subject.film.title, "the cast")
+            return next(each[field] for each in cast["cast"] if each[known] == member[known])
+
+        return Question(name, subject.pick(*wordings, **member), member[field], plan)
+
+    return Kind(name, 2, ask)
+
+
+def _ask_translation(subject: Subject) -> Question:
+    told = [which for which in subject.film.languages if which]
+    language, title = LANGUAGES[subject.rng.choice(told or [0])], subject.film.title
 
     def plan() -> Run:
-        cast = yield from _about_film("get_movie_cast", title, "the cast")
-        return next(member["character"] for member in cast["cast"] if member["name"] == name)
-
-    goal = it.pick(
-        "What character did {name} play in {film}? Please answer with the name of the character.",
-        "Which role does {name} have in the movie {film}? Please answer with the character name.",
-        name=name,
-    )
-    return Question("character", goal, character, plan)
-
-
-def _ask_player(it: Subject) -> Question:
-    person, _, character = it.cast()
-
-    def plan() -> Run:
-        return (yield from _player(it.film.title, character))["name"]
-
-    goal = it.pick(
-        "Who played {character} in {film}? Please answer with the name of the actor.",
-        "Which actor plays {character} in the movie {film}? Please answer with a name.",
-        character=character,
-    )
-    return Question("player", goal, it.known.person_name(person), plan)
-
-
-def _ask_translation(it: Subject) -> Question:
-    told = [which for which in it.film.languages if which]
-    language, title = LANGUAGES[it.rng.choice(told or [0])], it.film.title
-
-    def plan() -> Run:
-        reply = yield from _about_film("get_movie_translation", title, "the translations")
+        reply = yield from about_film("get_movie_translation", title, "the translations")
         return next(
             item["data"]["overview"]
             for item in reply["translations"]
             if item["iso_3166_1"] == language.country
         )
 
-    goal = it.pick(
+    goal = subject.pick(
         "Please give me the overview of {film} in {language}, as a string.",
         "How does the {language} overview of the movie {film} read? Please answer with a string.",
         language=language.english_name,
     )
-    return Question("translation", goal, language.plot(*it.film.plot), plan)
+    return Question("translation", goal, language.plot(*subject.film.plot), plan)
 
 
-def _ask_alternative(it: Subject) -> Question | None:
-    listed = [country for country, _, _ in it.film.alternative_titles]
-    single = [entry for entry in it.film.alternative_titles if listed.count(entry[0]) == 1]
+def _ask_alternative(subject: Subject) -> Question | None:
+    listed = [country for country, _, _ in subject.film.alternative_titles]
+    single = [entry for entry in subject.film.alternative_titles if listed.count(entry[0]) == 1]
     if not single:
         return None
-    country, answer, _ = it.rng.choice(single)
+    country, answer, _ = subject.rng.choice(single)
 
     def plan() -> Run:
-        reply = yield from _about_film(
-            "get_movie_alternative_titles", it.film.title, "the alternative titles"
+        reply = yield from about_film(
+            "get_movie_alternative_titles", subject.film.title, "the alternative titles"
         )
         return next(item["title"] for item in reply["titles"] if item["iso_3166_1"] == country)
 
-    goal = it.pick(
+    goal = subject.pick(
         "Under what alternative title is {film} known in the country with the code {country}? "
         "Please answer with the title.",
         'Which alternative title does {film} have for the country code "{country}"? Please answer '
@@ -337,16 +262,19 @@ def _person_kind(
     truth: Callable[[Catalogue, int], Any],
     *wordings: str,
 ) -> Kind:
-    def ask(it: Subject) -> Question | None:
-        answer, who = truth(it.known, it.person), it.known.person_name(it.person)
+    def ask(subject: Subject) -> Question | None:
+        answer, who = (
+            truth(subject.catalogue, subject.person),
+            subject.catalogue.person_name(subject.person),
+        )
         if not answer:
             return None
 
         def plan() -> Run:
-            person = yield from _person_id(who)
-            return (yield from _about_person(function, person, f"{purpose} {who}"))[field]
+            person = yield from find_person(who)
+            return (yield from about_person(function, person, f"{purpose} {who}"))[field]
 
-        return Question(name, it.pick(*wordings, name=who), answer, plan)
+        return Question(name, subject.pick(*wordings, name=who), answer, plan)
 
     return Kind(name, 2, ask)
 
@@ -362,41 +290,41 @@ def _chain_kind(
     *wordings: str,
     of_director: bool = False,
 ) -> Kind:
-    def ask(it: Subject) -> Question | None:
-        title = it.film.title
+    def ask(subject: Subject) -> Question | None:
+        title = subject.film.title
         if of_director:
-            people, character = it.crew("Director"), ""
+            people, character = subject.crew("Director"), ""
         else:
-            person, _, character = it.cast()
+            person, _, character = subject.cast()
             people = [person]
-        if len(people) != 1 or not truth(it.known, people[0]):
+        if len(people) != 1 or not truth(subject.catalogue, people[0]):
             return None
 
         def plan() -> Run:
-            found = yield from _director(title) if of_director else _player(title, character)
-            purpose = f"what is known about {found['name']}"
-            return (yield from _about_person(function, str(found["id"]), purpose))[field]
+            member = yield from (
+                find_director(title) if of_director else find_player(title, character)
+            )
+            purpose = f"what is known about {member['name']}"
+            return (yield from about_person(function, str(member["id"]), purpose))[field]
 
-        goal = it.pick(*wordings, character=character)
-        return Question(name, goal, truth(it.known, people[0]), plan)
+        goal = subject.pick(*wordings, character=character)
+        return Question(name, goal, truth(subject.catalogue, people[0]), plan)
 
     return Kind(name, 3, ask)
 
 
-def _ask_other_role(it: Subject) -> Question | None:
-    person, _, character = it.cast()
-    found = it.other_role(person)
-    if found is None:
+def _ask_other_role(subject: Subject) -> Question | None:
+    person, _, character = subject.cast()
+    other_role = subject.other_role(person)
+    if other_role is None:
         return None
-    film, answer = found
+    film, answer = other_role
 
     def plan() -> Run:
-        player = yield from _player(it.film.title, character)
-        purpose = f"the roles of {player['name']}"
-        roles = yield from _about_person("get_person_cast", str(player["id"]), purpose)
-        return next(role["character"] for role in roles["cast"] if role["title"] == film.title)
+        roles = yield from roles_of_player(subject.film.title, character)
+        return next(role["character"] for role in roles if role["title"] == film.title)
 
-    goal = it.pick(
+    goal = subject.pick(
         'The actor who played {character} in {film}, what role did that actor play in "{other}"? '
         "Please answer with the character name.",
         'Which character in "{other}" is played by the same actor as {character} in {film}? Please '
@@ -407,24 +335,24 @@ def _ask_other_role(it: Subject) -> Question | None:
     return Question("other role", goal, answer, plan)
 
 
-def _ask_role_film_date(it: Subject) -> Question | None:
-    person, _, character = it.cast()
-    found = it.other_role(person)
-    if found is None:
+def _ask_role_film_date(subject: Subject) -> Question | None:
+    person, _, character = subject.cast()
+    other_role = subject.other_role(person)
+    if other_role is None:
         return None
-    film, role = found
+    film, role = other_role
 
     def plan() -> Run:
-        player = yield from _player(it.film.title, character)
-        purpose = f"the roles of {player['name']}"
-        roles = yield from _about_person("get_person_cast", str(player["id"]), purpose)
-        other = next(entry for entry in roles["cast"] if entry["character"] == role)
+        roles = yield from roles_of_player(subject.film.title, character)
+        other = next(entry for entry in roles if entry["character"] == role)
         purpose = f'the release date of "{other["title"]}"'
-        return (yield from _in_film("get_movie_details", other["id"], purpose))["release_date"]
+        return (yield from look_into_film("get_movie_details", other["id"], purpose))[
+            "release_date"
+        ]
 
-    if _ambiguous(it, person, role):
+    if _ambiguous(subject, person, role):
         return None
-    goal = it.pick(
+    goal = subject.pick(
         "The actor who played {character} in {film} has also played {role}. When was that other "
         "movie released? Please answer in the format YYYY-MM-DD.",
         "In one movie {role} is played by the actor who was {character} in {film}. What is the "
@@ -435,30 +363,27 @@ def _ask_role_film_date(it: Subject) -> Question | None:
     return Question("date of another role's film", goal, film.release_date, plan)
 
 
-def _ask_role_film_director(it: Subject) -> Question | None:
-    person, _, character = it.cast()
-    found = it.other_role(person)
-    if found is None or _ambiguous(it, person, found[1]):
+def _ask_role_film_director(subject: Subject) -> Question | None:
+    person, _, character = subject.cast()
+    other_role = subject.other_role(person)
+    if other_role is None or _ambiguous(subject, person, other_role[1]):
         return None
-    film, role = found
-    directors = it.crew("Director", film)
+    film, role = other_role
+    directors = subject.crew("Director", film)
     if len(directors) != 1:
         return None
 
     def plan() -> Run:
-        player = yield from _player(it.film.title, character)
-        purpose = f"the roles of {player['name']}"
-        roles = yield from _about_person("get_person_cast", str(player["id"]), purpose)
-        other = next(entry for entry in roles["cast"] if entry["character"] == role)
+        roles = yield from roles_of_player(subject.film.title, character)
+        other = next(entry for entry in roles if entry["character"] == role)
         purpose = f'the director of "{other["title"]}"'
-        crew = yield from _in_film("get_movie_crew", other["id"], purpose)
+        crew = yield from look_into_film("get_movie_crew", other["id"], purpose)
         boss = next(member for member in crew["crew"] if member["job"] == "Director")
         purpose = f"where {boss['name']} was born"
-        return (yield from _about_person("get_person_details", str(boss["id"]), purpose))[
-            "place_of_birth"
-        ]
+        details = yield from about_person("get_person_details", str(boss["id"]), purpose)
+        return details["place_of_birth"]
 
-    goal = it.pick(
+    goal = subject.pick(
         "The actor who played {character} in {film} played {role} in another movie. Where was the "
         "director of that other movie born? Please answer with the place of birth.",
         "Take the actor who was {character} in {film}, and the movie in which that actor was "
@@ -466,14 +391,14 @@ def _ask_role_film_director(it: Subject) -> Question | None:
         character=character,
         role=role,
     )
-    answer = it.known.person(directors[0]).place_of_birth
+    answer = subject.catalogue.person(directors[0]).place_of_birth
     return Question("birthplace behind another role", goal, answer, plan)
 
 
-def _ambiguous(it: Subject, person: int, role: str) -> bool:
+def _ambiguous(subject: Subject, person: int, role: str) -> bool:
     """Whether a person has played a role of that name more than once among the shown films."""
-    shown = it.known.filmography(person)[0][:SHOWN]
-    return sum(it.known.character(film, place) == role for film, place in shown) != 1
+    shown = subject.catalogue.filmography(person)[0][:SHOWN]
+    return sum(subject.catalogue.character(film, place) == role for film, place in shown) != 1
 
 
 # Two and three films.
@@ -486,7 +411,7 @@ def _compare_kind(
     truth: Callable[[Sequence[Film]], Any],
     *wordings: str,
     films: int = 2,
-    wanted: Callable[[Film, Film], bool] = lambda _, __: True,
+    prefer: Callable[[Film, Film], bool] = lambda _, __: True,
     exists: Callable[[Film], object] = lambda _: True,
 ) -> Kind:
     """A kind that asks the same function about several films and decides between the replies.
@@ -494,27 +419,27 @@ def _compare_kind(
     `decide` sees (title, reply) pairs.
     """
 
-    def ask(it: Subject) -> Question | None:
-        chosen = [it.film]
-        while len(chosen) < films:
-            other = it.other(partial(wanted, it.film))
-            if other not in chosen:
-                chosen.append(other)
-        if not all(exists(film) for film in chosen):
+    def ask(subject: Subject) -> Question | None:
+        compared = [subject.film]
+        while len(compared) < films:
+            other = subject.other(partial(prefer, subject.film))
+            if other not in compared:
+                compared.append(other)
+        if not all(exists(film) for film in compared):
             return None
-        answer = truth(chosen)
+        answer = truth(compared)
         if answer is None:
             return None
-        titles = [film.title for film in chosen]
+        titles = [film.title for film in compared]
 
         def plan() -> Run:
             replies: dict[str, Any] = {}
             for title in titles:
-                replies[title] = yield from _about_film(function, title, "the facts")
+                replies[title] = yield from about_film(function, title, "the facts")
             return decide(list(replies.items()))
 
         others = {f"other{place}": f'"{title}"' for place, title in enumerate(titles[1:], start=1)}
-        return Question(name, it.pick(*wordings, **others), answer, plan)
+        return Question(name, subject.pick(*wordings, **others), answer, plan)
 
     return Kind(name, 2 * films, ask)
 
@@ -570,23 +495,23 @@ def _companies(film: Film) -> set[str]:
     return {company.name for company in film.companies}
 
 
-def _ask_same_director(it: Subject) -> Question:
-    bosses = it.crew("Director")
-    more = [film for film, job in it.known.filmography(bosses[0])[1] if job == "Director"]
-    more.remove(it.film.number)
-    liked = more and it.rng.random() < 0.5
-    other = it.known.film(it.rng.choice(more)) if liked else it.other()
-    answer = _yes(set(bosses) & set(it.crew("Director", other)))
-    titles = (it.film.title, other.title)
+def _ask_same_director(subject: Subject) -> Question:
+    bosses = subject.crew("Director")
+    more = [film for film, job in subject.catalogue.filmography(bosses[0])[1] if job == "Director"]
+    more.remove(subject.film.number)
+    liked = more and subject.rng.random() < 0.5
+    other = subject.catalogue.film(subject.rng.choice(more)) if liked else subject.other()
+    answer = _yes(set(bosses) & set(subject.crew("Director", other)))
+    titles = (subject.film.title, other.title)
 
     def plan() -> Run:
-        found: list[set[int]] = []
+        directors: list[set[int]] = []
         for title in titles:
-            crew = yield from _about_film("get_movie_crew", title, "the crew")
-            found.append({who["id"] for who in crew["crew"] if who["job"] == "Director"})
-        return _yes(found[0] & found[1])
+            crew = yield from about_film("get_movie_crew", title, "the crew")
+            directors.append({who["id"] for who in crew["crew"] if who["job"] == "Director"})
+        return _yes(directors[0] & directors[1])
 
-    goal = it.pick(
+    goal = subject.pick(
         'Do {film} and "{other}" have a director in common? Please answer with Yes or No.',
         'Was {film} directed by someone who also directed "{other}"? Please answer with Yes or No.',
         other=other.title,
@@ -594,41 +519,41 @@ def _ask_same_director(it: Subject) -> Question:
     return Question("same director", goal, answer, plan)
 
 
-def _ask_common_actor(it: Subject) -> Question | None:
-    leads = [person for person, _ in it.known.credits(it.film.number)[0][:SHOWN]]
-    other = it.other(lambda film: len(_common(it, leads, film)) == 1)
-    common = _common(it, leads, other)
+def _ask_common_actor(subject: Subject) -> Question | None:
+    leads = [person for person, _ in subject.catalogue.credits(subject.film.number)[0][:SHOWN]]
+    other = subject.other(lambda film: len(_common(subject, leads, film)) == 1)
+    common = _common(subject, leads, other)
     if len(common) != 1:
         return None
-    titles = (it.film.title, other.title)
+    titles = (subject.film.title, other.title)
 
     def plan() -> Run:
-        found: list[list[str]] = []
+        casts: list[list[str]] = []
         for title in titles:
-            cast = yield from _about_film("get_movie_cast", title, "the cast")
-            found.append([member["name"] for member in cast["cast"]])
-        return next(name for name in found[0] if name in found[1])
+            cast = yield from about_film("get_movie_cast", title, "the cast")
+            casts.append([member["name"] for member in cast["cast"]])
+        return next(name for name in casts[0] if name in casts[1])
 
-    goal = it.pick(
+    goal = subject.pick(
         'Which actor is among the leading cast of both {film} and "{other}"? Please answer with '
         "the name.",
         'Who acted in both {film} and "{other}"? Please answer with the name of the actor.',
         other=other.title,
     )
-    return Question("common actor", goal, it.known.person_name(common[0]), plan)
+    return Question("common actor", goal, subject.catalogue.person_name(common[0]), plan)
 
 
-def _common(it: Subject, leads: Sequence[int], film: Film) -> list[int]:
-    others = {person for person, _ in it.known.credits(film.number)[0][:SHOWN]}
+def _common(subject: Subject, leads: Sequence[int], film: Film) -> list[int]:
+    others = {person for person, _ in subject.catalogue.credits(film.number)[0][:SHOWN]}
     return [person for person in leads if person in others]
 
 
-def _ask_older_director(it: Subject) -> Question | None:
-    films = (it.film, it.other())
-    bosses = [it.crew("Director", film) for film in films]
+def _ask_older_director(subject: Subject) -> Question | None:
+    films = (subject.film, subject.other())
+    bosses = [subject.crew("Director", film) for film in films]
     if any(len(people) != 1 for people in bosses) or bosses[0] == bosses[1]:
         return None
-    people = [it.known.person(who[0]) for who in bosses]
+    people = [subject.catalogue.person(who[0]) for who in bosses]
     if people[0].birthday == people[1].birthday:
         return None
     titles = [film.title for film in films]
@@ -636,13 +561,13 @@ def _ask_older_director(it: Subject) -> Question | None:
     def plan() -> Run:
         born: list[tuple[str, str]] = []
         for title in titles:
-            boss = yield from _director(title)
+            boss = yield from find_director(title)
             purpose = f"the birthday of {boss['name']}"
-            details = yield from _about_person("get_person_details", str(boss["id"]), purpose)
+            details = yield from about_person("get_person_details", str(boss["id"]), purpose)
             born.append((details["birthday"], boss["name"]))
         return min(born)[1]
 
-    goal = it.pick(
+    goal = subject.pick(
         'Who was born earlier, the director of {film} or the director of "{other}"? Please answer '
         "with the name.",
         'Of the directors of {film} and "{other}", which one is older? Please answer with the '
@@ -659,14 +584,26 @@ _YES_NO: Final = "Please answer with Yes or No."
 _DATE: Final = "Please answer in the format YYYY-MM-DD."
 
 KINDS: Final[tuple[Kind, ...]] = (
-    Kind("film id", 1, _ask_film_id),
-    Kind("overview", 1, _ask_overview),
+    _entry_kind(
+        "film id",
+        "id",
+        lambda film: film.film_id,
+        "Which id does the database use for the movie {film}? Please answer with a number.",
+        "Under what id is {film} stored in the movie database? Please give the id as a number.",
+    ),
+    _entry_kind(
+        "overview",
+        "overview",
+        lambda film: film.overview,
+        "What is the movie {film} about? Please answer with its overview as a string.",
+        "Please give me the overview of {film}, word for word, as a string.",
+    ),
     Kind("person id", 1, _ask_person_id),
     _detail(
         "release date",
         "get_movie_details",
-        "release_date",
         "the release date",
+        itemgetter("release_date"),
         lambda film: film.release_date,
         f"When was {{film}} released? {_DATE}",
         f"What is the release date of the movie {{film}}? {_DATE}",
@@ -674,8 +611,8 @@ KINDS: Final[tuple[Kind, ...]] = (
     _detail(
         "budget",
         "get_movie_details",
-        "budget",
         "the budget",
+        itemgetter("budget"),
         lambda film: film.budget,
         f"What was the budget of {{film}} in dollars? {_NUMBER}",
         f"How much money was the movie {{film}} allowed to cost? {_NUMBER}",
@@ -684,8 +621,8 @@ KINDS: Final[tuple[Kind, ...]] = (
     _detail(
         "revenue",
         "get_movie_details",
-        "revenue",
         "the revenue",
+        itemgetter("revenue"),
         lambda film: film.revenue,
         f"What was the revenue of {{film}} in dollars? {_NUMBER}",
         f"How many dollars did the movie {{film}} bring in? {_NUMBER}",
@@ -694,8 +631,8 @@ KINDS: Final[tuple[Kind, ...]] = (
     _detail(
         "vote average",
         "get_movie_details",
-        "vote_average",
         "the average vote",
+        itemgetter("vote_average"),
         lambda film: film.vote_average,
         f"What is the average vote of {{film}}? {_NUMBER}",
         f"How is the movie {{film}} rated on average? {_NUMBER}",
@@ -703,54 +640,59 @@ KINDS: Final[tuple[Kind, ...]] = (
     _detail(
         "genres",
         "get_movie_details",
-        "genres",
         "the genres",
+        lambda reply: _names(reply["genres"]),
         lambda film: sorted(_genres(film)),
         f"Which genres does {{film}} belong to? {_LIST}",
         f"What are the genres of the movie {{film}}? {_LIST}",
-        read=_names,
     ),
     _detail(
         "companies",
         "get_movie_production_companies",
-        "production_companies",
         "the production companies",
+        lambda reply: _names(reply["production_companies"]),
         lambda film: sorted(_companies(film)),
         f"Which companies produced {{film}}? {_LIST}",
         f"What are the production companies of the movie {{film}}? {_LIST}",
-        read=_names,
     ),
     _detail(
         "countries",
         "get_movie_production_countries",
-        "production_countries",
         "the production countries",
+        lambda reply: _names(reply["production_countries"]),
         lambda film: sorted(_countries(film)),
         f"In which countries was {{film}} produced? {_LIST}",
         f"What are the production countries of the movie {{film}}, by name? {_LIST}",
-        read=_names,
     ),
     _detail(
         "keywords",
         "get_movie_keywords",
-        "keywords",
         "the keywords",
+        lambda reply: sorted(reply["keywords"]),
         lambda film: sorted(film.keywords),
         f"Which keywords is {{film}} filed under? {_LIST}",
         f"What are all keywords of the movie {{film}}? {_LIST}",
-        read=sorted,
     ),
     _detail(
         "number of keywords",
         "get_movie_keywords",
-        "keywords",
         "the keywords",
+        lambda reply: len(reply["keywords"]),
         lambda film: len(film.keywords),
         f"How many keywords does {{film}} have? {_NUMBER}",
         f"Under how many keywords is the movie {{film}} filed? {_NUMBER}",
-        read=len,
     ),
-    Kind("profit", 2, _ask_profit),
+    _detail(
+        "profit",
+        "get_movie_details",
+        "the money figures",
+        lambda reply: reply["revenue"] - reply["budget"],
+        lambda film: film.revenue - film.budget,
+        "By how many dollars did the revenue of {film} exceed its budget? Please answer with a "
+        "number, negative if it lost money.",
+        "What is the revenue of {film} minus its budget, in dollars? Please answer with a number.",
+        exists=lambda film: film.budget and film.revenue,
+    ),
     _crew_kind(
         "director",
         "Director",
@@ -763,8 +705,20 @@ KINDS: Final[tuple[Kind, ...]] = (
         "Who composed the music for {film}? Please answer with the name.",
         "Whose original music is heard in the movie {film}? Please answer with a name.",
     ),
-    Kind("character", 2, _ask_character),
-    Kind("player", 2, _ask_player),
+    _cast_kind(
+        "character",
+        "name",
+        "character",
+        "What character did {name} play in {film}? Please answer with the name of the character.",
+        "Which role does {name} have in the movie {film}? Please answer with the character name.",
+    ),
+    _cast_kind(
+        "player",
+        "character",
+        "name",
+        "Who played {character} in {film}? Please answer with the name of the actor.",
+        "Which actor plays {character} in the movie {film}? Please answer with a name.",
+    ),
     Kind("translation", 2, _ask_translation),
     Kind("alternative title", 2, _ask_alternative),
     _person_kind(
@@ -772,7 +726,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         "get_person_details",
         "birthday",
         "the birthday of",
-        lambda known, person: known.person(person).birthday,
+        lambda catalogue, person: catalogue.person(person).birthday,
         f"When was {{name}} born? {_DATE}",
         f"What is the birthday of {{name}} from the movies? {_DATE}",
     ),
@@ -781,7 +735,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         "get_person_details",
         "place_of_birth",
         "the place of birth of",
-        lambda known, person: known.person(person).place_of_birth,
+        lambda catalogue, person: catalogue.person(person).place_of_birth,
         "Where was {name} born? Please answer with the place of birth as a string.",
         "What is the place of birth of {name}, as the movie database has it? Please answer with a "
         "string.",
@@ -791,7 +745,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         "get_person_external_ids",
         "imdb_id",
         "the external ids of",
-        lambda known, person: known.person(person).imdb_id,
+        lambda catalogue, person: catalogue.person(person).imdb_id,
         "What is the IMDB id of {name}? Please answer with a string.",
         "Which id does {name} have at IMDB? Please answer with the id as a string.",
     ),
@@ -800,7 +754,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         "get_person_external_ids",
         "twitter_id",
         "the external ids of",
-        lambda known, person: known.person(person).twitter_id,
+        lambda catalogue, person: catalogue.person(person).twitter_id,
         "What is the Twitter id of {name}? Please answer with a string.",
         "Under what name can {name} be found on Twitter? Please answer with the id as a string.",
     ),
@@ -808,7 +762,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         "director's birthplace",
         "get_person_details",
         "place_of_birth",
-        lambda known, person: known.person(person).place_of_birth,
+        lambda catalogue, person: catalogue.person(person).place_of_birth,
         "Where was the director of {film} born? Please answer with the place of birth.",
         "What is the place of birth of the person who directed {film}? Please answer with a "
         "string.",
@@ -818,7 +772,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         "player's birthday",
         "get_person_details",
         "birthday",
-        lambda known, person: known.person(person).birthday,
+        lambda catalogue, person: catalogue.person(person).birthday,
         f"When was the actor who played {{character}} in {{film}} born? {_DATE}",
         f"What is the birthday of the actor behind {{character}} in {{film}}? {_DATE}",
     ),
@@ -826,7 +780,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         "player's imdb id",
         "get_person_external_ids",
         "imdb_id",
-        lambda known, person: known.person(person).imdb_id,
+        lambda catalogue, person: catalogue.person(person).imdb_id,
         "What is the IMDB id of the actor who played {character} in {film}? Please answer with a "
         "string.",
         "I liked {character} in {film}. What is the IMDB id of the actor? Please answer with a "
@@ -836,7 +790,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         "player's biography",
         "get_person_details",
         "biography",
-        lambda known, person: known.person(person).biography,
+        lambda catalogue, person: catalogue.person(person).biography,
         "What does the biography of the actor who played {character} in {film} say? Please answer "
         "with the whole text.",
         "Please give me the biography of the actor who was {character} in {film}, as a string.",
@@ -877,7 +831,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         lambda films: _yes(_shared_names(films, _genres)),
         f"Do {{film}} and {{other1}} share a genre? {_YES_NO}",
         f"Is there any genre that both {{film}} and {{other1}} belong to? {_YES_NO}",
-        wanted=lambda one, two: bool(_genres(one) & _genres(two)),
+        prefer=lambda one, two: bool(_genres(one) & _genres(two)),
     ),
     _compare_kind(
         "common companies",
@@ -886,7 +840,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         lambda films: _shared_names(films, _companies) or None,
         f"Which companies took part in producing both {{film}} and {{other1}}? {_LIST}",
         f"What production companies do {{film}} and {{other1}} have in common? {_LIST}",
-        wanted=lambda one, two: bool(_companies(one) & _companies(two)),
+        prefer=lambda one, two: bool(_companies(one) & _companies(two)),
     ),
     _compare_kind(
         "same countries",
@@ -898,7 +852,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         lambda films: _yes(_countries(films[0]) == _countries(films[1])),
         f"Were {{film}} and {{other1}} produced in exactly the same countries? {_YES_NO}",
         f"Are the production countries of {{film}} and {{other1}} the same? {_YES_NO}",
-        wanted=lambda one, two: _countries(one) == _countries(two),
+        prefer=lambda one, two: _countries(one) == _countries(two),
     ),
     Kind("same director", 4, _ask_same_director),
     Kind("common actor", 4, _ask_common_actor),
@@ -932,10 +886,10 @@ KINDS: Final[tuple[Kind, ...]] = (
 
 def make_question(service: EmbeddedService, kind: int, film: int, seed: int) -> Question:
     """The question of a kind (or of the next kind that the film has an answer for) about a film."""
-    for step in range(len(KINDS)):
-        subject = Subject(service, film, random.Random(seed + step))
-        chosen = KINDS[(kind + step) % len(KINDS)]
-        question = chosen.ask(subject)
+    for offset in range(len(KINDS)):
+        subject = Subject(service, film, random.Random(seed + offset))
+        candidate = KINDS[(kind + offset) % len(KINDS)]
+        question = candidate.ask(subject)
         if question is not None:
-            return question._replace(lookups=chosen.lookups)
+            return question._replace(lookups=candidate.lookups)
     raise AssertionError(f"no question fits film {film}")  # the first kinds fit every film

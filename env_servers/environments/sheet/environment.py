@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from env_servers.environments.sheet.desk import NOT_OPEN
-from env_servers.environments.sheet.official import MAX_ROUNDS
+from env_servers.environments.sheet.expert import MAX_ROUNDS
 from env_servers.environments.sheet.prompt import TOOLS
 from env_servers.environments.sheet.scoring import overlap_share, strict_share
 from env_servers.environments.sheet.sessions import SheetSession, assignment_of

@@ -1,8 +1,7 @@
 """The official sheet tasks: AgentBoard's task file and its reference workbook.
 
-Owns their formats, and how the expert solves each: by the file's reference actions where they lead
-to the answer within the rounds, else by writing the answer. Sheets called `Answer...` are never
-shown to agents. A malformed file is reported with file, line and field. It knows no episode.
+Sheets called `Answer...` are never shown to agents. A malformed file is reported with file, line
+and field.
 """
 
 from __future__ import annotations
@@ -10,44 +9,25 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
 from env_servers.environments.sheet.assignments import Assignment, as_tool_task
-from env_servers.environments.sheet.cells import Address
-from env_servers.environments.sheet.desk import Desk
-from env_servers.environments.sheet.memory import MemorySpreadsheet
+from env_servers.environments.sheet.expert import planned, solution
 from env_servers.environments.sheet.prompt import TOOLS
 from env_servers.environments.sheet.reader import read_workbook
-from env_servers.environments.sheet.scoring import strict_share
-from env_servers.environments.sheet.workbook import Sheet, Workbook
+from env_servers.environments.sheet.workbook import Sheet
 from env_servers.sdk import EnvironmentUnavailable
 from env_servers.toolkit.tool_calls import MalformedFile, Planned, Tool, ToolTask
 from env_servers.toolkit.tool_calls.official import read_objects
 
-__all__ = ["MAX_ROUNDS", "WORKBOOK", "read_official"]
+__all__ = ["WORKBOOK", "read_official"]
 
 TASKS: Final = Path("tools", "sheet.jsonl")
 WORKBOOK: Final = Path("tools", "sheet_reference_workbook.xlsx")
-MAX_ROUNDS: Final = 15
 _ACTION: Final = re.compile(r"Action [0-9]+: ([A-Za-z0-9_]+) with Action Input: (.*)")
-_WHY: Final[Mapping[str, str]] = {
-    "filter_cells": "I look for the cells that this is about.",
-    "delete_batch_data": "These do not belong there, so I delete them in one call.",
-    "sort_sheet_by_col": "Now I sort by column {col_num}.",
-    "update_range": "I write the values of {start_position} to {end_position}.",
-    "update_cell": "The cell {position} has to be changed.",
-    "update_cell_by_formula": "A formula in {result_position} gives this value.",
-    "get_value_by_formula": "I calculate this first, without changing anything.",
-    "get_note": "The note on {position} says what has to be done.",
-    "merge_cells": "I merge {start_position} to {end_position}.",
-    "insert_rows": "The new records are inserted at row {row_idx}.",
-    "insert_cols": "The new columns are inserted at column {col_idx}.",
-    "freeze_data": "The titles have to stay where they are, so I freeze them.",
-    "open_sheet": 'The task is about "{name}", so I open it.',
-}
 
 
 def read_official(data_dir: Path, workbook: Path | None = None) -> list[ToolTask] | None:
@@ -125,8 +105,8 @@ def _task(row: _Row, book: Mapping[str, Sheet]) -> ToolTask:
     name = f"Sheet{row.index + 1}"
     if name not in book:
         raise row.line.wrong("id", f"the workbook has no sheet {name}")
-    opening = _planned("open_sheet", {"name": name})
-    calls = _solution(book, name, row.wanted, (opening, *row.reference), opening)
+    opening = planned("open_sheet", {"name": name})
+    calls = solution(book, name, row.wanted, (opening, *row.reference), opening)
     made = Assignment(book, name, row.goal, row.wanted, calls, row.difficulty)
     return as_tool_task(made, row.index, official=True)
 
@@ -156,7 +136,7 @@ def _reference(line: _Line) -> Iterator[Planned]:
             arguments: object = ast.literal_eval(match[2])
             if tool is None or not isinstance(arguments, dict):
                 return
-            yield _planned(tool.name, _typed(tool, cast("dict[str, Any]", arguments)))
+            yield planned(tool.name, _typed(tool, cast("dict[str, Any]", arguments)))
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             return
 
@@ -171,61 +151,3 @@ def _typed(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
         else value
         for name, value in arguments.items()
     }
-
-
-def _planned(tool: str, arguments: Mapping[str, Any]) -> Planned:
-    return Planned(tool, arguments, (_WHY.get(tool, "This comes next.").format(**arguments),))
-
-
-def _solution(
-    book: Mapping[str, Sheet],
-    name: str,
-    wanted: Sequence[Sequence[str]],
-    reference: Sequence[Planned],
-    opening: Planned,
-) -> tuple[Planned, ...]:
-    """The first sequence of calls that leads to the answer; raises where there is none."""
-    width = len(wanted[0])
-    candidates = [reference]
-    candidates += [[opening, *_writing(book[name], wanted, c)] for c in range(width, 0, -1)]
-    for calls in candidates:
-        if len(calls) < MAX_ROUNDS and _leads_to(book, name, calls, wanted):
-            return tuple(calls)
-    raise EnvironmentUnavailable(f"the answer of {name} cannot be written into its sheet")
-
-
-def _leads_to(
-    book: Mapping[str, Sheet], name: str, calls: Sequence[Planned], wanted: Sequence[Sequence[str]]
-) -> bool:
-    spreadsheet = MemorySpreadsheet(Workbook(book))
-    desk = Desk(spreadsheet)
-    for call in calls:
-        try:
-            getattr(desk, call.tool)(**call.arguments)
-        except TypeError:  # arguments of another function
-            return False
-    return strict_share(spreadsheet.book.sheet(name).values(), wanted) == 1.0
-
-
-def _writing(sheet: Sheet, wanted: Sequence[Sequence[str]], kept: int) -> Iterator[Planned]:
-    """Calls that write an answer: the first `kept` columns as values, the others as new columns.
-
-    New columns take the number format of their neighbour, which values do not.
-    """
-    grid = sheet.values()
-    height, width = len(wanted), len(wanted[0])
-    if len(grid) > height:
-        rows = list(range(height + 1, len(grid) + 1))
-        yield _planned("delete_batch_data", {"dimension": "row", "index_list": rows})
-    if len(grid[0]) > kept:
-        columns = list(range(kept + 1, len(grid[0]) + 1))
-        yield _planned("delete_batch_data", {"dimension": "col", "index_list": columns})
-    arguments = {
-        "start_position": "A2",
-        "end_position": Address(height - 1, kept - 1).label,
-        "values_list": [list(row[:kept]) for row in wanted[1:]],
-    }
-    yield _planned("update_range", arguments)
-    if kept < width:
-        columns = [[row[column] for row in wanted] for column in range(kept, width)]
-        yield _planned("insert_cols", {"values_list": columns, "col_idx": kept + 1})

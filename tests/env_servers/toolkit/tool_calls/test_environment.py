@@ -41,7 +41,6 @@ def call(tool: str, text: str = "{}") -> str:
 
 
 def answer_of(episode: Stall) -> str:
-
     return episode.episode.task.subgoals[0]
 
 
@@ -87,7 +86,6 @@ def test_mistakes_are_answered_in_the_originals_words(
 
 def test_a_format_error_is_shown_bare_and_keeps_the_reward(tasks: ToolTaskSet) -> None:
     episode = begin(tasks)
-
     episode.episode.reward = 1.0
     seen = episode.step("no call")
     assert seen.text.startswith("Format error, please")
@@ -139,7 +137,6 @@ def test_profile_fixed_checks_types_against_the_declaration(tasks: ToolTaskSet) 
 def test_rewards_can_be_asked_for_in_another_unit(tasks: ToolTaskSet) -> None:
     for kind, expected in (("original", 0.5), ("dense", 0.5), ("binary", 0.0)):
         episode = begin(tasks, reward=kind)
-
         episode.episode.reward = 0.5
         assert episode.step("").reward == expected
     with pytest.raises(InvalidOption, match="reward"):
@@ -180,7 +177,6 @@ def test_a_service_that_is_down_is_a_fault_of_infrastructure_and_changes_nothing
     tasks: ToolTaskSet,
 ) -> None:
     episode = begin(tasks)
-
     session = _Broken({"figs": 1.0})
     episode.episode.session = session
     with pytest.raises(ServiceUnavailable) as caught:
@@ -188,7 +184,7 @@ def test_a_service_that_is_down_is_a_fault_of_infrastructure_and_changes_nothing
     error = CommandError.from_sdk(caught.value)
     assert "stall did not answer" in error.message
     assert REASONS[error.reason].fault == types_pb2.FAULT_INFRASTRUCTURE
-    assert (episode.episode.steps, episode._episode.outputs) == (0, {})
+    assert (episode.episode.steps, episode.episode.outputs) == (0, {})
     session.down = False
     assert shown(episode.step(call("get_things"))) == "['figs']"
 
