@@ -1,10 +1,10 @@
 """Questions about the invented research: what is asked, what is right, and how it is found out.
 
-A kind takes a subject (a number that names a paper and an author), words a goal and takes the answer
-from the graphs' facts; its plan finds the same answer with the functions alone, so that either
-proves the other. KINDS is the table of all kinds; the functions before it make the kinds that are
-alike. A question depends on its kind, its subject and a number, and on nothing else: changing the
-order of draws changes tasks.
+A kind takes a subject (a number that names a paper and an author), words a goal and takes the
+answer from the graphs' facts; its plan finds the same answer with the functions alone, so that
+either proves the other. KINDS is the table of all kinds; the functions before it make the kinds
+that are alike. A question depends on its kind, its subject and a number, and on nothing else:
+changing the order of draws changes tasks.
 """
 
 from __future__ import annotations
