@@ -94,11 +94,13 @@ def log_file(path: Path, level: str = "info", **context: object) -> Generator[No
     Args:
         path: The file; its folder is created.
         level: Least severe level that is written.
-        context: Write only those of our events that have these fields; for example the run's own
-            id, where several runs are played at once.
+        context: Leave out those of our events that have one of these fields with another value;
+            for example those of other runs, where several are played at once.
     """
     handlers = _open_file(path, _level_number(level))
-    handlers[0].addFilter(lambda record: context.items() <= _fields(record).items())
+    handlers[0].addFilter(
+        lambda record: all(_fields(record).get(name, it) == it for name, it in context.items())
+    )
     for handler in handlers:
         _add(handler)
     try:

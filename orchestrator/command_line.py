@@ -10,6 +10,7 @@ import asyncio
 import gc
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import tyro
@@ -17,15 +18,30 @@ from rich.console import Console
 from rich.text import Text
 
 from agent_runtime.errors import AgentRuntimeError, PolicyMisconfigured
+from agent_runtime.logs import LogLevel, configure_logging
 from orchestrator.errors import OrchestratorError, UsageError
 
-__all__ = ["guarded", "make_console", "run_command", "run_loop"]
+__all__ = ["LogOptions", "guarded", "make_console", "run_command", "run_loop"]
 
 Options = TypeVar("Options")
 T = TypeVar("T")
 
 _PLAIN_WIDTH = 120
 """Columns where the output is no terminal: tables must not be squeezed into 80."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """What a command logs on stderr; a run's own log in its folder always has all from info on."""
+
+    log_level: LogLevel = "warning"
+    """Least severe events that are shown on stderr; RUN/logs/run.jsonl has info and above."""
+    log_json: bool = False
+    """Show events as JSON lines."""
+
+    def configure(self) -> None:
+        """Send this program's events to stderr from now on."""
+        configure_logging(self.log_level, self.log_json)
 
 
 def run_command(

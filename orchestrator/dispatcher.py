@@ -1,7 +1,7 @@
 """Plays what the scheduler hands out: a thin asyncio shell around pure decisions.
 
-Owns the tasks of live episodes. Invariant: every assignment is reported to the scheduler exactly
-once, and a record is durable before its key counts as finished.
+Every assignment is reported to the scheduler exactly once, and a record is durable before its key
+counts as finished.
 """
 
 from __future__ import annotations
@@ -15,15 +15,19 @@ from agent_runtime.agent import EpisodePlan, failed_record, play
 from agent_runtime.connection import Connection
 from agent_runtime.episode import RemoteEpisode
 from agent_runtime.errors import AgentRuntimeError, ConnectionLost
+from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies.base import Policy
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.episode.v1 import episode_pb2
-from orchestrator.fleet import Fleet, Seat
-from orchestrator.retry import Failure
+from orchestrator.fleet import Fleet, ServerHandle
+from orchestrator.records import fault_name
+from orchestrator.retry import Decision, Failure, GiveUp
 from orchestrator.scheduler import Assignment, Scheduler
 from orchestrator.store import RunStore
 
 __all__ = ["Dispatcher"]
+
+log = get_logger(__name__)
 
 _PAUSE_SECONDS = 1.0
 """Longest wait without looking at the scheduler again."""
@@ -40,21 +44,30 @@ class Dispatcher:
         scheduler: Scheduler,
         fleet: Fleet,
         policies: Mapping[str, Policy],
-        store_of: Callable[[str], RunStore],
+        find_store: Callable[[str], RunStore],
         planner: Planner,
         on_record: Observer,
     ) -> None:
-        """`store_of` gives the store of an environment's records; `planner` turns an assignment
-        into a plan; `on_record` sees every stored record.
+        """Describe the work; `run` does it.
+
+        Args:
+            scheduler: Says which episode is next.
+            fleet: Where environments are served.
+            policies: Who plays, by the name that records give.
+            find_store: Gives the store of an environment's records.
+            planner: Turns an assignment into a plan.
+            on_record: Sees every stored record.
         """
         self.scheduler = scheduler
         self._fleet = fleet
         self._policies = policies
-        self._store_of = store_of
+        self._find_store = find_store
         self._planner = planner
         self._on_record = on_record
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._budget_exhausted = False
 
     def stop(self) -> None:
         """Start nothing more and give up what is live; finished records stay."""
@@ -63,15 +76,33 @@ class Dispatcher:
             task.cancel()
         self._changed.set()
 
+    def fail(self, error: BaseException) -> None:
+        """Stop as `stop` does, and let `run` raise the error: nothing can be played any more."""
+        self._failure = error
+        self.stop()
+
     async def run(self) -> None:
-        """Play until nothing is left to wait for; raises what an episode's task raised."""
-        async with asyncio.TaskGroup() as group:
-            while not self.scheduler.done:
-                while (assignment := self.scheduler.start(time.monotonic())) is not None:
-                    task = group.create_task(self._play(assignment))
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
-                await self._wait()
+        """Play until nothing is left to wait for.
+
+        Raises:
+            FleetError: No environment server is left.
+            ExceptionGroup: What tasks of episodes raised; records that cannot be stored.
+        """
+        self._fleet.on_failure = self.fail
+        if self._fleet.failure is not None:
+            self.fail(self._fleet.failure)
+        try:
+            async with asyncio.TaskGroup() as group:
+                while not self.scheduler.done:
+                    while (assignment := self.scheduler.start(time.monotonic())) is not None:
+                        task = group.create_task(self._play(assignment))
+                        self._tasks.add(task)
+                        task.add_done_callback(self._tasks.discard)
+                    await self._wait()
+        finally:
+            self._fleet.on_failure = None
+        if self._failure is not None:
+            raise self._failure
 
     async def _wait(self) -> None:
         wake = self.scheduler.next_wake()
@@ -82,10 +113,18 @@ class Dispatcher:
         self._changed.clear()
 
     async def _play(self, assignment: Assignment) -> None:
+        plan = self._planner(assignment)
+        # Everything that is logged below, in whatever module, says which episode it is about.
+        with bind_context(
+            run_id=plan.run_id, episode_id=plan.episode_id, environment=plan.environment.name
+        ):
+            await self._play_bound(assignment, plan)
+
+    async def _play_bound(self, assignment: Assignment, plan: EpisodePlan) -> None:
         key = assignment.key
         try:
-            record = await self._record(assignment)
-            await self._store_of(key.environment).append(record)
+            record = await self._record(assignment, plan)
+            await self._find_store(key.environment).append(record)
         except asyncio.CancelledError:
             if not self.scheduler.draining:
                 raise
@@ -94,34 +133,54 @@ class Dispatcher:
         finally:
             self._changed.set()
         if record.HasField("error"):
-            self.scheduler.failed(key, _failure(record.error), time.monotonic())
+            failure = _to_failure(record.error)
+            decision = self.scheduler.failed(key, failure, time.monotonic())
+            self._log_failure(assignment, failure, decision)
         else:
             self.scheduler.succeeded(key)
         self._on_record(record)
 
-    async def _record(self, assignment: Assignment) -> episode_pb2.Episode:
-        plan = self._planner(assignment)
+    def _log_failure(self, assignment: Assignment, failure: Failure, decision: Decision) -> None:
+        """Say why an attempt failed and what was decided about it."""
+        key = assignment.key
+        event = log.bind(
+            item_id=key.item_id,
+            sample=key.sample,
+            policy=key.policy,
+            attempt=assignment.attempt,
+            fault=fault_name(failure.fault),
+            reason=failure.reason,
+        )
+        if not isinstance(decision, GiveUp):
+            event.info("episode will be retried", delay=round(decision.delay, 3))
+            return
+        event.warning("episode given up", why=str(decision))
+        if decision is GiveUp.BUDGET_EXHAUSTED and not self._budget_exhausted:
+            self._budget_exhausted = True
+            log.error("retry budget exhausted")
+
+    async def _record(self, assignment: Assignment, plan: EpisodePlan) -> episode_pb2.Episode:
         policy = self._policies[assignment.key.policy]
         environment = plan.environment.name
         try:
-            seat = self._fleet.take(environment)
+            handle = self._fleet.acquire(environment)
         except ConnectionLost as error:
             return failed_record(plan, policy, error)
         try:
-            return await play(plan, self._live(plan, seat), policy)
+            return await play(plan, self._remote_episode(plan, handle), policy)
         except AgentRuntimeError as error:
             return failed_record(plan, policy, error)
         finally:
-            self._fleet.release(seat)
+            self._fleet.release(handle)
 
-    def _live(self, plan: EpisodePlan, seat: Seat) -> RemoteEpisode:
+    def _remote_episode(self, plan: EpisodePlan, handle: ServerHandle) -> RemoteEpisode:
         name = plan.environment.name
 
         async def reroute(lost: Connection) -> Connection:
             return await self._fleet.reroute(name, lost)
 
         return RemoteEpisode(
-            seat.connection,
+            handle.connection,
             plan.episode_id,
             plan.reset(),
             deterministic=pb.CAPABILITY_DETERMINISTIC in plan.environment.capabilities,
@@ -129,7 +188,7 @@ class Dispatcher:
         )
 
 
-def _failure(error: episode_pb2.EpisodeError) -> Failure:
+def _to_failure(error: episode_pb2.EpisodeError) -> Failure:
     return Failure(
         fault=error.fault,
         reason=error.reason,

@@ -1,188 +1,106 @@
-"""The environment servers of a run: found or spawned, watched, and shared out by load.
+"""The environment servers of a run: found or spawned, and shared out by load.
 
-A fleet answers one question: which connection should a new episode use. Servers that it spawned
-itself are restarted when they die, on the same address, so that their episodes find a server to be
-rebuilt on. It knows nothing of scheduling, policies or records.
+A fleet answers one question: which connection should a new episode use. A lost server is tried for
+ever and taken back when it answers again, unless it plays another version of an environment than
+the run began with: then it is refused, loudly, and tried again later.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shutil
-import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Final, Self
 
 from agent_runtime.connection import Connection, ConnectionOptions
-from agent_runtime.errors import ConnectionLost, EnvironmentFailure
+from agent_runtime.errors import AgentRuntimeError, ConnectionLost, EnvironmentFailure
+from agent_runtime.logs import get_logger
+from agent_runtime.supervision import Supervisor
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.errors import FleetError, UsageError
+from orchestrator.servers import FleetConfig, LogFolder, SpawnedServer
 
-__all__ = ["Fleet", "FleetConfig", "Seat"]
+__all__ = ["Fleet", "FleetConfig", "ServerHandle"]
 
-_READY_SECONDS = 60.0
-_MAX_RESTARTS = 20
-"""Restarts of one spawned server before it counts as broken."""
-_STOP_SECONDS = 5.0
-_USAGE_STATUS = 2
-"""What a server ends with that was asked for what does not exist."""
+log = get_logger(__name__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetConfig:
-    """Where a run's environments are served."""
-
-    servers: tuple[str, ...] = ()
-    """Addresses of running servers; empty = spawn some here."""
-    spawn: int = 0
-    """Server processes to spawn; 0 = one per two cores."""
-    data: Path | None = None
-    """Folder of official data files for spawned servers; default: AGENTGYM_DATA."""
-    server_options: tuple[str, ...] = ()
-    """Further arguments for spawned servers."""
+_REVIVE_SECONDS: Final = 1.0
+"""Pause between two tries to reach a lost server."""
+_REFUSED_SECONDS: Final = 10.0
+"""Pause after a server was refused: somebody has to replace it first."""
+_PAGE: Final = 10_000
 
 
-class Spawned:
-    """A server process of this fleet, restarted when it dies."""
-
-    def __init__(
-        self, environments: Sequence[str], folder: Path, number: int, config: FleetConfig
-    ) -> None:
-        self.address = f"unix:{folder / f'server-{number}.sock'}"
-        self.restarts = 0
-        self._ready_file = folder / f"server-{number}.ready"
-        self._log_file = folder / f"server-{number}.log"
-        self._environments = environments
-        self._config = config
-        self._process: asyncio.subprocess.Process | None = None
-        self._watch_task: asyncio.Task[None] | None = None
-
-    @property
-    def pid(self) -> int:
-        """Process id of the server that runs now."""
-        assert self._process is not None
-        return self._process.pid
-
-    async def start(self) -> None:
-        """Spawn the server and wait until it listens; raises FleetError with its last words."""
-        await self._spawn()
-        await self._wait_ready()
-        self._watch_task = asyncio.create_task(self._watch())
-
-    async def stop(self) -> None:
-        """End the server; at once if it does not end by itself."""
-        if self._watch_task is not None:
-            self._watch_task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watch_task
-        process = self._process
-        if process is None or process.returncode is not None:
-            return
-        process.terminate()
-        try:
-            async with asyncio.timeout(_STOP_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-
-    async def _spawn(self) -> None:
-        self._ready_file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "env_servers", "serve", *self._environments]
-        command += ["--bind", self.address, "--address-file", str(self._ready_file)]
-        command += ["--drain", "0", "--log-level", "warning"]
-        command += ["--exit-with-parent", str(os.getpid())]
-        command += self._config.server_options
-        if self._config.data is not None:
-            command += ["--data", str(self._config.data)]
-        with self._log_file.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                # Ctrl-C is for the orchestrator: it ends its servers itself, in order.
-                start_new_session=True,
-            )
-
-    async def _wait_ready(self) -> None:
-        assert self._process is not None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_READY_SECONDS):
-                while self._process.returncode is None:
-                    if self._ready_file.exists():
-                        return
-                    await asyncio.sleep(0.02)
-        if self._process.returncode == _USAGE_STATUS:
-            raise UsageError(self._last_words().removeprefix("error: "))
-        names = ", ".join(self._environments)
-        raise FleetError(f"the server for {names} did not start:\n{self._last_words()}")
-
-    async def _watch(self) -> None:
-        while self.restarts < _MAX_RESTARTS:
-            assert self._process is not None
-            await self._process.wait()
-            self.restarts += 1
-            await self._spawn()
-
-    def _last_words(self) -> str:
-        lines = self._log_file.read_text(errors="replace").splitlines()
-        return "\n".join(lines[-5:]) or "it said nothing"
-
-
-class Seat:
+class ServerHandle:
     """A server as the fleet sees it: its connection and how many episodes were placed on it."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.episodes = 0
         self.reviving = False
+        """It was lost, and a task tries to reach it again."""
 
 
 class Fleet:
     """Connections to all servers of a run."""
 
     def __init__(
-        self, environments: Sequence[str], config: FleetConfig, options: ConnectionOptions
+        self,
+        environments: Sequence[str],
+        config: FleetConfig,
+        options: ConnectionOptions,
+        *,
+        logs: LogFolder | None = None,
     ) -> None:
+        """Describe a fleet; `start` or the context manager opens it.
+
+        Args:
+            environments: What must be served.
+            config: Addresses, or what to spawn.
+            options: How to connect.
+            logs: Where spawned servers write their logs; None = a temporary folder that stays only
+                where the fleet ends by an error.
+        """
         self.environments = list(environments)
         self.described: dict[str, pb.GetEnvironmentResponse] = {}
         """What the servers say of each environment."""
+        self.failure: FleetError | None = None
+        """Why no episode can be played any more; None = some can."""
+        self.on_failure: Callable[[FleetError], None] | None = None
+        """Called when `failure` is set, by a task in the background."""
         self._config = config
         self._options = options
-        self._seats: list[Seat] = []
-        self._spawned: list[Spawned] = []
+        self._logs = logs
+        self._handles: list[ServerHandle] = []
+        self._spawned: list[SpawnedServer] = []
+        self._given_up: set[str] = set()
+        """Addresses of spawned servers that are not restarted any more."""
         self._folder: Path | None = None
-        self._revive_tasks: set[asyncio.Task[None]] = set()
+        self._revivals = Supervisor()
 
     def __len__(self) -> int:
-        """Servers, lost ones included."""
-        return len(self._seats)
+        """Return the number of servers, lost ones included."""
+        return len(self._handles)
 
     @property
     def pids(self) -> list[int]:
         """Process ids of the servers that this fleet spawned."""
         return [server.pid for server in self._spawned]
 
-    @property
-    def rebuilt_connections(self) -> int:
-        """Streams that were opened again so far."""
-        return sum(seat.connection.reconnects for seat in self._seats)
-
-    async def __aenter__(self) -> Fleet:
+    async def __aenter__(self) -> Self:
         try:
             await self.start()
-        except BaseException:
-            await self.close()
+        except BaseException as error:
+            await self._close_after(error)
             raise
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        await self._close_after(error)
 
     async def start(self) -> None:
         """Spawn or find the servers; raises FleetError, ConnectionLost, UsageError."""
@@ -190,117 +108,201 @@ class Fleet:
         for address in addresses:
             connection = Connection(address, self._options)
             await connection.start()
-            self._seats.append(Seat(connection))
+            self._handles.append(ServerHandle(connection))
         for name in self.environments:
             await self._describe(name)
 
-    async def close(self) -> None:
-        """Close the connections and end the servers that were spawned."""
-        for task in self._revive_tasks:
-            task.cancel()
-        await asyncio.gather(*(seat.connection.close() for seat in self._seats))
-        await asyncio.gather(*(server.stop() for server in self._spawned))
-        if self._folder is not None:
+    async def close(self, *, keep_logs: bool = False) -> None:
+        """Close the connections and end the servers that were spawned.
+
+        A connection that cannot be closed is logged and holds nothing up: whatever happens, the
+        servers end. `keep_logs` leaves a temporary folder of logs where it is.
+        """
+        await self._revivals.close()
+        closing = [handle.connection.close() for handle in self._handles]
+        # Without return_exceptions one failing close would leave every server behind.
+        for outcome in await asyncio.gather(*closing, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                log.error("connection did not close", error=repr(outcome), exc_info=outcome)
+        stopping = [server.stop() for server in self._spawned]
+        for outcome in await asyncio.gather(*stopping, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                log.error("server did not stop", error=repr(outcome), exc_info=outcome)
+        if self._folder is not None and keep_logs and self._logs is None:
+            log.warning("server logs kept", folder=str(self._folder))
+        elif self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def take(self, environment: str) -> Seat:
-        """The least loaded server of an environment; give it back with `release`."""
-        seat = self._least_loaded(environment)
-        if seat is None:
-            raise ConnectionLost(f"no server of {environment} is left: {self._lost_addresses()}")
-        seat.episodes += 1
-        return seat
+    async def _close_after(self, error: BaseException | None) -> None:
+        failed = isinstance(error, Exception) and not isinstance(error, UsageError)
+        await self.close(keep_logs=failed)
 
-    def release(self, seat: Seat) -> None:
-        """An episode is done with its server."""
-        seat.episodes -= 1
+    def acquire(self, environment: str) -> ServerHandle:
+        """Return the least loaded server of an environment; give it back with `release`.
+
+        Raises ConnectionLost where no server of it is left.
+        """
+        handle = self._least_loaded(environment)
+        if handle is None:
+            raise ConnectionLost(f"no server of {environment} is left: {self._lost_addresses()}")
+        handle.episodes += 1
+        return handle
+
+    def release(self, handle: ServerHandle) -> None:
+        """Note that an episode is done with its server."""
+        handle.episodes -= 1
 
     async def reroute(self, environment: str, lost: Connection) -> Connection:
-        """Another connection in place of a lost or draining one."""
-        for seat in self._seats:
-            if seat.connection is lost and lost.lost and not seat.reviving:
-                self._revive_later(seat)
-        seat = self._least_loaded(environment, avoid=lost)
-        if seat is None:
+        """Return another connection in place of a lost or draining one; raises ConnectionLost."""
+        for handle in self._handles:
+            if handle.connection is lost and lost.lost and not handle.reviving:
+                self._revive_later(handle)
+        handle = self._least_loaded(environment, avoid=lost)
+        if handle is None:
             raise ConnectionLost(
                 f"no server of {environment} is left: {self._lost_addresses()} "
                 f"(each was given {self._options.connect_deadline:g} s)"
             )
-        return seat.connection
+        log.info("episode rerouted", server=lost.address, to=handle.connection.address)
+        return handle.connection
 
     async def get_items(self, environment: str, item_ids: Sequence[str]) -> list[pb.TaskSummary]:
-        """The named tasks; raises UsageError for an unknown one."""
-        seat = self._least_loaded(environment)
-        assert seat is not None
+        """Return the named tasks; raises UsageError for an unknown one."""
+        handle = self._least_loaded(environment)
+        assert handle is not None
         try:
-            return list(await seat.connection.get_tasks(environment, item_ids))
+            return list(await handle.connection.get_tasks(environment, item_ids))
         except EnvironmentFailure as failure:
             raise UsageError(str(failure)) from failure
 
-    async def list_items(self, environment: str, split: str, limit: int) -> list[pb.TaskSummary]:
-        """The first `limit` tasks of a split (0 = all), in canonical order."""
-        seat = self._least_loaded(environment)
-        assert seat is not None
+    async def list_items(self, environment: str, split: str) -> list[pb.TaskSummary]:
+        """Return all tasks of a split, in canonical order."""
+        handle = self._least_loaded(environment)
+        assert handle is not None
         tasks: list[pb.TaskSummary] = []
         token = ""
         while True:
-            size = min(limit - len(tasks), 10_000) if limit else 10_000
-            page = await seat.connection.list_tasks(environment, split, token, size)
+            page = await handle.connection.list_tasks(environment, split, token, _PAGE)
             tasks.extend(page.tasks)
             token = page.next_page_token
-            if not token or (limit and len(tasks) >= limit):
+            if not token:
                 return tasks
 
     async def _spawn(self) -> Sequence[str]:
         self._folder = Path(tempfile.mkdtemp(prefix="agentgym-"))
         count = self._config.spawn or max(1, (os.cpu_count() or 1) // 2)
-        self._spawned = [
-            Spawned(self.environments, self._folder, number, self._config)
-            for number in range(count)
-        ]
+        for number in range(count):
+            self._spawned.append(self._spawned_server(number, self._folder))
         await asyncio.gather(*(server.start() for server in self._spawned))
         return [server.address for server in self._spawned]
 
+    def _spawned_server(self, number: int, folder: Path) -> SpawnedServer:
+        def on_failure(error: BaseException) -> None:
+            self._give_up(server, error)
+
+        server = SpawnedServer(
+            self.environments,
+            number,
+            self._config,
+            sockets=folder,
+            logs=self._logs or LogFolder(folder),
+            on_failure=on_failure,
+        )
+        return server
+
+    def _give_up(self, server: SpawnedServer, error: BaseException) -> None:
+        """Go on without a server that is not restarted any more; without any, end the run."""
+        self._given_up.add(server.address)
+        left = len(self._spawned) - len(self._given_up)
+        log.error(
+            "server given up",
+            server=server.address,
+            restarts=server.restarts,
+            servers_left=left,
+            error=str(error),
+        )
+        if left == 0:
+            self.failure = FleetError(f"no environment server is left: {error}")
+            if self.on_failure is not None:
+                self.on_failure(self.failure)
+
     async def _describe(self, name: str) -> None:
-        hosting = [seat for seat in self._seats if name in seat.connection.environments]
+        hosting = [it for it in self._handles if name in it.connection.environments]
         if not hosting:
-            offered = sorted({e for s in self._seats for e in s.connection.environments})
+            offered = sorted({e for it in self._handles for e in it.connection.environments})
             raise UsageError(f"no server has the environment {name!r}", valid=offered)
-        answers = [await seat.connection.get_environment(name) for seat in hosting]
+        answers = [await handle.connection.get_environment(name) for handle in hosting]
         if len({answer.digest for answer in answers}) > 1:
             versions = ", ".join(
-                f"{seat.connection.address}: {answer.version} {answer.digest}"
-                for seat, answer in zip(hosting, answers, strict=True)
+                f"{handle.connection.address}: {answer.version} {answer.digest}"
+                for handle, answer in zip(hosting, answers, strict=True)
             )
             raise FleetError(f"the servers of {name} do not serve the same tasks ({versions})")
         self.described[name] = answers[0]
 
-    def _least_loaded(self, environment: str, avoid: Connection | None = None) -> Seat | None:
+    def _least_loaded(
+        self, environment: str, avoid: Connection | None = None
+    ) -> ServerHandle | None:
         able = [
-            seat
-            for seat in self._seats
-            if environment in seat.connection.environments and not seat.connection.lost
+            handle
+            for handle in self._handles
+            if environment in handle.connection.environments and not handle.connection.lost
         ]
-        others = [seat for seat in able if seat.connection is not avoid]
-        return min(others or able, key=lambda seat: seat.episodes, default=None)
+        others = [handle for handle in able if handle.connection is not avoid]
+        return min(others or able, key=lambda handle: handle.episodes, default=None)
 
     def _lost_addresses(self) -> str:
-        return ", ".join(seat.connection.address for seat in self._seats if seat.connection.lost)
+        lost = (handle.connection for handle in self._handles if handle.connection.lost)
+        return ", ".join(connection.address for connection in lost)
 
-    def _revive_later(self, seat: Seat) -> None:
-        """Try for ever to reach a lost server; its connection is replaced when it is back."""
-        seat.reviving = True
-        task = asyncio.create_task(self._revive(seat, seat.connection))
-        self._revive_tasks.add(task)
-        task.add_done_callback(self._revive_tasks.discard)
+    # ------------------------------------------------------------------ lost servers
 
-    async def _revive(self, seat: Seat, lost: Connection) -> None:
-        while seat.connection is lost:
-            fresh = Connection(lost.address, self._options)
-            try:
-                await fresh.start()
-            except ConnectionLost:
-                await asyncio.sleep(1.0)
-            else:
-                seat.connection, seat.reviving = fresh, False
-                await lost.close()
+    def _revive_later(self, handle: ServerHandle) -> None:
+        """Try to reach a lost server for ever; its connection is replaced when it is back."""
+        handle.reviving = True
+        address = handle.connection.address
+        log.warning("server lost", server=address, episodes=handle.episodes)
+
+        def on_failure(_error: BaseException) -> None:
+            # The next episode that finds the server lost begins again.
+            handle.reviving = False
+
+        self._revivals.start(self._revive(handle), f"revive {address}", on_failure=on_failure)
+
+    async def _revive(self, handle: ServerHandle) -> None:
+        lost = handle.connection
+        refused = ""
+        while True:
+            async with AsyncExitStack() as stack:
+                fresh = Connection(lost.address, self._options)
+                stack.push_async_callback(fresh.close)
+                try:
+                    await fresh.start()
+                    problem = await self._identity_problem(fresh)
+                except ConnectionLost:
+                    problem = None  # it is still away
+                except AgentRuntimeError as error:
+                    problem = str(error)  # it speaks another contract
+                if problem == "":
+                    stack.pop_all()
+                    break
+            if problem and problem != refused:
+                refused = problem
+                log.error("server refused", server=lost.address, problem=problem)
+            await asyncio.sleep(_REFUSED_SECONDS if problem else _REVIVE_SECONDS)
+        handle.connection, handle.reviving = fresh, False
+        log.info("server is back", server=lost.address)
+        await lost.close()
+
+    async def _identity_problem(self, connection: Connection) -> str:
+        """Return why a server must not play this run's episodes; empty = it may."""
+        for name, began in self.described.items():
+            if name not in connection.environments:
+                continue
+            now = await connection.get_environment(name)
+            if (now.version, now.digest) != (began.version, began.digest):
+                return (
+                    f"it serves {name} {now.version} {now.digest}, and the run began with "
+                    f"{began.version} {began.digest}"
+                )
+        return ""

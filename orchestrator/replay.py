@@ -23,7 +23,7 @@ from agent_runtime.errors import AgentRuntimeError
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.client import ClientConfig, connection_options
-from orchestrator.command_line import make_console, run_command, run_loop
+from orchestrator.command_line import LogOptions, make_console, run_command, run_loop
 from orchestrator.errors import UsageError
 from orchestrator.fleet import Fleet, FleetConfig
 from orchestrator.run_folder import find_run
@@ -51,6 +51,7 @@ class Replay:
     """Print the report as JSON on stdout."""
     fleet: Annotated[FleetConfig, tyro.conf.arg(name="")] = field(default_factory=FleetConfig)
     client: ClientConfig = field(default_factory=ClientConfig)
+    logs: Annotated[LogOptions, tyro.conf.arg(name="")] = field(default_factory=LogOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ async def replay_episodes(
 async def _replay(
     record: episode_pb2.Episode, fleet: Fleet, episode_id: str, report: ReplayReport
 ) -> None:
-    seat = fleet.take(record.environment)
+    handle = fleet.acquire(record.environment)
     reset = pb.Reset(
         environment=record.environment,
         item_id=record.item_id,
@@ -110,7 +111,7 @@ async def _replay(
     )
     if record.HasField("options"):
         reset.options.CopyFrom(record.options)
-    live = RemoteEpisode(seat.connection, episode_id, reset)
+    live = RemoteEpisode(handle.connection, episode_id, reset)
     report.episodes[record.environment] += 1
     try:
         recorded = iter(record.steps)
@@ -124,7 +125,7 @@ async def _replay(
                 report.mismatches.append(difference)
     finally:
         live.close()
-        fleet.release(seat)
+        fleet.release(handle)
 
 
 async def _transitions(
@@ -165,6 +166,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _act(config: Replay) -> int:
+    config.logs.configure()
     folder = find_run(config.run)
     console = make_console(stderr=config.json)
     with RunReader.open(folder) as reader:

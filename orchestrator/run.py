@@ -13,8 +13,8 @@ import os
 import signal
 import uuid
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from rich.console import Console
 
 from agent_runtime.agent import EpisodePlan
 from agent_runtime.agents import PlaySettings
+from agent_runtime.errors import AgentRuntimeError
+from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies import make_policy
 from agent_runtime.policies.base import Policy
 from agent_runtime.serving import serving
@@ -38,17 +40,21 @@ from orchestrator.config import (
     parse_action_format,
 )
 from orchestrator.dispatcher import Dispatcher
-from orchestrator.errors import UsageError
+from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.fleet import Fleet
 from orchestrator.manifest import EnvironmentIdentity, Manifest, begin_session, utc_now
 from orchestrator.progress import RunProgress
 from orchestrator.prompts import to_conversation_start
 from orchestrator.records import EpisodeKey
 from orchestrator.retry import RetryBudget
+from orchestrator.run_folder import inspect_folder
+from orchestrator.run_logs import open_run_logs
 from orchestrator.scheduler import Assignment, EnvironmentPlan, Limits, Scheduler, work_items
 from orchestrator.store import RunStore
 
 __all__ = ["RunOutcome", "RunSpec", "Tasks", "run", "run_many"]
+
+log = get_logger(__name__)
 
 Tasks = Mapping[str, list[pb.TaskSummary]]
 """The tasks of each environment, in the order in which they are played."""
@@ -102,20 +108,48 @@ async def run_many(specs: Sequence[RunSpec], *, console: Console) -> list[RunOut
     _check_compatible(specs)
     first = specs[0].config
     names = [name for spec in specs for name in spec.config.environments]
+    run_ids = [_run_id(spec) for spec in specs]
     async with AsyncExitStack() as stack:
-        options = connection_options(first.client)
-        fleet = await stack.enter_async_context(Fleet(names, first.fleet, options))
+        logs = [
+            stack.enter_context(open_run_logs(spec.folder, run_id, resume=spec.resume))
+            for spec, run_id in zip(specs, run_ids, strict=True)
+        ]
+        if len(specs) == 1:  # else only what is logged about an episode is about one run
+            stack.enter_context(bind_context(run_id=run_ids[0]))
+        stack.enter_context(_log_failure())
+        fleet = await stack.enter_async_context(
+            Fleet(names, first.fleet, connection_options(first.client), logs=logs[0].folder)
+        )
         tasks = [await _choose_tasks(spec.config, fleet) for spec in specs]
         policies = await _start_policies(first, stack)
         runs: list[_ActiveRun] = []
-        for spec, chosen in zip(specs, tasks, strict=True):
+        for spec, run_id, log_folder, chosen in zip(specs, run_ids, logs, tasks, strict=True):
             config = spec.config
-            manifest = _manifest(config, fleet, policies)
+            manifest = _manifest(run_id, config, fleet, policies)
             session = begin_session(config.runtime_fields())
             begin = RunStore.resume if spec.resume else RunStore.create
             store = stack.enter_context(begin(spec.folder, manifest, session))
+            log_folder.settle()
             runs.append(_ActiveRun(config, fleet, policies, store, chosen))
         return await _ActiveRuns(runs, fleet, policies, console).play()
+
+
+def _run_id(spec: RunSpec) -> str:
+    """Return the recorded id of a run that is resumed, else a new one; raises RunFolderError."""
+    return inspect_folder(spec.folder).run_id if spec.resume else uuid.uuid4().hex
+
+
+@contextmanager
+def _log_failure() -> Generator[None]:
+    """Write into the log what ended a run; whoever shows the error shows it to people."""
+    try:
+        yield
+    except (OrchestratorError, AgentRuntimeError) as error:
+        log.info("run failed", error=str(error), kind=type(error).__name__)
+        raise
+    except Exception as error:  # a defect of this program: the log gets the traceback
+        log.error("run failed", error=repr(error), exc_info=True)
+        raise
 
 
 def _check_compatible(specs: Sequence[RunSpec]) -> None:
@@ -208,8 +242,33 @@ class _ActiveRun:
             turn_seed=turn_seed,
         )
 
+    def log_start(self, finished: Collection[EpisodeKey]) -> None:
+        """Say in the log what is going to be played."""
+        manifest = self.store.manifest
+        log.info(
+            "run started",
+            run_id=manifest.run_id,
+            folder=str(self.store.folder),
+            session=len(manifest.sessions),
+            environments=list(self.config.environments),
+            policies=list(map(str, self.config.policies)),
+            planned=len(self.keys),
+            finished=sum(key in finished for key in self.keys),
+        )
+
+    def log_end(self, outcome: RunOutcome) -> None:
+        """Say in the log how it ended."""
+        log.info(
+            "run ended",
+            run_id=self.store.manifest.run_id,
+            planned=outcome.planned,
+            finished=outcome.finished,
+            failed=outcome.failed,
+            interrupted=outcome.interrupted,
+        )
+
     def outcome(self, scheduler: Scheduler, *, interrupted: bool) -> RunOutcome:
-        """How this run ended."""
+        """Return how this run ended."""
         mine = frozenset(self.keys)
         return RunOutcome(
             self.store.folder,
@@ -243,17 +302,22 @@ class _ActiveRuns:
         """Play what is left; returns how each run ended."""
         finished = {key for run in self._runs for key in run.store.finished_keys()}
         scheduler = self._scheduler(finished)
-        lanes = Counter((key.environment, key.policy) for key in self._keys)
+        totals = Counter((key.environment, key.policy) for key in self._keys)
         before = Counter((k.environment, k.policy) for k in self._keys if k in finished)
+        for run in self._runs:
+            run.log_start(finished)
         async with RunProgress(
-            lanes, self._console, finished=before, live=lambda: scheduler.running
+            totals, self._console, finished=before, live=lambda: scheduler.running
         ) as progress:
             dispatcher = Dispatcher(
-                scheduler, self._fleet, self._policies, self._store_of, self._plan, progress.add
+                scheduler, self._fleet, self._policies, self._find_store, self._plan, progress.add
             )
             async with self._stop_on_signal(dispatcher):
                 await dispatcher.run()
-        return [run.outcome(scheduler, interrupted=self._interrupted) for run in self._runs]
+        outcomes = [run.outcome(scheduler, interrupted=self._interrupted) for run in self._runs]
+        for run, outcome in zip(self._runs, outcomes, strict=True):
+            run.log_end(outcome)
+        return outcomes
 
     def _scheduler(self, finished: set[EpisodeKey]) -> Scheduler:
         config = self._runs[0].config
@@ -271,7 +335,7 @@ class _ActiveRuns:
             fresh_allowance=True,
         )
 
-    def _store_of(self, environment: str) -> RunStore:
+    def _find_store(self, environment: str) -> RunStore:
         return self._run_by_environment[environment].store
 
     def _plan(self, assignment: Assignment) -> EpisodePlan:
@@ -287,6 +351,7 @@ class _ActiveRuns:
             if self._interrupted:
                 os._exit(130)
             self._interrupted = True
+            log.warning("run interrupted")
             self._console.print("stopping; finished episodes are kept", highlight=False)
             dispatcher.stop()
 
@@ -317,6 +382,7 @@ async def _start_policies(config: RunConfig, stack: AsyncExitStack) -> dict[str,
             spec = replace(named, target=config.model)
         policy = policies[str(named)] = make_policy(spec, config.agent)
         await policy.start()
+        log.info("policy started", policy=str(named), identity=policy.identity())
         stack.push_async_callback(policy.close)
     return policies
 
@@ -339,7 +405,7 @@ async def _choose_tasks(config: RunConfig, fleet: Fleet) -> Tasks:
         if split and split not in splits:
             raise UsageError(f"{name} has no split {split!r}", valid=splits)
         if split:
-            listed = await fleet.list_items(name, split, 0)
+            listed = await fleet.list_items(name, split)
         else:
             listed = await fleet.get_items(name, settings.items)
         # Items that were asked for one by one are all played.
@@ -360,9 +426,11 @@ def _choose(tasks: list[pb.TaskSummary], count: int) -> list[pb.TaskSummary]:
     return [task for task in tasks if ranks[task.item_id] <= last]
 
 
-def _manifest(config: RunConfig, fleet: Fleet, policies: Mapping[str, Policy]) -> Manifest:
+def _manifest(
+    run_id: str, config: RunConfig, fleet: Fleet, policies: Mapping[str, Policy]
+) -> Manifest:
     return Manifest(
-        run_id=uuid.uuid4().hex,
+        run_id=run_id,
         created=utc_now(),
         environments=tuple(
             EnvironmentIdentity(name=name, version=described.version, digest=described.digest)
@@ -370,7 +438,7 @@ def _manifest(config: RunConfig, fleet: Fleet, policies: Mapping[str, Policy]) -
             if name in config.environments
         ),
         policy=",".join(map(str, config.policies)),
-        policies={name: it.identity() for name, it in policies.items()},
+        policies={name: policy.identity() for name, policy in policies.items()},
         run_seed=config.seed,
         sampling=asdict(config.agent.sampling),
         config=config.resume_key(),

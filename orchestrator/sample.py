@@ -10,7 +10,7 @@ import argparse
 import json as json_text
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from orchestrator.command_line import guarded, make_console, run_loop
+from orchestrator.command_line import LogOptions, guarded, make_console, run_loop
 from orchestrator.config import RunConfig, parse_policies
 from orchestrator.configuration import parse_flags, parse_names
 from orchestrator.report import as_data, as_table
@@ -43,6 +43,7 @@ class Sample:
     """Go on with this run (a folder, or a name below runs/)."""
     json: bool = False
     """Print the summary as JSON on stdout, and everything else on stderr."""
+    logs: Annotated[LogOptions, tyro.conf.arg(name="")] = field(default_factory=LogOptions)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,6 +69,7 @@ def play_command(
     sample = parse_flags(
         Sample, argv, program=f"python -m orchestrator.{name}", default=Sample(run=default)
     )
+    sample.logs.configure()
     now = datetime.now(UTC)
     unique = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}")
     folder = resumed or sample.out or unique

@@ -80,10 +80,10 @@ async def score(environment: str, recordings: Iterator[Recording], fleet: Fleet)
 async def _replay(
     environment: str, recording: Recording, episode_id: str, fleet: Fleet, result: Score
 ) -> None:
-    seat = fleet.take(environment)
+    handle = fleet.acquire(environment)
     reset = pb.Reset(environment=environment, item_id=recording.item_id)
     reset.options.update(recording.options)
-    live = RemoteEpisode(seat.connection, episode_id, reset)
+    live = RemoteEpisode(handle.connection, episode_id, reset)
     try:
         seen = [await live.reset()]
         for reply in recording.replies:
@@ -92,7 +92,7 @@ async def _replay(
             seen.append(await live.step_reply(reply))
     finally:
         live.close()
-        fleet.release(seat)
+        fleet.release(handle)
     _compare(recording, seen, result)
 
 

@@ -173,7 +173,7 @@ async def list_ids(fleet: Fleet, wanted: EnvironmentTasks) -> tuple[list[str], l
             raise RecipeError(
                 f"there is no split {split!r}", field=f"{wanted.name}.{use}", valid=offered
             )
-        tasks = await fleet.list_items(wanted.name, split, 0)
+        tasks = await fleet.list_items(wanted.name, split)
         listed.append([it.item_id for it in _of_categories(wanted, tasks)])
     return listed[0], listed[1]
 
