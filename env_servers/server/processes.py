@@ -45,6 +45,7 @@ __all__ = ["ProcessHost", "WorkerPool"]
 
 log = get_logger("env_servers.processes")
 
+_WORKER_COMMAND = (sys.executable, "-m", "env_servers.server.worker")
 _OPEN_LIMIT_SECONDS = 180.0
 """Opening may load an engine or a large index; stepping may not."""
 _WATCH_SECONDS = 0.25
@@ -118,7 +119,7 @@ class WorkerProcess:
         with theirs, marker:
             self._process = subprocess.Popen(  # noqa: ASYNC220 - asyncio cannot pass fds
                 [
-                    *(sys.executable, "-m", "env_servers.server.worker"),
+                    *_WORKER_COMMAND,
                     *("--fd", str(theirs.fileno()), "--marker-fd", str(marker.fileno())),
                     *("--config", json.dumps(config)),
                 ],
