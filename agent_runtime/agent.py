@@ -1,8 +1,8 @@
-"""One agent plays one episode and everything that was said and sampled goes into one record.
+"""One agent plays one episode, and all that it saw, wrote and sampled goes into one record.
 
-Owns the loop observation -> reply -> step, its limits and its timing. A failure is data: it ends up
-in the record's `error` with its fault, and then there is no reward. Cancellation is no failure: it
-passes through and leaves no record.
+The loop is observation -> reply -> step, within the limits of the plan. A failure is data: it ends
+up in the record's `error` with its fault, and then there is no score. Cancellation is no failure:
+it passes through and leaves no record.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from google.protobuf import struct_pb2
 
-from agent_runtime.conversation import Message, Role, clean_reply
+from agent_runtime import tracing
+from agent_runtime.conversation import Message, Role, normalize_reply
 from agent_runtime.episode import RemoteEpisode, Transition
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.policies.base import (
@@ -28,10 +30,17 @@ from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
 __all__ = ["SCHEMA_VERSION", "EpisodePlan", "failed_record", "play"]
 
 SCHEMA_VERSION = 1
 """Version of the episode record's layout."""
+
+
+def _turn_number(turn: int) -> int:
+    return turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +63,17 @@ class EpisodePlan:
     options: struct_pb2.Struct = field(default_factory=struct_pb2.Struct)
     max_rounds: int = 0
     """Replies allowed; 0 = the environment's own number."""
-    opening: pb.ConversationStart | None = None
-    """Opening messages in place of the environment's own."""
-    turn_seed: Callable[[int], int] = hash
-    """Sampling seed of a turn."""
+    conversation_start: pb.ConversationStart | None = None
+    """The two first messages; None = the environment's own in the action format."""
+    turn_seed: Callable[[int], int] = _turn_number
+    """Gives the sampling seed of a turn."""
 
     def reset(self, lease_ms: int = 0) -> pb.Reset:
-        """The command that opens the episode."""
+        """Build the command that opens the episode.
+
+        Args:
+            lease_ms: Milliseconds that the server keeps it without a stream; 0 = its own number.
+        """
         reset = pb.Reset(
             environment=self.environment.name,
             item_id=self.item_id,
@@ -73,10 +86,10 @@ class EpisodePlan:
             reset.options.CopyFrom(self.options)
         return reset
 
-    def conversation_start(self) -> pb.ConversationStart:
-        """The opening messages in the episode's action format."""
-        if self.opening is not None:
-            return self.opening
+    def first_messages(self) -> pb.ConversationStart:
+        """Return the messages that the conversation starts with."""
+        if self.conversation_start is not None:
+            return self.conversation_start
         return next(
             start
             for start in self.environment.conversation_starts
@@ -85,24 +98,45 @@ class EpisodePlan:
 
 
 async def play(plan: EpisodePlan, live: RemoteEpisode, policy: Policy) -> episode_pb2.Episode:
-    """Play an episode to its end; returns its record, also when it failed."""
-    return await _Playing(plan, live, policy).run()
+    """Play an episode to its end.
+
+    Args:
+        plan: What is played, and the names under which it is recorded.
+        live: The episode on its server, not yet reset.
+        policy: Who plays it; started.
+
+    Returns:
+        The record, also of an episode that failed: then it holds the error and no score.
+    """
+    with tracing.span(
+        "episode",
+        run_id=plan.run_id,
+        episode_id=plan.episode_id,
+        environment=plan.environment.name,
+        item_id=plan.item_id,
+        policy=plan.policy or policy.name,
+        attempt=plan.attempt,
+    ) as span:
+        return await _EpisodeRun(plan, live, policy, span).run()
 
 
 def failed_record(
     plan: EpisodePlan, policy: Policy, error: AgentRuntimeError
 ) -> episode_pb2.Episode:
-    """The record of an episode that failed before it could be opened."""
+    """Return the record of an episode that failed before it could be opened."""
     record = _begin_record(plan, policy)
     _record_failure(record, error, at_seq=0)
     record.ended_unix_ms = record.started_unix_ms
     return record
 
 
-class _Playing:
-    """The state of one episode being played."""
+class _EpisodeRun:
+    """The state of one episode while it is played."""
 
-    def __init__(self, plan: EpisodePlan, live: RemoteEpisode, policy: Policy) -> None:
+    def __init__(
+        self, plan: EpisodePlan, live: RemoteEpisode, policy: Policy, span: Span | None
+    ) -> None:
+        self._span = span
         self._plan = plan
         self._live = live
         self._policy = policy
@@ -124,6 +158,7 @@ class _Playing:
         try:
             await self._play(session)
         except AgentRuntimeError as error:
+            tracing.record_failure(self._span, error)
             _record_failure(self._record, error, at_seq=max(self._live.seq, 0))
         finally:
             self._live.close()
@@ -132,38 +167,47 @@ class _Playing:
         return self._finish()
 
     async def _play(self, session: PolicySession) -> None:
-        start = self._plan.conversation_start()
+        start = self._plan.first_messages()
         self._messages.append(Message(Role.USER, start.instruction))
         self._messages.append(Message(Role.ASSISTANT, start.acknowledgement))
-        started = time.perf_counter()
-        transition = await self._live.reset()
-        self._observe(transition, None, time.perf_counter() - started)
-        rounds = self._plan.max_rounds or self._plan.environment.max_rounds
+        transition = await self._step(None)
+        max_rounds = self._plan.max_rounds or self._plan.environment.max_rounds
         turn = 0
-        while not transition.ended and turn < rounds:
-            reply = await self._reply(session, turn)
-            if reply is None:
-                self._truncate(types_pb2.STOP_REASON_CONTEXT_EXHAUSTED)
-                return
-            started = time.perf_counter()
-            transition = await self._live.step_reply(reply)
-            self._observe(transition, reply, time.perf_counter() - started)
+        while not transition.ended and turn < max_rounds:
+            with tracing.span("turn", turn=turn):
+                reply = await self._reply(session, turn)
+                if reply is None:
+                    self._truncate(types_pb2.STOP_REASON_CONTEXT_EXHAUSTED)
+                    return
+                transition = await self._step(reply)
             turn += 1
         if not transition.ended:
             self._truncate(types_pb2.STOP_REASON_MAX_ROUNDS)
 
+    async def _step(self, reply: str | None) -> Transition:
+        """Apply a reply, or reset where there is none yet; the observation is recorded."""
+        live = self._live
+        started = time.perf_counter()
+        with tracing.span("step", seq=live.seq + 1):
+            transition = await (live.reset() if reply is None else live.step_reply(reply))
+        self._observe(transition, reply, time.perf_counter() - started)
+        return transition
+
     async def _reply(self, session: PolicySession, turn: int) -> str | None:
-        """The policy's next reply, recorded; None = the context is full."""
+        """Ask the policy for its next reply and record it; None = the context is full."""
         seed = self._plan.turn_seed(turn)
         started = time.perf_counter()
-        completion = await session.reply(self._messages, turn=turn, seed=seed)
+        with tracing.span("generation", turn=turn) as span:
+            completion = await session.reply(self._messages, turn=turn, seed=seed)
+            if span is not None:
+                _describe(span, completion)
         seconds = time.perf_counter() - started
         _record_generation(self._record.generations.add(), completion, turn, seed, seconds)
         self._record.policy_seconds += seconds
         if completion.finish_reason is FinishReason.CONTEXT:
             return None
         self._messages.append(Message(Role.ASSISTANT, completion.text, sampled=True))
-        return clean_reply(completion.text)
+        return normalize_reply(completion.text)
 
     def _observe(self, transition: Transition, reply: str | None, seconds: float) -> None:
         self._record.environment_seconds += seconds
@@ -180,7 +224,7 @@ class _Playing:
         for message in self._messages:
             record.messages.add(
                 role=int(message.role),  # pyright: ignore[reportArgumentType]
-                text=clean_reply(message.text) if message.sampled else message.text,
+                text=normalize_reply(message.text) if message.sampled else message.text,
                 sampled=message.sampled,
             )
         record.ended_unix_ms = int(time.time() * 1000)
@@ -228,6 +272,13 @@ def _begin_record(plan: EpisodePlan, policy: Policy) -> episode_pb2.Episode:
     return record
 
 
+def _describe(span: Span, completion: Completion) -> None:
+    span.set_attribute("agentgym.finish_reason", completion.finish_reason.value)
+    span.set_attribute("agentgym.prompt_tokens", completion.prompt_tokens)
+    span.set_attribute("agentgym.completion_tokens", completion.completion_tokens)
+    span.set_attribute("agentgym.policy_version", completion.policy_version)
+
+
 def _record_failure(record: episode_pb2.Episode, error: AgentRuntimeError, at_seq: int) -> None:
     record.stop_reason = _STOP_BY_FAULT.get(error.fault, types_pb2.STOP_REASON_INFRASTRUCTURE_ERROR)
     record.error.reason = error.reason
@@ -261,15 +312,15 @@ def _record_step(step: episode_pb2.Step, transition: Transition, reply: str | No
 
 
 def _record_generation(
-    generation: episode_pb2.Generation, done: Completion, turn: int, seed: int, seconds: float
+    generation: episode_pb2.Generation, completion: Completion, turn: int, seed: int, seconds: float
 ) -> None:
     generation.turn = turn
-    generation.finish_reason = done.finish_reason.value
-    generation.prompt_tokens = done.prompt_tokens
-    generation.completion_tokens = done.completion_tokens
-    generation.cached_tokens = done.cached_tokens
+    generation.finish_reason = completion.finish_reason.value
+    generation.prompt_tokens = completion.prompt_tokens
+    generation.completion_tokens = completion.completion_tokens
+    generation.cached_tokens = completion.cached_tokens
     generation.sampling_seed = seed
     generation.seconds = seconds
-    generation.policy_version = done.policy_version
-    if done.cost_usd is not None:
-        generation.cost_usd = done.cost_usd
+    generation.policy_version = completion.policy_version
+    if completion.cost_usd is not None:
+        generation.cost_usd = completion.cost_usd

@@ -45,6 +45,7 @@ from agent_runtime.errors import ConnectionLost, ContractMismatch
 from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.statuses import failure_of_rpc
 from agent_runtime.supervision import cancel_tasks, supervise
+from agent_runtime.tracing import trace_metadata
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import environment_pb2_grpc
 
@@ -587,7 +588,8 @@ class Connection:
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         token = self.options.security.token
-        return (("authorization", f"Bearer {token}"),) if token else ()
+        authorization = (("authorization", f"Bearer {token}"),) if token else ()
+        return (*authorization, *trace_metadata())
 
 
 def _refusal(error: grpc.aio.AioRpcError, address: str) -> ConnectionLost | None:

@@ -1,7 +1,4 @@
-"""The conversation of one episode: an append-only list of messages.
-
-Owns the order of turns and the cleaning of replies; knows nothing of tokens.
-"""
+"""The conversation of one episode: an append-only list of messages."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import NamedTuple
 
 from agentgym.episode.v1 import episode_pb2
 
-__all__ = ["Message", "Role", "clean_reply"]
+__all__ = ["Message", "Role", "normalize_reply"]
 
 
 class Role(IntEnum):
@@ -29,8 +26,8 @@ class Message(NamedTuple):
     sampled: bool = False
 
 
-def clean_reply(text: str) -> str:
-    """A reply as the environment is to see it.
+def normalize_reply(text: str) -> str:
+    """Return a model's reply as the environment is to see it.
 
     A trailing `</s>` goes, as in the original; code points that no UTF-8 text can hold become
     U+FFFD, so that every reply can travel.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from agent_runtime.conversation import clean_reply
+from agent_runtime.conversation import normalize_reply
 from agent_runtime.scores import recorded_score
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
@@ -140,7 +140,7 @@ def _check_conversation(episode: episode_pb2.Episode, manifest: Manifest) -> Ite
 def _reply_problems(step: episode_pb2.Step, reply: episode_pb2.Message) -> Iterator[str]:
     # A native action or a tool call is derived from the reply, and how is the policy's business.
     played = step.input.reply if step.input.WhichOneof("input") == "reply" else None
-    if played is not None and played not in (reply.text, clean_reply(reply.text)):
+    if played is not None and played not in (reply.text, normalize_reply(reply.text)):
         yield f"step {step.seq} was played with another text than the policy's reply"
 
 

@@ -238,7 +238,7 @@ class _ActiveRun:
             profile=environment.settings.profile,
             options=environment.options,
             max_rounds=environment.settings.max_rounds,
-            opening=environment.conversation_start,
+            conversation_start=environment.conversation_start,
             turn_seed=turn_seed,
         )
 

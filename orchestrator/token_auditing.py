@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from agent_runtime.conversation import Message, Role, clean_reply
+from agent_runtime.conversation import Message, Role, normalize_reply
 from agent_runtime.dialogue import TokenDialogue
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.ledger import Origin, Segment, TokenLedger
@@ -125,7 +125,7 @@ def _replay(
             return
         dialogue.sampled(ids, logprobs, generation=turn)
         text = dialogue.reply_text(ids, stop)
-        if clean_reply(text) != message.text:
+        if normalize_reply(text) != message.text:
             yield f"the tokens of turn {turn} spell another reply"
         said.append(Message(Role.ASSISTANT, text, sampled=True))
         turn += 1

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from agent_runtime.conversation import Message, Role, clean_reply
+from agent_runtime.conversation import Message, Role, normalize_reply
 from agent_runtime.dialogue import TokenDialogue
 from agent_runtime.huggingface import HuggingFaceRenderer
 from agent_runtime.ledger import Origin
@@ -72,7 +72,7 @@ def play(family: str, played: list[Turn]) -> tuple[TokenDialogue, episode_pb2.Ep
         if dialogue.ledger.forks == forks:
             assert following[: len(prompt) + len(sampled)] == prompt + sampled
     for message in messages:
-        text = clean_reply(message.text) if message.sampled else message.text
+        text = normalize_reply(message.text) if message.sampled else message.text
         record.messages.add(role=int(message.role), text=text, sampled=message.sampled)  # type: ignore[arg-type]
     record.token_segments.extend(dialogue.ledger.to_protos())
     return dialogue, record

@@ -172,7 +172,7 @@ class Rollouts:
             profile=wanted.profile,
             options=options,
             max_rounds=min(own, rounds) if rounds else own,
-            opening=self._conversation_starts[key.environment],
+            conversation_start=self._conversation_starts[key.environment],
             turn_seed=turn_seed,
         )
 
