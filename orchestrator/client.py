@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_runtime.connection import TOKEN_VARIABLE, ConnectionOptions
+from agent_runtime.connection import ConnectionOptions
 
-__all__ = ["TOKEN_VARIABLE", "ClientConfig", "connection_options"]
+__all__ = ["ClientConfig", "connection_options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,5 +31,8 @@ class ClientConfig:
 def connection_options(client: ClientConfig) -> ConnectionOptions:
     """Return how to reach the servers; the bearer token comes from AGENTGYM_TOKEN."""
     return ConnectionOptions.secure(
-        connect_deadline=client.connect_deadline, ca=client.ca, cert=client.cert, key=client.key
+        ca=client.ca,
+        cert=client.cert,
+        key=client.key,
+        connect_deadline=client.connect_deadline,
     )
