@@ -332,7 +332,6 @@ class _ActiveRuns:
             retries=RetryBudget(config.retry, seed=config.seed),
             finished=finished,
             failed={key: attempt for keys in failed for key, attempt in keys.items()},
-            fresh_allowance=True,
         )
 
     def _find_store(self, environment: str) -> RunStore:

@@ -1,9 +1,8 @@
-"""Which episode is played next: order, mixing, limits, resume, retries.
+"""Which episode is played next: order, limits, resume, retries.
 
-Owns the state of every key of a run: pending, running, delayed, finished or failed; each is in
-exactly one of these, and a key is finished at most once. Pure: no I/O, no clock (callers pass
-`now`, seconds of any monotonic clock) and no asyncio; the same calls give the same answers.
-Knows nothing of servers, policies or records.
+Every key of a run is pending, running, delayed, finished or failed: exactly one of these, and
+finished at most once. Pure: no I/O, no clock (callers pass `now`, seconds of any monotonic clock)
+and no asyncio; the same calls give the same answers.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from orchestrator.retry import Decision, FailedAttempt, Failure, GiveUp, Retry, 
 
 __all__ = [
     "Assignment",
-    "DeficitRoundRobin",
     "EnvironmentPlan",
     "GivenUp",
     "Limits",
+    "RoundRobin",
     "Scheduler",
     "work_items",
 ]
@@ -89,41 +88,21 @@ class GivenUp:
     why: GiveUp
 
 
-class DeficitRoundRobin:
-    """Takes turns among lanes in proportion to their weights, one unit a turn."""
+class RoundRobin:
+    """Takes turns among names, in their order, leaving out those that are not ready."""
 
-    def __init__(self, weights: Mapping[str, float]) -> None:
-        """Weights are positive; the order of the mapping breaks ties. Raises ValueError."""
-        if any(not 0 < weight < float("inf") for weight in weights.values()):
-            raise ValueError("weights are positive and finite")
-        self._weights = dict(weights)
-        self._order = list(weights)
-        self._deficits = dict.fromkeys(weights, 0.0)
+    def __init__(self, names: Iterable[str]) -> None:
+        self._order = list(names)
         self._cursor = 0
 
     def choose(self, ready: Collection[str]) -> str | None:
-        """The lane whose turn it is among the ready ones; the same until it is `charge`d."""
-        waiting = [self._weights[name] for name in self._order if name in ready]
-        if not waiting:
-            return None
-        # Quanta are relative to the heaviest ready lane, so that one round always finds a turn.
-        unit = max(waiting)
-        while True:
-            name = self._order[self._cursor]
-            if name in ready and self._deficits[name] >= 1:
-                return name
-            self._cursor = (self._cursor + 1) % len(self._order)
-            arriving = self._order[self._cursor]
-            if arriving in ready:
-                self._deficits[arriving] += self._weights[arriving] / unit
-
-    def charge(self, name: str) -> None:
-        """Count one unit for a lane that had its turn."""
-        self._deficits[name] -= 1
-
-    def forget(self, name: str) -> None:
-        """Drop what an emptied lane saved up: it has no claim to a burst later."""
-        self._deficits[name] = min(self._deficits[name], 0.0)
+        """Return the next ready name after the last one chosen; None = none is ready."""
+        for step in range(1, len(self._order) + 1):
+            position = (self._cursor + step) % len(self._order)
+            if self._order[position] in ready:
+                self._cursor = position
+                return self._order[position]
+        return None
 
 
 @dataclass(slots=True)
@@ -149,63 +128,53 @@ class Scheduler:
         *,
         limits: Limits,
         retries: RetryBudget,
-        weights: Mapping[str, float] | None = None,
-        strict_mix: bool = False,
         finished: Collection[EpisodeKey] = (),
         failed: Mapping[EpisodeKey, FailedAttempt] | None = None,
-        fresh_allowance: bool = False,
     ) -> None:
         """Plan the keys that are not finished, in their order.
 
-        `weights`: per environment, 1 where absent. `strict_mix`: keep the ratio of starts exact
-        even where an environment at its limit then holds others back (for training); otherwise no
-        slot stays free while anything may run. `failed`: the latest attempts of earlier sessions;
-        they count against the retry policy, so that keys may be given up at once, unless
-        `fresh_allowance` lets every failed key start anew.
+        Args:
+            keys: Everything that the run plays.
+            limits: How many episodes may run at once.
+            retries: Decides about failed attempts.
+            finished: Keys with a finished record.
+            failed: Latest attempts of keys that failed in earlier sessions. Their numbers go on,
+                and their allowance of attempts is fresh: whoever resumes a run wants them played.
         """
         self.limits = limits
         """May be replaced at any time; running episodes are not touched."""
         self.failed_keys: dict[EpisodeKey, GivenUp] = {}
         """Keys that were given up, with why."""
         self._retries = retries
-        self._strict_mix = strict_mix
-        self._lanes: dict[str, deque[_Entry]] = {}
+        self._queues: dict[str, deque[_Entry]] = {}
+        """What waits to be started, by environment."""
         self._running: dict[EpisodeKey, _Entry] = {}
         self._running_by_environment: Counter[str] = Counter()
         self._delayed: list[tuple[float, int, _Entry]] = []
         self._delays = 0
         self._finished = 0
         self._draining = False
-        self._admit(keys, frozenset(finished), failed or {}, fresh_allowance)
-        self._mixer = DeficitRoundRobin(
-            {name: (weights or {}).get(name, 1.0) for name in self._lanes}
-        )
+        self._admit(keys, frozenset(finished), failed or {})
+        self._turns = RoundRobin(self._queues)
 
     def _admit(
         self,
         keys: Iterable[EpisodeKey],
         finished: Collection[EpisodeKey],
         failed: Mapping[EpisodeKey, FailedAttempt],
-        fresh: bool,
     ) -> None:
         for key in dict.fromkeys(keys):
             if key in finished:
                 self._finished += 1
                 continue
             latest = failed.get(key)
-            before = latest.attempt if latest else 0
-            if latest and not fresh:
-                refusal = self._retries.refusal(before, latest.failure)
-                if refusal is not None:
-                    self.failed_keys[key] = GivenUp(before, latest.failure, refusal)
-                    continue
-            entry = _Entry(key, attempt=before + 1, counted=0 if fresh else before)
-            self._lanes.setdefault(key.environment, deque()).append(entry)
+            entry = _Entry(key, attempt=latest.attempt + 1 if latest else 1)
+            self._queues.setdefault(key.environment, deque()).append(entry)
 
     @property
     def pending(self) -> int:
         """Keys that wait to be started, those that wait for a delay included."""
-        return sum(len(lane) for lane in self._lanes.values()) + len(self._delayed)
+        return sum(len(queue) for queue in self._queues.values()) + len(self._delayed)
 
     @property
     def running(self) -> int:
@@ -241,14 +210,11 @@ class Scheduler:
         if self._draining or len(self._running) >= self.limits.total:
             return None
         self._wake(now)
-        environment = self._next_environment()
+        free = {name for name, queue in self._queues.items() if queue and self._has_room(name)}
+        environment = self._turns.choose(free)
         if environment is None:
             return None
-        self._mixer.charge(environment)
-        lane = self._lanes[environment]
-        entry = lane.popleft()
-        if not lane:
-            self._mixer.forget(environment)
+        entry = self._queues[environment].popleft()
         self._running[entry.key] = entry
         self._running_by_environment[environment] += 1
         return Assignment(entry.key, entry.attempt)
@@ -280,7 +246,7 @@ class Scheduler:
     def cancelled(self, key: EpisodeKey) -> None:
         """Report a running episode that was stopped from outside: it goes back, unattempted."""
         entry = self._stop_running(key)
-        self._lanes[key.environment].appendleft(entry)
+        self._queues[key.environment].appendleft(entry)
 
     def _stop_running(self, key: EpisodeKey) -> _Entry:
         entry = self._running.pop(key, None)
@@ -295,13 +261,7 @@ class Scheduler:
             awake.append(heapq.heappop(self._delayed)[2])
         # To the front: what was begun first is to end first, and a run has no long tail of retries.
         for entry in reversed(awake):
-            self._lanes[entry.key.environment].appendleft(entry)
-
-    def _next_environment(self) -> str | None:
-        waiting = {name for name, lane in self._lanes.items() if lane}
-        free = {name for name in waiting if self._has_room(name)}
-        chosen = self._mixer.choose(waiting if self._strict_mix else free)
-        return chosen if chosen in free else None
+            self._queues[entry.key.environment].appendleft(entry)
 
     def _has_room(self, environment: str) -> bool:
         limit = self.limits.per_environment.get(environment, self.limits.total)

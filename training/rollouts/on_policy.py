@@ -218,7 +218,6 @@ class _StepRun:
             retries=RetryBudget(RetryPolicy(), seed=self._step),
             finished=self._store.finished_keys(),
             failed=self._store.failed_keys(),
-            fresh_allowance=True,
         )
         dispatcher = Dispatcher(
             scheduler,
