@@ -34,7 +34,7 @@ from orchestrator.store import RunReader
 from training.cloning import Cloning, clone, describe_memory, make_base
 from training.config.cli import run_recipe
 from training.config.start import Start
-from training.data.selection import Repeats, Selection, select, threshold_of, write_selection
+from training.data.selection import Repeats, Selection, score_threshold, select, write_selection
 from training.data.sources import SourceConfig
 from training.errors import NothingToTrainOn
 from training.rollouts.jobs import (
@@ -51,9 +51,9 @@ from training.rollouts.results import (
     as_markdown,
     as_table,
     draw,
-    figures_of,
+    metrics_from_plain,
     pool,
-    read_figure,
+    read_metric,
 )
 from training.rollouts.tasks import ImitatedTasks, TaskSplit, split_tasks
 from training.runs.parallel import run_in_processes
@@ -269,8 +269,9 @@ class _Shared:
         for run, wanted in zip(played, self.environments, strict=True):
             selection = self.select(run, wanted)
             if not selection.kept:
+                threshold = score_threshold(wanted.name, wanted.threshold)
                 raise NothingToTrainOn(
-                    f"no expert episode scored above {threshold_of(wanted.name, wanted.threshold)}",
+                    f"no expert episode scored above {threshold}",
                     field=f"{wanted.name}.threshold",
                 )
             division = self.split[wanted.name]
@@ -349,21 +350,21 @@ class _Shared:
         """Figures on the held-out tasks (or another part of them), as JSON values."""
         chosen = {name: getattr(it, use) for name, it in self.split.items()}
         played = self.play(agent, chosen, folder)
-        return {it.environment: read_figure(it).to_plain() for it in played}
+        return {it.environment: read_metric(it).to_plain() for it in played}
 
     def baseline(self, policy: str) -> dict[str, Figure]:
         """Figures of a scripted player."""
         agent = RolloutPolicy(policy=policy)
         name = f"baseline-{policy}"
         plain = self.run_dir.stage(name, lambda: self.judge(agent, self.out / "evaluation" / name))
-        return figures_of(plain)
+        return metrics_from_plain(plain)
 
     def select(self, run: EvalRun, wanted: ImitatedTasks, *, explored: bool = False) -> Selection:
         """What is kept of a run. The expert's episodes are always filtered, never weighted."""
         with RunReader.open(run.folder) as reader:
             return select(
                 reader.summaries(),
-                threshold=threshold_of(wanted.name, wanted.threshold),
+                threshold=score_threshold(wanted.name, wanted.threshold),
                 weighted=explored and self.recipe.use == "weight",
                 perfect=run.perfect,
                 repeats=self.recipe.repeats,
@@ -490,7 +491,9 @@ class _Evolution:
     def _judge(self, name: str, agent: Path) -> dict[str, Figure]:
         player = RolloutPolicy(policy=str(agent), seed=self.seed)
         folder = self.folder / "evaluation" / name
-        return figures_of(self._stage(f"judge-{name}", lambda: self._shared.judge(player, folder)))
+        return metrics_from_plain(
+            self._stage(f"judge-{name}", lambda: self._shared.judge(player, folder))
+        )
 
     def _choose(self) -> int:
         if self._recipe.choose == "last":
@@ -504,7 +507,7 @@ class _Evolution:
                 f"validate-{name}",
                 lambda player=player, folder=folder: self._shared.judge(player, folder, "validate"),
             )
-            means.append(Row(name, figures_of(plain)).mean or 0.0)
+            means.append(Row(name, metrics_from_plain(plain)).mean or 0.0)
         return means.index(max(means)) + 1
 
     def _stage(self, name: str, work: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from training.config.cli import run_recipe
 from training.config.start import Start
-from training.data.dataset import Corpus
+from training.data.dataset import TokenDataset
 from training.rollouts.agent_evaluation import AgentEvalConfig, evaluate_agent
 from training.trainer.batches import Batch, collate, target_logprobs
 from training.trainer.learner import Learner
@@ -90,8 +90,8 @@ class _Cloning(TrainingLoop):
 
     def __init__(self, recipe: BcRecipe, session: TrainingSession) -> None:
         self._recipe = recipe
-        self._corpus, self._held_out = session.prepare_corpora(recipe.data)
-        super().__init__(recipe, session, self._corpus.lengths, micro_tokens=recipe.data.context)
+        self._dataset, self._held_out = session.prepare_datasets(recipe.data)
+        super().__init__(recipe, session, self._dataset.lengths, micro_tokens=recipe.data.context)
 
     def describe(self) -> str:
         return f"{self.size.parameters / 1e6:,.1f} M parameters"
@@ -100,8 +100,8 @@ class _Cloning(TrainingLoop):
         learner.begin_step()
         norm = self._total_weight(step)
         loss = torch.zeros((), device=self.job.device)
-        for numbers in share(step, self.job.rank, self.job.world, self._corpus.lengths):
-            batch = self._batch(self._corpus, numbers)
+        for numbers in share(step, self.job.rank, self.job.world, self._dataset.lengths):
+            batch = self._batch(self._dataset, numbers)
             with computing(self._recipe.model, self.job):
                 logprobs = target_logprobs(learner.model, batch)
             part = -(batch.weights * logprobs).sum() / norm
@@ -115,11 +115,11 @@ class _Cloning(TrainingLoop):
     def _total_weight(self, step: Step) -> float:
         """Return the sum of weights over all targets of a step, on all processes."""
         numbers = [number for micro in step for number in micro]
-        return float((self._corpus.targets[numbers] * self._corpus.weights[numbers]).sum())
+        return float((self._dataset.targets[numbers] * self._dataset.weights[numbers]).sum())
 
-    def _batch(self, corpus: Corpus, numbers: Sequence[int]) -> Batch:
+    def _batch(self, dataset: TokenDataset, numbers: Sequence[int]) -> Batch:
         fill = self.capacity if self._recipe.model.compile else 0
-        return collate([corpus[number] for number in numbers], self.job.device, pad_to=fill)
+        return collate([dataset[number] for number in numbers], self.job.device, pad_to=fill)
 
     def evaluation_due(self, step: int, epoch_ended: bool) -> bool:
         every = self._recipe.held_out_every
@@ -155,10 +155,10 @@ class _Cloning(TrainingLoop):
         return evaluate_agent(config, folder, runs / f"step-{step}", self.session.console)
 
     def report(self) -> dict[str, Any]:
-        summary = self._corpus.summary
+        summary = self._dataset.summary
         return {
             "parameters": self.size.parameters,
-            "sequences": len(self._corpus),
+            "sequences": len(self._dataset),
             "tokens": summary.tokens,
             "targets": summary.targets,
             "left_out": summary.left_out,

@@ -26,7 +26,7 @@ from rich.console import Console
 
 from training.config.cli import run_recipe
 from training.config.start import Start
-from training.data.dataset import held_out
+from training.data.dataset import is_held_out
 from training.data.pairs import Pair, PairConfig, find_pairs
 from training.errors import NothingToTrainOn
 from training.trainer.batches import Batch, collate, target_logprobs
@@ -108,13 +108,13 @@ class _Preferring(TrainingLoop):
 
     def __init__(self, recipe: DpoRecipe, session: TrainingSession) -> None:
         self._recipe = recipe
-        # Pairs are held out, not sequences: both sides of a pair must be in one corpus.
+        # Pairs are held out, not sequences: both sides of a pair must be in one dataset.
         whole = dataclasses.replace(recipe.data, held_out=0.0, held_out_sources=())
-        self._corpus, _ = session.prepare_corpora(whole)
+        self._dataset, _ = session.prepare_datasets(whole)
         self._pairs: list[Pair] = []
         self._held_out: list[Pair] = []
-        for pair in find_pairs(self._corpus, recipe.pairs):
-            aside = held_out(pair.item_id, recipe.data.held_out)
+        for pair in find_pairs(self._dataset, recipe.pairs):
+            aside = is_held_out(pair.item_id, recipe.data.held_out)
             (self._held_out if aside else self._pairs).append(pair)
         if not self._pairs or (recipe.data.held_out and not self._held_out):
             raise NothingToTrainOn(
@@ -145,9 +145,9 @@ class _Preferring(TrainingLoop):
         model = load_for_training(self.session.base, self._recipe.model, self.job, frozen=True)
         pairs = [*self._pairs, *self._held_out]
         numbers = sorted({n for pair in pairs for n in (*pair.chosen, *pair.rejected)})
-        lengths = self._corpus.lengths[numbers]
+        lengths = self._dataset.lengths[numbers]
         (step,) = self.epoch_steps(lengths, BatchConfig(sequences=len(numbers), shuffle=False))
-        logprobs = np.zeros(len(self._corpus))
+        logprobs = np.zeros(len(self._dataset))
         with torch.no_grad():
             for micro in share(step, self.job.rank, self.job.world, lengths):
                 rows = [numbers[index] for index in micro]
@@ -157,7 +157,7 @@ class _Preferring(TrainingLoop):
 
     def _pair_lengths(self, pairs: Sequence[Pair]) -> NDArray[np.int32]:
         """Return the tokens of both sides of each pair."""
-        lengths = self._corpus.lengths
+        lengths = self._dataset.lengths
         return np.array([lengths[[*pair.chosen, *pair.rejected]].sum() for pair in pairs], np.int32)
 
     def _likelihoods(
@@ -168,7 +168,7 @@ class _Preferring(TrainingLoop):
         An empty list gives no value but still runs the model: the other processes of a sharded one
         wait for this one's part.
         """
-        batch = collate([self._corpus[number] for number in numbers], self.job.device)
+        batch = collate([self._dataset[number] for number in numbers], self.job.device)
         with computing(self._recipe.model, self.job):
             logprobs = target_logprobs(model, batch)
         sums = torch.zeros(max(1, len(numbers)), device=self.job.device)
@@ -237,7 +237,7 @@ class _Preferring(TrainingLoop):
         return {
             "pairs": len(self._pairs),
             "held_out_pairs": len(self._held_out),
-            "left_out": self._corpus.summary.left_out,
+            "left_out": self._dataset.summary.left_out,
         }
 
 

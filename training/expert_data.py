@@ -36,7 +36,7 @@ from orchestrator.errors import UsageError
 from orchestrator.fleet import FleetConfig
 from orchestrator.formats.agenttraj import to_conversation
 from orchestrator.store import RunReader
-from training.data.selection import Selection, select, threshold_of
+from training.data.selection import Selection, score_threshold, select
 from training.rollouts.jobs import (
     EvalRun,
     RolloutConfig,
@@ -99,7 +99,7 @@ def confirmed_episodes(
     with RunReader.open(played.folder) as reader:
         return select(
             reader.summaries(),
-            threshold=threshold_of(played.environment, threshold),
+            threshold=score_threshold(played.environment, threshold),
             repeats="all" if samples > 1 else "first",
         )
 

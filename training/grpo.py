@@ -8,7 +8,7 @@
 Reads top to bottom: a step plays a group of episodes for each of a few tasks with the current
 weights, compares each episode with its own group, and moves the probability of every token that was
 sampled, by the ratio to the probability with which it was *recorded*, clipped. Nothing is
-re-tokenised, and no logprob of the past is recomputed: what was sampled is what is learned from.
+re-tokenized, and no logprob of the past is recomputed: what was sampled is what is learned from.
 
 Sources: GRPO and its estimate of the divergence https://arxiv.org/abs/2402.03300; averaging over
 tokens and asymmetric clipping https://arxiv.org/abs/2503.14476; the growing horizon
@@ -47,10 +47,10 @@ from orchestrator.store import RunReader
 from training.config.cli import run_recipe
 from training.config.start import Start
 from training.data.sequences import TokenSequence
-from training.data.trajectories import group_advantages, trajectories_of, version_name
+from training.data.trajectories import group_advantages, read_trajectories, version_name
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
 from training.rollouts.on_policy import Rollouts, Task, recorded
-from training.rollouts.results import Row, as_table, read_figure
+from training.rollouts.results import Row, as_table, read_metric
 from training.rollouts.tasks import EnvironmentTasks, list_ids, split_tasks
 from training.runs.run_dir import RunDir
 from training.runs.tracking import Tracker, TrackingConfig
@@ -249,7 +249,7 @@ def judge(
     examples: list[Example] = []
     stale = 0
     for episode, advantage in zip(episodes, advantages, strict=True):
-        parts = trajectories_of(episode, step=step, staleness=recipe.staleness, known=known)
+        parts = read_trajectories(episode, step=step, staleness=recipe.staleness, known=known)
         stale += sum(it.stale for it in parts)
         if advantage:
             examples += [Example(it.sequence, advantage) for it in parts]
@@ -665,7 +665,7 @@ def _judge(
         for it in recipe.environments
     ]
     played = play(recipe.rollout, agent, jobs, console=console)
-    figures = {it.environment: read_figure(it) for it in played}
+    figures = {it.environment: read_metric(it) for it in played}
     console.print(as_table([Row(name, figures)], list(figures), title=f"GRPO, {name} weights"))
     return {it: figure.to_plain() for it, figure in figures.items()}
 

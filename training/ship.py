@@ -29,7 +29,14 @@ from orchestrator.command_line import make_console, run_command
 from training.config.recipe import build
 from training.errors import OutputOccupied, RecipeError, TrainingError
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
-from training.rollouts.results import Figure, Row, as_markdown, as_table, figures_of, read_figure
+from training.rollouts.results import (
+    Figure,
+    Row,
+    as_markdown,
+    as_table,
+    metrics_from_plain,
+    read_metric,
+)
 from training.rollouts.tasks import ImitatedTasks, TaskSplit
 from training.runs.run_dir import RunDir
 
@@ -117,7 +124,7 @@ class _Run:
 
     def figures(self, seed: int, kind: str = "judge") -> dict[str, Figure]:
         """Figures of a seed's chosen checkpoint."""
-        return figures_of(self.stage(f"seed-{seed}/{kind}-{self.chosen[seed]}"))
+        return metrics_from_plain(self.stage(f"seed-{seed}/{kind}-{self.chosen[seed]}"))
 
     def checkpoint(self, seed: int) -> Path:
         """A seed's chosen checkpoint."""
@@ -238,7 +245,7 @@ def _play(run: _Run, made: Path, console: Console) -> dict[str, Figure]:
             for it in run.environments
         ]
         done = play(rollout, RolloutPolicy(policy=str(made)), jobs, console=console)
-        return {it.environment: read_figure(it) for it in done}
+        return {it.environment: read_metric(it) for it in done}
 
 
 def _card(
@@ -300,7 +307,9 @@ def _require_small(folder: Path) -> None:
 
 def _readme(run: _Run, seed: int, why: str, card: AgentCard, played: Mapping[str, Figure]) -> str:
     names = [it.name for it in run.environments]
-    rows = [Row(name, figures_of(row["figures"]), row["note"]) for name, row in run.rows.items()]
+    rows = [
+        Row(name, metrics_from_plain(row["figures"]), row["note"]) for name, row in run.rows.items()
+    ]
     rows.append(Row("**this agent**", played, run.learned_from(seed)))
     return _README.format(
         name=card.name,

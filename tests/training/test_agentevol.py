@@ -25,7 +25,7 @@ from training.agentevol import AgentEvolRecipe, evolve, main, plan
 from training.bc import BcRecipe
 from training.config.recipe import build, load_recipe
 from training.config.start import Start
-from training.data.dataset import Corpus
+from training.data.dataset import TokenDataset
 from training.errors import OutputOccupied, RecipeChanged, RecipeError
 from training.grpo import GRPORecipe
 from training.runs.run_dir import RunDir
@@ -140,16 +140,16 @@ def items_of(folder: Path) -> set[str]:
 
 
 def test_every_training_begins_at_the_base_and_takes_the_episodes_as_they_were_sampled(finished):
-    corpus = Corpus(finished / "seed-0" / "iteration-2" / "data" / "train")
+    dataset = TokenDataset(finished / "seed-0" / "iteration-2" / "data" / "train")
     recorded = json.loads((finished / "seed-0" / "iteration-2" / "recipe.json").read_text())
     assert recorded["recipe"]["model"]["path"].endswith("seed-0/base")
-    origins = list(corpus.origins())
+    origins = list(dataset.origins())
     assert sum(it.policy == "expert" for it in origins) == 6
     own = [number for number, it in enumerate(origins) if it.policy != "expert"]
     assert own
     with RunReader.open(finished / "seed-0" / "explore-2" / "wordle") as reader:
         for number in own:
-            sequence = corpus[number]
+            sequence = dataset[number]
             episode = reader.get_by_id(origins[number].name)
             ids = list(episode.token_segments[origins[number].segment].ids)
             assert sequence.ids.tolist() == ids[: len(sequence)]
@@ -275,7 +275,7 @@ def test_pretraining_reads_every_token_of_a_player_and_gives_all_seeds_one_base(
         pretraining={"player": "random", "samples": 2, "epochs": 1},
     )
     evolve(wanted, console=quiet())
-    read = Corpus(wanted.out / "pretraining" / "base" / "data" / "train")
+    read = TokenDataset(wanted.out / "pretraining" / "base" / "data" / "train")
     assert read.summary.records == (samples or 2) * 8
     assert read.summary.targets == read.summary.tokens - read.summary.sequences
     for seed in (0, 1):

@@ -16,7 +16,7 @@ from tests.kit.data import REPOSITORY, require_data
 from training import bc, dpo
 from training.config.recipe import load_recipe
 from training.data.conversations import read_conversations
-from training.data.dataset import Corpus
+from training.data.dataset import TokenDataset
 from training.runs.tracking import read_log
 
 pytestmark = pytest.mark.torch
@@ -66,7 +66,7 @@ def test_cloning_recorded_conversations_learns_and_leaves_nothing_out_silently(
     curve = [row["loss"] for row in read_log(tmp_path / "out/log.jsonl") if "loss" in row]
     assert len(curve) == 16
     assert sum(curve[-3:]) < 0.9 * sum(curve[:3])
-    train, kept = (Corpus(tmp_path / "out/data" / name) for name in ("train", "held_out"))
+    train, kept = (TokenDataset(tmp_path / "out/data" / name) for name in ("train", "held_out"))
     left = [*train.left_out(), *kept.left_out()]
     assert len(train) + len(kept) + len(left) == 3 * 24
     known = {

@@ -80,14 +80,14 @@ def test_likelihoods_are_those_of_all_replies_of_an_episode(
     import numpy as np
     from transformers import AutoModelForCausalLM
 
-    from training.data.dataset import Corpus
+    from training.data.dataset import TokenDataset
 
     train(recipe(tmp_path / "out", model, played, max_steps=1))
     reference = np.load(tmp_path / "out/data/reference.npy")
-    corpus = Corpus(tmp_path / "out/data/train")
+    dataset = TokenDataset(tmp_path / "out/data/train")
     plain = AutoModelForCausalLM.from_pretrained(model, attn_implementation="eager")
     for number in (0, 1, 7):
-        it = corpus[number]
+        it = dataset[number]
         ids = torch.tensor(it.ids.astype(np.int64))[None]
         with torch.no_grad():
             table = plain(ids).logits[0].log_softmax(-1)

@@ -13,7 +13,7 @@ pytest.importorskip("tokenizers", reason="the extra `train` is not installed")
 
 from orchestrator.store import RunReader
 from training import expert_data
-from training.data.selection import Selection, threshold_of
+from training.data.selection import Selection, score_threshold
 from training.expert_data import PAPER_SIZES, main
 
 pytestmark = pytest.mark.torch
@@ -82,7 +82,7 @@ def test_every_environment_gives_confirmed_episodes_with_thoughts(env, tmp_path)
         confirmed = {
             it.item_id
             for it in reader.summaries()
-            if (it.reward if it.score is None else it.score) > threshold_of(env)
+            if (it.reward if it.score is None else it.score) > score_threshold(env)
         }
         refused = {it.item_id for it in reader.summaries()} - confirmed
     assert refused.isdisjoint(it["item_id"] for it in found)

@@ -67,7 +67,7 @@ def test_an_agent_clones_an_expert_plays_and_its_episodes_are_data_again(tmp_pat
     left: list[str] = []
     records = list(
         read_source(
-            SourceConfig(path=str(played)), renderer, leave_out=lambda name, *_: left.append(name)
+            SourceConfig(path=str(played)), renderer, on_skipped=lambda name, *_: left.append(name)
         )
     )
     assert len(records) == len(episodes) == 3 and not left

@@ -18,7 +18,7 @@ from typing import Any, Final, TextIO, cast
 from agent_runtime.conversation import Message, Role
 from training.errors import DataError
 
-__all__ = ["Conversation", "environment_of", "is_conversation_file", "read_conversations"]
+__all__ = ["Conversation", "environment_name", "is_conversation_file", "read_conversations"]
 
 SUFFIXES: Final = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 _CHUNK: Final = 1 << 20
@@ -42,7 +42,7 @@ def is_conversation_file(path: Path) -> bool:
     return path.name.endswith(SUFFIXES)
 
 
-def environment_of(item_id: str) -> str:
+def environment_name(item_id: str) -> str:
     """The environment part of an AgentGym item id: `webshop_6` -> `webshop`."""
     return item_id.rpartition("_")[0] or item_id
 

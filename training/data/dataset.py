@@ -30,7 +30,14 @@ from training.data.sequences import Provenance, TokenSequence
 from training.data.sources import SourceConfig, read_source
 from training.errors import DataError, NothingToTrainOn, RecipeError, TokenizerMismatch
 
-__all__ = ["Corpus", "CorpusSummary", "CorpusWriter", "DataConfig", "build_corpora", "held_out"]
+__all__ = [
+    "DataConfig",
+    "DatasetSummary",
+    "DatasetWriter",
+    "TokenDataset",
+    "build_datasets",
+    "is_held_out",
+]
 
 _SUMMARY: Final = "summary.json"
 _INDEX: Final = np.dtype(
@@ -71,7 +78,7 @@ class DataConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CorpusSummary:
+class DatasetSummary:
     """What was taken and what was not."""
 
     records: int = 0
@@ -84,8 +91,8 @@ class CorpusSummary:
     """Environment -> sequences."""
 
 
-class CorpusWriter:
-    """Writes one corpus; `close` completes it. A folder that is there is replaced."""
+class DatasetWriter:
+    """Writes one dataset; `close` completes it. A folder that is there is replaced."""
 
     def __init__(self, folder: Path, *, context: int) -> None:
         self._folder = folder
@@ -120,10 +127,10 @@ class CorpusWriter:
 
     def _add(self, it: TokenSequence) -> bool:
         if len(it) > self._context:
-            self.leave_out(it.origin.name, f"longer than {self._context} tokens", len(it))
+            self.on_skipped(it.origin.name, f"longer than {self._context} tokens", len(it))
             return False
         if it.weight <= 0:
-            self.leave_out(it.origin.name, "its weight is 0", len(it))
+            self.on_skipped(it.origin.name, "its weight is 0", len(it))
             return False
         logprobs = np.full(len(it), np.nan) if it.logprobs is None else it.logprobs
         columns = ((it.ids, "<u4"), (it.mask, "u1"), (logprobs, "<f4"))
@@ -146,16 +153,16 @@ class CorpusWriter:
         self._environments[it.origin.environment] += 1
         return True
 
-    def leave_out(self, name: str, reason: str, tokens: int = 0) -> None:
+    def on_skipped(self, name: str, reason: str, tokens: int = 0) -> None:
         """Note a record that is not used."""
         self._reasons[reason] += 1
         self._left.write(json.dumps({"name": name, "reason": reason, "tokens": tokens}) + "\n")
 
-    def close(self) -> CorpusSummary:
+    def close(self) -> DatasetSummary:
         """Complete the folder."""
         self._stack.close()
         np.save(self._folder / "index.npy", np.array(self._rows, _INDEX), allow_pickle=False)
-        summary = CorpusSummary(
+        summary = DatasetSummary(
             records=self._records,
             sequences=len(self._rows),
             tokens=self._offset,
@@ -167,17 +174,17 @@ class CorpusWriter:
         return summary
 
 
-class Corpus:
-    """A written corpus for reading; arrays are mapped, not loaded."""
+class TokenDataset:
+    """A written dataset for reading; arrays are mapped, not loaded."""
 
     def __init__(self, folder: Path) -> None:
         """Raises DataError where the folder is incomplete."""
         self.folder = folder
         try:
-            self.summary = CorpusSummary(**json.loads((folder / _SUMMARY).read_text()))
+            self.summary = DatasetSummary(**json.loads((folder / _SUMMARY).read_text()))
             self._index: Any = np.load(folder / "index.npy", allow_pickle=False)
         except (OSError, ValueError, TypeError) as error:
-            raise DataError(f"{folder} is no complete corpus: {error}", field="data") from error
+            raise DataError(f"{folder} is no complete dataset: {error}", field="data") from error
         self._ids = self._map("ids.u32", "<u4")
         self._mask = self._map("mask.u8", "u1")
         self._logprobs = self._map("logprobs.f32", "<f4")
@@ -192,7 +199,7 @@ class Corpus:
 
     @staticmethod
     def is_complete(folder: Path) -> bool:
-        """Whether a finished corpus is there."""
+        """Whether a finished dataset is there."""
         return (folder / _SUMMARY).is_file()
 
     def __len__(self) -> int:
@@ -246,20 +253,20 @@ class Corpus:
             yield from map(json.loads, lines)
 
 
-def held_out(item: str, share: float) -> bool:
+def is_held_out(item: str, share: float) -> bool:
     """Whether an item belongs to the held-out share; depends on nothing but its id."""
     digest = hashlib.blake2b(item.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") < share * 2**64
 
 
-def build_corpora(
+def build_datasets(
     data: DataConfig,
     renderer: TemplateRenderer,
     folder: Path,
     *,
     vocabulary: int,
     on_record: Callable[[int], None] | None = None,
-) -> tuple[Corpus, Corpus | None]:
+) -> tuple[TokenDataset, TokenDataset | None]:
     """Write `folder/train` and, where anything is held out, `folder/held_out`.
 
     `vocabulary` is the model's: an id beyond it is a TokenizerMismatch of the data. `on_record`
@@ -267,18 +274,18 @@ def build_corpora(
     """
     if not data.sources:
         raise RecipeError("names no source", field="data.sources")
-    train = CorpusWriter(folder / "train", context=data.context)
-    kept = CorpusWriter(folder / "held_out", context=data.context)
+    train = DatasetWriter(folder / "train", context=data.context)
+    kept = DatasetWriter(folder / "held_out", context=data.context)
     done = 0
     for sources, fixed in ((data.sources, False), (data.held_out_sources, True)):
         for source in sources:
             for sequences in read_source(
-                source, renderer, leave_out=train.leave_out, runs=data.runs
+                source, renderer, on_skipped=train.on_skipped, runs=data.runs
             ):
                 _check_vocabulary(sequences, vocabulary)
                 origin = sequences[0].origin
                 item = origin.item_id or origin.name
-                (kept if fixed or held_out(item, data.held_out) else train).add_record(sequences)
+                (kept if fixed or is_held_out(item, data.held_out) else train).add_record(sequences)
                 done += 1
                 if on_record is not None:
                     on_record(done)
@@ -290,7 +297,7 @@ def build_corpora(
         raise NothingToTrainOn(
             "nothing is held out; raise the share or set it to 0", field="data.held_out"
         )
-    return Corpus(folder / "train"), Corpus(folder / "held_out") if wanted else None
+    return TokenDataset(folder / "train"), TokenDataset(folder / "held_out") if wanted else None
 
 
 def _check_vocabulary(sequences: Iterable[TokenSequence], vocabulary: int) -> None:
@@ -303,7 +310,7 @@ def _check_vocabulary(sequences: Iterable[TokenSequence], vocabulary: int) -> No
             )
 
 
-def _why_nothing(summary: CorpusSummary) -> str:
+def _why_nothing(summary: DatasetSummary) -> str:
     if summary.left_out:
         reasons = ", ".join(f"{count} {reason}" for reason, count in summary.left_out.items())
         return f"no target is left: {reasons}. Raise data.context or loosen the filters"

@@ -2,7 +2,7 @@
 
 Owns which records meet: those of one item whose rewards lie far enough apart, the better one being
 good enough. A record may have several sequences (where a template rewrote history); it counts as a
-whole or not at all. Equal corpora give equal pairs. Knows no torch.
+whole or not at all. Equal datasets give equal pairs. Knows no torch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Literal
 
-from training.data.dataset import Corpus
+from training.data.dataset import TokenDataset
 from training.errors import NothingToTrainOn
 
 __all__ = ["Pair", "PairConfig", "find_pairs"]
@@ -39,7 +39,7 @@ class PairConfig:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two records of an item, as numbers of sequences in the corpus."""
+    """Two records of an item, as numbers of sequences in the dataset."""
 
     environment: str
     item_id: str
@@ -55,14 +55,14 @@ class _Record:
     sequences: list[int]
 
 
-def find_pairs(corpus: Corpus, config: PairConfig) -> list[Pair]:
-    """The pairs of a corpus, in the order of their items' first records.
+def find_pairs(dataset: TokenDataset, config: PairConfig) -> list[Pair]:
+    """The pairs of a dataset, in the order of their items' first records.
 
     Raises NothingToTrainOn where there is none.
     """
-    cut = {entry["name"] for entry in corpus.left_out()}
+    cut = {entry["name"] for entry in dataset.left_out()}
     items: dict[tuple[str, str], dict[tuple[str, str], _Record]] = defaultdict(dict)
-    for number, it in enumerate(corpus.origins()):
+    for number, it in enumerate(dataset.origins()):
         if it.reward is None or it.name in cut:
             continue
         scaled = it.reward / config.reward_scale.get(it.environment, 1.0)

@@ -22,13 +22,13 @@ from training.errors import DataError
 
 __all__ = [
     "THRESHOLDS",
-    "Kept",
     "Repeats",
+    "SelectedEpisode",
     "Selection",
     "read_selection",
+    "score_threshold",
+    "score_weight",
     "select",
-    "threshold_of",
-    "weight_of",
     "write_selection",
 ]
 
@@ -42,7 +42,7 @@ with the highest score (then the fewest rounds), or all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SelectedEpisode:
     """One episode to learn from."""
 
     episode_id: str
@@ -64,7 +64,7 @@ class Kept:
 class Selection:
     """What came of one environment's exploration."""
 
-    kept: tuple[Kept, ...]
+    kept: tuple[SelectedEpisode, ...]
     episodes: int
     """Finished ones that were looked at."""
     confirmed: int
@@ -73,12 +73,12 @@ class Selection:
     """Episodes that ended by an error; never a result."""
 
 
-def threshold_of(environment: str, given: float | None = None) -> float:
+def score_threshold(environment: str, given: float | None = None) -> float:
     """The score that a kept episode exceeds, in the environment's unit."""
     return THRESHOLDS.get(environment, _USUAL_THRESHOLD) if given is None else given
 
 
-def weight_of(score: float, perfect: float) -> float:
+def score_weight(score: float, perfect: float) -> float:
     """A score's share of a perfect one, from 0 to 1."""
     return min(max(score / perfect, 0.0), 1.0)
 
@@ -98,14 +98,14 @@ def select(
     """
     ordered = sorted(summaries, key=lambda it: (it.environment, it.item_id, it.sample, it.policy))
     finished = [it for it in ordered if not it.failed]
-    confirmed: list[tuple[Kept, int]] = []
+    confirmed: list[tuple[SelectedEpisode, int]] = []
     for summary in finished:
         score = score_or_reward(summary.score, summary.reward)
         if score is None:
             continue
-        weight = weight_of(score, perfect) if weighted else float(score > threshold)
+        weight = score_weight(score, perfect) if weighted else float(score > threshold)
         if weight > 0:
-            kept = Kept(
+            kept = SelectedEpisode(
                 summary.episode_id,
                 summary.environment,
                 summary.item_id,
@@ -123,26 +123,28 @@ def select(
     )
 
 
-def write_selection(path: Path, kept: Iterable[Kept]) -> None:
+def write_selection(path: Path, kept: Iterable[SelectedEpisode]) -> None:
     """List what was kept, one JSON object a line, for `data.sources.selection` of a recipe."""
     write_atomically(path, "".join(json.dumps(asdict(it)) + "\n" for it in kept))
 
 
-def read_selection(path: Path) -> list[Kept]:
+def read_selection(path: Path) -> list[SelectedEpisode]:
     """The inverse of `write_selection`; raises DataError."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-        return [Kept(**json.loads(line)) for line in lines if line]
+        return [SelectedEpisode(**json.loads(line)) for line in lines if line]
     except (OSError, ValueError, TypeError) as error:
         raise DataError(
             f"{path} is no selection: {error}", field="data.sources.selection"
         ) from error
 
 
-def _without_repeats(confirmed: list[tuple[Kept, int]], repeats: Repeats) -> tuple[Kept, ...]:
+def _without_repeats(
+    confirmed: list[tuple[SelectedEpisode, int]], repeats: Repeats
+) -> tuple[SelectedEpisode, ...]:
     if repeats == "all":
         return tuple(kept for kept, _ in confirmed)
-    chosen: dict[tuple[str, str], tuple[Kept, int]] = {}
+    chosen: dict[tuple[str, str], tuple[SelectedEpisode, int]] = {}
     for kept, rounds in confirmed:
         name = (kept.environment, kept.item_id)
         other = chosen.get(name)

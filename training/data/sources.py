@@ -2,8 +2,8 @@
 
 Owns which records of a source are used and with what weight, and the one rule about tokens: where a
 policy recorded token ids they are used as they are, with their mask and logprobs; only text that
-nobody sampled in tokens here is tokenised. Records stream through one at a time. Records that
-cannot be used are not dropped silently: each one is handed to `leave_out` with a reason.
+nobody sampled in tokens here is tokenized. Records stream through one at a time. Records that
+cannot be used are not dropped silently: each one is handed to `on_skipped` with a reason.
 
 Knows no model weights and no training.
 """
@@ -26,15 +26,15 @@ from orchestrator.errors import ExtraMissing
 from orchestrator.records import EpisodeSummary
 from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
-from training.data.conversations import environment_of, is_conversation_file, read_conversations
+from training.data.conversations import environment_name, is_conversation_file, read_conversations
 from training.data.selection import read_selection
 from training.data.sequences import Provenance, TokenSequence, make_sequence, whole
-from training.data.tokenize import Untokenisable, tokenise
+from training.data.tokenize import CannotTokenize, tokenize
 from training.errors import DataError, TokenizerMismatch
 
-__all__ = ["LeaveOut", "SourceConfig", "episode_sequences", "read_source", "texts_of"]
+__all__ = ["OnSkipped", "SourceConfig", "episode_sequences", "read_source", "read_texts"]
 
-LeaveOut = Callable[[str, str, int], None]
+OnSkipped = Callable[[str, str, int], None]
 """Takes the name of what is left out, why, and its length in tokens (0 = unknown)."""
 _ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT}
 _PARQUET_ROWS = 64
@@ -71,7 +71,7 @@ class SourceConfig:
     reward_scale: dict[str, float] = field(default_factory=dict[str, float])
     """Environment -> the reward that counts as 1 in `weight_by_reward`; default 1."""
     tokens: Literal["recorded", "text"] = "recorded"
-    """recorded: token ids as they were sampled; text: tokenise the conversation anew, for a model
+    """recorded: token ids as they were sampled; text: tokenize the conversation anew, for a model
     with another tokenizer than the policy that played."""
     targets: Literal["replies", "all"] = "replies"
     """all: every token is learned, what the environment says, too: pretraining, not imitation."""
@@ -125,7 +125,7 @@ def read_source(
     config: SourceConfig,
     renderer: TemplateRenderer,
     *,
-    leave_out: LeaveOut,
+    on_skipped: OnSkipped,
     runs: Path = Path("runs"),
 ) -> Iterator[list[TokenSequence]]:
     """The sequences of each accepted record, record by record, in the source's order.
@@ -136,11 +136,11 @@ def read_source(
     kind, path = _resolve(config, runs)
     gate = _Gate(config)
     if kind == "run":
-        records = _from_run(path, config, renderer, gate, leave_out)
+        records = _from_run(path, config, renderer, gate, on_skipped)
     elif kind == "parquet":
-        records = _from_parquet(path, config, renderer, gate, leave_out)
+        records = _from_parquet(path, config, renderer, gate, on_skipped)
     else:
-        records = _from_conversations(path, config, renderer, gate, leave_out)
+        records = _from_conversations(path, config, renderer, gate, on_skipped)
     for sequences in records:
         if sequences:
             gate.count(sequences[0].origin)
@@ -177,11 +177,11 @@ def _from_run(
     config: SourceConfig,
     renderer: TemplateRenderer,
     gate: _Gate,
-    leave_out: LeaveOut,
+    on_skipped: OnSkipped,
 ) -> Iterator[list[TokenSequence]]:
     source = str(folder)
     if config.selection:
-        yield from _selected(folder, config, renderer, leave_out)
+        yield from _selected(folder, config, renderer, on_skipped)
         return
     with RunReader.open(folder) as run:
 
@@ -192,12 +192,12 @@ def _from_run(
             origin = _of_episode(source, episode)
             if gate.admits(origin):  # again: an earlier record of the same page may have counted
                 yield episode_sequences(
-                    episode, renderer, origin, gate.weight(origin), config.tokens, leave_out
+                    episode, renderer, origin, gate.weight(origin), config.tokens, on_skipped
                 )
 
 
 def _selected(
-    folder: Path, config: SourceConfig, renderer: TemplateRenderer, leave_out: LeaveOut
+    folder: Path, config: SourceConfig, renderer: TemplateRenderer, on_skipped: OnSkipped
 ) -> Iterator[list[TokenSequence]]:
     """The records that a selection names; their order is the file's, not that of playing."""
     with RunReader.open(folder) as run:
@@ -211,7 +211,7 @@ def _selected(
                 )
             origin = _of_episode(str(folder), episode)
             weight = config.weight * row.weight
-            yield episode_sequences(episode, renderer, origin, weight, config.tokens, leave_out)
+            yield episode_sequences(episode, renderer, origin, weight, config.tokens, on_skipped)
 
 
 def episode_sequences(
@@ -220,13 +220,13 @@ def episode_sequences(
     origin: Provenance | None = None,
     weight: float = 1.0,
     tokens: Literal["recorded", "text"] = "recorded",
-    leave_out: LeaveOut | None = None,
+    on_skipped: OnSkipped | None = None,
 ) -> list[TokenSequence]:
     """The sequences of one episode record; raises TokenizerMismatch."""
     place = origin or _of_episode("", episode)
     messages = [Message(Role(it.role), it.text, it.sampled) for it in episode.messages]
     if not episode.token_segments or tokens == "text":
-        return _tokenised(messages, renderer, place, weight, leave_out)
+        return _tokenised(messages, renderer, place, weight, on_skipped)
     segments = [
         _Recorded(
             ids=np.array(it.ids, np.uint32),
@@ -273,14 +273,14 @@ def _tokenised(
     renderer: TemplateRenderer,
     origin: Provenance,
     weight: float,
-    leave_out: LeaveOut | None,
+    on_skipped: OnSkipped | None,
 ) -> list[TokenSequence]:
     try:
-        return tokenise(messages, renderer, origin, weight)
-    except Untokenisable as error:
-        if leave_out is None:
+        return tokenize(messages, renderer, origin, weight)
+    except CannotTokenize as error:
+        if on_skipped is None:
             raise DataError(f"{origin.name}: {error}", field="data.sources") from error
-        leave_out(origin.name, str(error), 0)
+        on_skipped(origin.name, str(error), 0)
         return []
 
 
@@ -335,7 +335,7 @@ def _check_tokenizer(
         raise TokenizerMismatch(
             f"the recorded ids of episode {origin.name} ({origin.source}) do not decode to its "
             "reply: it was played by a model with another tokenizer. Choose that model in "
-            '`model.path`, or set `tokens = "text"` for this source to tokenise its text anew',
+            '`model.path`, or set `tokens = "text"` for this source to tokenize its text anew',
             field="model.path",
         )
 
@@ -345,7 +345,7 @@ def _from_parquet(
     config: SourceConfig,
     renderer: TemplateRenderer,
     gate: _Gate,
-    leave_out: LeaveOut,
+    on_skipped: OnSkipped,
 ) -> Iterator[list[TokenSequence]]:
     try:
         import pyarrow.parquet as parquet  # pyright: ignore[reportMissingTypeStubs]
@@ -361,7 +361,7 @@ def _from_parquet(
                 origin = _of_row(str(path), row)
                 if row["error"] is None and gate.admits(origin):
                     yield _row_sequences(
-                        row, config, renderer, origin, gate.weight(origin), leave_out
+                        row, config, renderer, origin, gate.weight(origin), on_skipped
                     )
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{path} is no episode export: {error}", field="data.sources") from error
@@ -378,11 +378,11 @@ def _row_sequences(
     renderer: TemplateRenderer,
     origin: Provenance,
     weight: float,
-    leave_out: LeaveOut,
+    on_skipped: OnSkipped,
 ) -> list[TokenSequence]:
     messages = [Message(_ROLES[it["role"]], it["text"], it["sampled"]) for it in row["messages"]]
     if not row["token_segments"] or config.tokens == "text":
-        return _tokenised(messages, renderer, origin, weight, leave_out)
+        return _tokenised(messages, renderer, origin, weight, on_skipped)
     segments = [
         _Recorded(
             ids=np.array(it["ids"], np.uint32),
@@ -405,7 +405,7 @@ def _from_conversations(
     config: SourceConfig,
     renderer: TemplateRenderer,
     gate: _Gate,
-    leave_out: LeaveOut,
+    on_skipped: OnSkipped,
 ) -> Iterator[list[TokenSequence]]:
     for file in _files(path) if path.is_dir() else [path]:
         entries = read_conversations(file, train_acknowledgement=config.train_acknowledgement)
@@ -413,17 +413,17 @@ def _from_conversations(
             origin = Provenance(
                 source=str(file),
                 name=f"{entry.item_id or file.name}#{entry.number}",
-                environment=environment_of(entry.item_id),
+                environment=environment_name(entry.item_id),
                 item_id=entry.item_id,
                 reward=entry.reward,
                 success=entry.success,
             )
             if gate.admits(origin):
                 weight = gate.weight(origin)
-                yield _tokenised(entry.messages, renderer, origin, weight, leave_out)
+                yield _tokenised(entry.messages, renderer, origin, weight, on_skipped)
 
 
-def texts_of(config: SourceConfig, *, runs: Path = Path("runs")) -> Iterator[str]:
+def read_texts(config: SourceConfig, *, runs: Path = Path("runs")) -> Iterator[str]:
     """All messages of a source's accepted records, for training a tokenizer."""
     kind, path = _resolve(config, runs)
     gate = _Gate(config)

@@ -20,19 +20,19 @@ from agent_runtime.ledger import Origin, Segment
 from agent_runtime.rendering import TemplateRenderer
 from training.data.sequences import Provenance, TokenSequence, make_sequence
 
-__all__ = ["Untokenisable", "tokenise"]
+__all__ = ["CannotTokenize", "tokenize"]
 
 
-class Untokenisable(ValueError):
+class CannotTokenize(ValueError):
     """When a conversation cannot be turned into sequences; says why. Callers count it."""
 
 
-def tokenise(
+def tokenize(
     messages: Sequence[Message], renderer: TemplateRenderer, origin: Provenance, weight: float = 1.0
 ) -> list[TokenSequence]:
     """The sequences of a conversation; messages marked `sampled` are trained on.
 
-    One sequence, or several where the chat template rewrites history. Raises Untokenisable.
+    One sequence, or several where the chat template rewrites history. Raises CannotTokenize.
     """
     replies = [at for at, it in enumerate(messages) if it.role is Role.ASSISTANT]
     trained = [at for at in replies if messages[at].sampled]
@@ -43,7 +43,7 @@ def tokenise(
         for turn, at in enumerate(it for it in replies if it >= trained[0]):
             _speak(dialogue, renderer, messages[: at + 1], turn)
     except (PolicyMisconfigured, ValueError) as error:
-        raise Untokenisable(str(error)) from error
+        raise CannotTokenize(str(error)) from error
     spoken = [messages[at] for at in replies if at >= trained[0]]
     made = (
         _to_sequence(segment, number, spoken, origin, weight)
@@ -59,9 +59,9 @@ def _speak(
     dialogue.prompt(messages[:-1])
     ids = renderer.reply_ids(dialogue.text, messages)
     if not ids:
-        raise Untokenisable(f"reply {turn} has no tokens")
+        raise CannotTokenize(f"reply {turn} has no tokens")
     if _bare(renderer.decode(ids)) != _bare(messages[-1].text):
-        raise Untokenisable(f"the masked ids of reply {turn} do not decode to its text")
+        raise CannotTokenize(f"the masked ids of reply {turn} do not decode to its text")
     dialogue.sampled(ids, [0.0] * len(ids), generation=turn)
 
 

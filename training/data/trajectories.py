@@ -20,7 +20,7 @@ from agentgym.episode.v1 import episode_pb2
 from training.data.sequences import Provenance, TokenSequence, make_sequence
 from training.errors import LogprobsMissing
 
-__all__ = ["Trajectory", "group_advantages", "step_of", "trajectories_of", "version_name"]
+__all__ = ["Trajectory", "group_advantages", "read_trajectories", "version_name", "version_step"]
 
 _VERSION: Final = re.compile(r"step-(\d+)")
 
@@ -30,7 +30,7 @@ def version_name(step: int) -> str:
     return f"step-{step}"
 
 
-def step_of(version: str, known: Mapping[str, int]) -> int | None:
+def version_step(version: str, known: Mapping[str, int]) -> int | None:
     """The update count of a version; `known` names versions that are not `step-N`."""
     if version in known:
         return known[version]
@@ -48,7 +48,7 @@ class Trajectory:
     """Sampled tokens that are no targets, because the weights have moved on too far."""
 
 
-def trajectories_of(
+def read_trajectories(
     episode: episode_pb2.Episode,
     *,
     step: int = 0,
@@ -117,7 +117,7 @@ def _steps(
     """[n]; how many updates the weights had seen that sampled a token; 0 where none was."""
     steps = np.where(sampled, -1, 0)
     for span in segment.version_spans:
-        found = step_of(segment.policy_versions[span.version], known)
+        found = version_step(segment.policy_versions[span.version], known)
         steps[span.start : span.end] = -1 if found is None else found
     steps[~sampled] = 0
     if steps.min() < 0:

@@ -29,10 +29,10 @@ __all__ = [
     "as_markdown",
     "as_table",
     "draw",
-    "figures_of",
     "measure",
+    "metrics_from_plain",
     "pool",
-    "read_figure",
+    "read_metric",
 ]
 
 
@@ -91,13 +91,13 @@ class Row:
         return math.fsum(known) / len(known) if known and len(known) == len(means) else None
 
 
-def read_figure(played: EvalRun) -> Figure:
+def read_metric(played: EvalRun) -> Figure:
     """The figure of a finished run."""
     with RunReader.open(played.folder) as reader:
         return measure(played, reader.summaries())
 
 
-def figures_of(plain: Mapping[str, Any]) -> dict[str, Figure]:
+def metrics_from_plain(plain: Mapping[str, Any]) -> dict[str, Figure]:
     """Figures by environment, from their JSON values."""
     return {name: Figure.from_plain(it) for name, it in plain.items()}
 

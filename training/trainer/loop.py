@@ -22,7 +22,7 @@ from rich.console import Console
 from agent_runtime.logs import get_logger
 from orchestrator.configuration import to_plain
 from training.config.start import Start
-from training.data.dataset import Corpus, DataConfig
+from training.data.dataset import DataConfig, TokenDataset
 from training.runs.run_dir import RunDir
 from training.runs.tracking import Tracker, TrackingConfig, read_log
 from training.trainer.distributed import Processes, processes
@@ -35,7 +35,7 @@ from training.trainer.models import (
     save_checkpoint,
 )
 from training.trainer.packing import BatchConfig, Step, plan_epoch
-from training.trainer.preparation import prepare_base, prepare_corpora
+from training.trainer.preparation import prepare_base, prepare_datasets
 from training.trainer.throughput import Speedometer
 
 __all__ = [
@@ -127,9 +127,9 @@ class TrainingSession:
         if self.job.first:
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    def prepare_corpora(self, data: DataConfig) -> tuple[Corpus, Corpus | None]:
+    def prepare_datasets(self, data: DataConfig) -> tuple[TokenDataset, TokenDataset | None]:
         """Return the sequences to train on and those that are held out; see `preparation`."""
-        return prepare_corpora(data, self.base, self.run_dir, self.job, self.console)
+        return prepare_datasets(data, self.base, self.run_dir, self.job, self.console)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 # torch is an extra: the checker may run without it.
 """What comes before the first step: the base model, and the data as sequences of its tokens.
 
-Owns the order (tokenizer, base, corpus) and that each part is made once: a resumed training finds
+Owns the order (tokenizer, base, dataset) and that each part is made once: a resumed training finds
 them finished or makes them again from the start. The first process makes them, the others wait.
 Knows no algorithm.
 """
@@ -19,8 +19,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.huggingface import HuggingFaceRenderer
-from training.data.dataset import Corpus, CorpusSummary, DataConfig, build_corpora
-from training.data.sources import SourceConfig, texts_of
+from training.data.dataset import DataConfig, DatasetSummary, TokenDataset, build_datasets
+from training.data.sources import SourceConfig, read_texts
 from training.data.tokenizer_training import train_tokenizer
 from training.errors import ModelUnusable, RecipeError
 from training.runs.run_dir import RunDir
@@ -29,10 +29,10 @@ from training.trainer.models import InitConfig, ModelConfig, create_base, model_
 
 __all__ = [
     "create_from_scratch",
-    "describe_corpus",
+    "describe_dataset",
     "load_renderer",
     "prepare_base",
-    "prepare_corpora",
+    "prepare_datasets",
 ]
 
 
@@ -87,16 +87,16 @@ def create_from_scratch(
     tokenizer = Path(init.tokenizer_path)
     if not init.tokenizer_path:
         tokenizer = partial / "tokenizer"
-        texts = (text for source in sources for text in texts_of(source, runs=runs))
+        texts = (text for source in sources for text in read_texts(source, runs=runs))
         train_tokenizer(texts, tokenizer, init.tokenizer)
     create_base(init, tokenizer, partial / "model", seed=seed)
     (partial / "model").rename(folder)
     shutil.rmtree(partial)
 
 
-def prepare_corpora(
+def prepare_datasets(
     data: DataConfig, model: str, run_dir: RunDir, processes: Processes, console: Console
-) -> tuple[Corpus, Corpus | None]:
+) -> tuple[TokenDataset, TokenDataset | None]:
     """The training and the held-out sequences; written by the first process unless they are there.
 
     Raises DataError, RecipeError, ModelUnusable.
@@ -112,7 +112,7 @@ def prepare_corpora(
     if processes.first and not finished.is_file():
         shutil.rmtree(run_dir.data, ignore_errors=True)
         with _progress(console) as advance:
-            build_corpora(
+            build_datasets(
                 data,
                 load_renderer(model, template_date=data.template_date),
                 run_dir.data,
@@ -121,11 +121,11 @@ def prepare_corpora(
             )
         finished.touch()
     processes.wait()
-    train = Corpus(run_dir.data / "train")
+    train = TokenDataset(run_dir.data / "train")
     if processes.first:
-        for line in describe_corpus(train.summary):
+        for line in describe_dataset(train.summary):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
-    return train, Corpus(run_dir.data / "held_out") if wanted else None
+    return train, TokenDataset(run_dir.data / "held_out") if wanted else None
 
 
 class _progress:  # noqa: N801 (used like a function)
@@ -149,7 +149,7 @@ class _progress:  # noqa: N801 (used like a function)
         self._progress.stop()
 
 
-def describe_corpus(summary: CorpusSummary) -> list[str]:
+def describe_dataset(summary: DatasetSummary) -> list[str]:
     """What was taken and what was left out, as lines."""
     lines = [
         f"{summary.sequences} sequences of {summary.records} records: {summary.tokens:,} tokens, "

@@ -13,7 +13,7 @@ from tests.training.makers import (
     write_conversations,
     write_run,
 )
-from training.data.dataset import Corpus, DataConfig, build_corpora, held_out
+from training.data.dataset import DataConfig, TokenDataset, build_datasets, is_held_out
 from training.data.sources import SourceConfig, read_source
 from training.errors import DataError, NothingToTrainOn, RecipeError, TokenizerMismatch
 
@@ -25,11 +25,13 @@ def renderer(tmp_path: Path):
     return chatml_renderer(tmp_path / "model")
 
 
-def make(renderer, folder: Path, *paths: Path, **options) -> tuple[Corpus, Corpus | None]:
+def make(
+    renderer, folder: Path, *paths: Path, **options
+) -> tuple[TokenDataset, TokenDataset | None]:
     options.setdefault("context", 2048)
     sources = tuple(SourceConfig(path=str(path)) for path in paths)
     data = DataConfig(sources=sources, **options)
-    return build_corpora(data, renderer, folder, vocabulary=VOCABULARY)
+    return build_datasets(data, renderer, folder, vocabulary=VOCABULARY)
 
 
 def test_a_corpus_gives_back_what_was_read(renderer, tmp_path: Path) -> None:
@@ -37,25 +39,27 @@ def test_a_corpus_gives_back_what_was_read(renderer, tmp_path: Path) -> None:
     run = write_run(
         tmp_path / "run", [played_episode("maze_1", ("Action: up", "Action: down"), renderer)]
     )
-    corpus, _ = make(renderer, tmp_path / "data", texts, run)
+    dataset, _ = make(renderer, tmp_path / "data", texts, run)
     expected = [
         sequence
         for path in (texts, run)
-        for record in read_source(SourceConfig(path=str(path)), renderer, leave_out=lambda *_: None)
+        for record in read_source(
+            SourceConfig(path=str(path)), renderer, on_skipped=lambda *_: None
+        )
         for sequence in record
     ]
-    assert len(corpus) == len(expected) == 8
+    assert len(dataset) == len(expected) == 8
     for number, it in enumerate(expected):
-        found = corpus[number]
+        found = dataset[number]
         assert found.ids.tolist() == it.ids.tolist()
         assert found.mask.tolist() == it.mask.tolist()
         assert (found.logprobs is None) == (it.logprobs is None)
         assert found.origin == it.origin
-    assert corpus[7].logprobs is not None
-    np.testing.assert_array_equal(corpus[7].logprobs, expected[7].logprobs)
-    assert not corpus.has_logprobs
-    assert corpus.lengths.tolist() == [len(it) for it in expected]
-    assert corpus.targets.tolist() == [it.targets for it in expected]
+    assert dataset[7].logprobs is not None
+    np.testing.assert_array_equal(dataset[7].logprobs, expected[7].logprobs)
+    assert not dataset.has_logprobs
+    assert dataset.lengths.tolist() == [len(it) for it in expected]
+    assert dataset.targets.tolist() == [it.targets for it in expected]
 
 
 def test_equal_sources_give_equal_bytes(renderer, tmp_path: Path) -> None:
@@ -72,13 +76,13 @@ def test_what_does_not_fit_is_named_and_never_cut(renderer, tmp_path: Path) -> N
     whole, _ = make(renderer, tmp_path / "whole", texts)
     lengths = whole.lengths.tolist()
     context = sorted(lengths)[2]
-    corpus, _ = make(renderer, tmp_path / "data", texts, context=context)
-    left = list(corpus.left_out())
-    assert sorted(corpus.lengths.tolist()) == sorted(it for it in lengths if it <= context)
+    dataset, _ = make(renderer, tmp_path / "data", texts, context=context)
+    left = list(dataset.left_out())
+    assert sorted(dataset.lengths.tolist()) == sorted(it for it in lengths if it <= context)
     assert [it["tokens"] for it in left] == [it for it in lengths if it > context]
     assert {it["reason"] for it in left} == {f"longer than {context} tokens"}
     assert left[0]["name"].startswith("maze_")
-    assert corpus.summary.left_out == {f"longer than {context} tokens": len(left)}
+    assert dataset.summary.left_out == {f"longer than {context} tokens": len(left)}
 
 
 def test_held_out_items_are_in_one_corpus_only(renderer, tmp_path: Path) -> None:
@@ -88,7 +92,7 @@ def test_held_out_items_are_in_one_corpus_only(renderer, tmp_path: Path) -> None
     ours = {it.item_id for it in train.origins()}
     theirs = {it.item_id for it in kept.origins()}
     assert not ours & theirs and len(ours) + len(theirs) == 40
-    assert theirs == {f"maze_{n}" for n in range(40) if held_out(f"maze_{n}", 0.25)}
+    assert theirs == {f"maze_{n}" for n in range(40) if is_held_out(f"maze_{n}", 0.25)}
     assert theirs
 
 
@@ -114,7 +118,7 @@ def test_ids_beyond_the_models_vocabulary_are_refused(renderer, tmp_path: Path) 
     run = write_run(tmp_path / "run", [played_episode("maze_1", ("Action: up",), renderer)])
     data = DataConfig(sources=(SourceConfig(path=str(run)),))
     with pytest.raises(TokenizerMismatch, match="rows of embeddings"):
-        build_corpora(data, renderer, tmp_path / "data", vocabulary=20)
+        build_datasets(data, renderer, tmp_path / "data", vocabulary=20)
 
 
 def test_a_recipe_without_sources_is_refused(renderer, tmp_path: Path) -> None:
@@ -124,20 +128,20 @@ def test_a_recipe_without_sources_is_refused(renderer, tmp_path: Path) -> None:
 
 def test_a_corpus_that_was_cut_off_is_not_read(renderer, tmp_path: Path) -> None:
     texts = write_conversations(tmp_path / "c.jsonl", count=3)
-    corpus, _ = make(renderer, tmp_path / "data", texts)
-    with (corpus.folder / "ids.u32").open("rb+") as stream:
+    dataset, _ = make(renderer, tmp_path / "data", texts)
+    with (dataset.folder / "ids.u32").open("rb+") as stream:
         stream.truncate(8)
     with pytest.raises(DataError, match="damaged"):
-        Corpus(corpus.folder)
-    (corpus.folder / "summary.json").unlink()
-    assert not Corpus.is_complete(corpus.folder)
-    with pytest.raises(DataError, match="no complete corpus"):
-        Corpus(corpus.folder)
+        TokenDataset(dataset.folder)
+    (dataset.folder / "summary.json").unlink()
+    assert not TokenDataset.is_complete(dataset.folder)
+    with pytest.raises(DataError, match="no complete dataset"):
+        TokenDataset(dataset.folder)
 
 
 def test_episodes_without_tokens_are_tokenised_and_have_no_logprobs(
     renderer, tmp_path: Path
 ) -> None:
     run = write_run(tmp_path / "run", [build_episode("maze_1", tokens=False)])
-    corpus, _ = make(renderer, tmp_path / "data", run)
-    assert corpus[0].logprobs is None and corpus[0].targets > 0
+    dataset, _ = make(renderer, tmp_path / "data", run)
+    assert dataset[0].logprobs is None and dataset[0].targets > 0

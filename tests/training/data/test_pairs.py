@@ -6,7 +6,7 @@ import pytest
 
 from tests.orchestrator.records import build_episode
 from tests.training.makers import chatml_renderer, write_run
-from training.data.dataset import Corpus, DataConfig, build_corpora
+from training.data.dataset import DataConfig, TokenDataset, build_datasets
 from training.data.pairs import PairConfig, find_pairs
 from training.data.sources import SourceConfig
 from training.errors import NothingToTrainOn
@@ -15,7 +15,7 @@ REWARDS = {"maze_1": (0.0, 1.0, 0.95), "maze_2": (0.5, 0.5), "maze_3": (0.8, 0.2
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Corpus:
+def dataset(tmp_path: Path) -> TokenDataset:
     episodes = [
         build_episode(item, sample=sample, reward=reward, tokens=False)
         for item, rewards in REWARDS.items()
@@ -24,33 +24,33 @@ def corpus(tmp_path: Path) -> Corpus:
     data = DataConfig(
         sources=(SourceConfig(path=str(write_run(tmp_path / "run", episodes))),), context=2048
     )
-    return build_corpora(
+    return build_datasets(
         data, chatml_renderer(tmp_path / "model"), tmp_path / "data", vocabulary=9999
     )[0]
 
 
-def samples(corpus: Corpus, config: PairConfig) -> list[tuple[str, int, int]]:
-    origins = list(corpus.origins())
+def samples(dataset: TokenDataset, config: PairConfig) -> list[tuple[str, int, int]]:
+    origins = list(dataset.origins())
     return [
         (it.item_id, origins[it.chosen[0]].sample, origins[it.rejected[0]].sample)
-        for it in find_pairs(corpus, config)
+        for it in find_pairs(dataset, config)
     ]
 
 
-def test_the_best_meets_the_worst_of_the_same_item(corpus: Corpus) -> None:
-    assert samples(corpus, PairConfig()) == [("maze_1", 1, 0)]
-    assert samples(corpus, PairConfig(min_best=0.7)) == [("maze_1", 1, 0), ("maze_3", 0, 1)]
+def test_the_best_meets_the_worst_of_the_same_item(dataset: TokenDataset) -> None:
+    assert samples(dataset, PairConfig()) == [("maze_1", 1, 0)]
+    assert samples(dataset, PairConfig(min_best=0.7)) == [("maze_1", 1, 0), ("maze_3", 0, 1)]
 
 
-def test_all_pairs_that_meet_the_bounds_when_asked_for(corpus: Corpus) -> None:
-    found = samples(corpus, PairConfig(per_item="all"))
+def test_all_pairs_that_meet_the_bounds_when_asked_for(dataset: TokenDataset) -> None:
+    found = samples(dataset, PairConfig(per_item="all"))
     assert found == [("maze_1", 1, 0), ("maze_1", 2, 0)]
-    close = samples(corpus, PairConfig(per_item="all", min_gap=0.01))
+    close = samples(dataset, PairConfig(per_item="all", min_gap=0.01))
     assert ("maze_1", 1, 2) in close and len(close) == 3
 
 
-def test_rewards_of_another_unit_are_scaled(corpus: Corpus) -> None:
+def test_rewards_of_another_unit_are_scaled(dataset: TokenDataset) -> None:
     config = PairConfig(reward_scale={"maze": 0.8})
-    assert [it[0] for it in samples(corpus, config)] == ["maze_1", "maze_3"]
+    assert [it[0] for it in samples(dataset, config)] == ["maze_1", "maze_3"]
     with pytest.raises(NothingToTrainOn, match="4 items with a reward, 3 with several"):
-        samples(corpus, PairConfig(reward_scale={"maze": 100.0}))
+        samples(dataset, PairConfig(reward_scale={"maze": 100.0}))

@@ -9,9 +9,9 @@ from orchestrator.records import EpisodeSummary, summarise
 from tests.orchestrator.records import build_episode
 from training.data.selection import (
     read_selection,
+    score_threshold,
+    score_weight,
     select,
-    threshold_of,
-    weight_of,
     write_selection,
 )
 from training.errors import DataError
@@ -30,10 +30,10 @@ def test_an_episode_is_kept_where_its_score_exceeds_the_threshold():
 
 
 def test_thresholds_are_those_of_the_original_unless_one_is_given():
-    assert threshold_of("textcraft") == 0.99
-    assert threshold_of("babyai") == 0.0
-    assert threshold_of("sciworld") == 99.0
-    assert threshold_of("sciworld", 50.0) == 50.0
+    assert score_threshold("textcraft") == 0.99
+    assert score_threshold("babyai") == 0.0
+    assert score_threshold("sciworld") == 99.0
+    assert score_threshold("sciworld", 50.0) == 50.0
 
 
 def test_a_failed_episode_is_never_kept():
@@ -69,7 +69,7 @@ def test_weighting_keeps_every_positive_score_by_its_share_of_a_perfect_one():
     episodes = [summary("a", 25.0), summary("b", 0.0), summary("c", 100.0), summary("d", -3.0)]
     found = select(episodes, threshold=99.0, weighted=True, perfect=100.0)
     assert {it.item_id: it.weight for it in found.kept} == {"a": 0.25, "c": 1.0}
-    assert weight_of(250.0, 100.0) == 1.0
+    assert score_weight(250.0, 100.0) == 1.0
 
 
 def test_a_selection_survives_its_file(tmp_path: Path):

@@ -34,7 +34,9 @@ def renderer(tmp_path: Path) -> HuggingFaceRenderer:
 def read(renderer, path: Path, **options) -> tuple[list[TokenSequence], list[tuple[str, str]]]:
     left: list[tuple[str, str]] = []
     config = SourceConfig(path=str(path), **options)
-    records = read_source(config, renderer, leave_out=lambda name, why, _: left.append((name, why)))
+    records = read_source(
+        config, renderer, on_skipped=lambda name, why, _: left.append((name, why))
+    )
     return [it for record in records for it in record], left
 
 
@@ -94,11 +96,11 @@ def test_text_is_tokenised_as_a_policy_would_have_met_it(family: str, tmp_path: 
     renderer = HuggingFaceRenderer(tiny_tokenizers.FAMILIES[family](tmp_path / "model"))
     played = played_episode("maze_1", ("Action: move up", "Action: move left"), renderer)
     (recorded,) = episode_sequences(played, renderer)
-    (tokenised,) = episode_sequences(played, renderer, tokens="text")
-    assert tokenised.ids.tolist() == recorded.ids.tolist()
-    assert tokenised.mask.tolist() == recorded.mask.tolist()
-    assert tokenised.logprobs is None
-    assert [it.strip() for it in trained_texts(renderer, tokenised)] == [
+    (tokenized,) = episode_sequences(played, renderer, tokens="text")
+    assert tokenized.ids.tolist() == recorded.ids.tolist()
+    assert tokenized.mask.tolist() == recorded.mask.tolist()
+    assert tokenized.logprobs is None
+    assert [it.strip() for it in trained_texts(renderer, tokenized)] == [
         "Action: move up",
         "Action: move left",
     ]

@@ -9,7 +9,7 @@ from agent_runtime.conversation import Message, Role
 from agent_runtime.huggingface import HuggingFaceRenderer
 from tests.agent_runtime import tiny_tokenizers
 from training.data.sequences import Provenance, make_sequence
-from training.data.tokenize import Untokenisable, tokenise
+from training.data.tokenize import CannotTokenize, tokenize
 
 ORIGIN = Provenance(source="", name="c")
 MESSAGES = [
@@ -29,7 +29,7 @@ def renderer_of(family: str, folder: Path) -> HuggingFaceRenderer:
 @pytest.mark.parametrize("family", ["chatml", "llama3", "deepseek"])
 def test_the_ids_are_those_of_the_templates_whole_text(family: str, tmp_path: Path) -> None:
     renderer = renderer_of(family, tmp_path)
-    (found,) = tokenise(MESSAGES, renderer, ORIGIN)
+    (found,) = tokenize(MESSAGES, renderer, ORIGIN)
     whole = renderer.begin(MESSAGES).ids
     assert found.ids.tolist() == whole[: len(found)]
 
@@ -37,7 +37,7 @@ def test_the_ids_are_those_of_the_templates_whole_text(family: str, tmp_path: Pa
 @pytest.mark.parametrize("family", sorted(tiny_tokenizers.FAMILIES))
 def test_the_mask_covers_each_reply_and_what_ends_its_turn(family: str, tmp_path: Path) -> None:
     renderer = renderer_of(family, tmp_path)
-    (found,) = tokenise(MESSAGES, renderer, ORIGIN)
+    (found,) = tokenize(MESSAGES, renderer, ORIGIN)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], found.mask.astype(int), [0]])))
     spans = [found.ids[a:b].tolist() for a, b in edges.reshape(-1, 2)]
     assert [renderer.decode(it).strip() for it in spans] == [
@@ -52,20 +52,20 @@ def test_the_mask_covers_each_reply_and_what_ends_its_turn(family: str, tmp_path
 @pytest.mark.parametrize("family", sorted(tiny_tokenizers.FAMILIES))
 def test_a_prompt_has_the_ids_that_inference_gives_it(family: str, tmp_path: Path) -> None:
     renderer = renderer_of(family, tmp_path)
-    (found,) = tokenise(MESSAGES, renderer, ORIGIN)
+    (found,) = tokenize(MESSAGES, renderer, ORIGIN)
     first = int(found.mask.argmax())
     assert found.ids[:first].tolist() == renderer.begin(MESSAGES[:3]).ids
 
 
 def test_a_conversation_without_trained_replies_gives_nothing(tmp_path: Path) -> None:
     renderer = renderer_of("chatml", tmp_path)
-    assert tokenise([it._replace(sampled=False) for it in MESSAGES], renderer, ORIGIN) == []
+    assert tokenize([it._replace(sampled=False) for it in MESSAGES], renderer, ORIGIN) == []
 
 
 def test_what_the_template_refuses_cannot_be_tokenised(tmp_path: Path) -> None:
     renderer = renderer_of("mistral", tmp_path)
-    with pytest.raises(Untokenisable, match="only user and assistant speak"):
-        tokenise([Message(Role.SYSTEM, "Be brief."), *MESSAGES], renderer, ORIGIN)
+    with pytest.raises(CannotTokenize, match="only user and assistant speak"):
+        tokenize([Message(Role.SYSTEM, "Be brief."), *MESSAGES], renderer, ORIGIN)
 
 
 def test_a_sequence_ends_with_its_last_target_and_never_begins_with_one() -> None:

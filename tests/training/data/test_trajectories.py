@@ -12,9 +12,9 @@ from tests.orchestrator.records import build_episode
 from tests.training.makers import chatml_renderer, played_episode
 from training.data.trajectories import (
     group_advantages,
-    step_of,
-    trajectories_of,
+    read_trajectories,
     version_name,
+    version_step,
 )
 from training.errors import LogprobsMissing
 
@@ -40,7 +40,7 @@ def versioned(renderer, *versions: str) -> episode_pb2.Episode:
 
 
 def test_every_sampled_token_is_a_target_with_its_recorded_logprob(renderer):
-    (found,) = trajectories_of(versioned(renderer, "step-3"), step=3)
+    (found,) = read_trajectories(versioned(renderer, "step-3"), step=3)
     segment = versioned(renderer, "step-3").token_segments[0]
     sampled = np.array(segment.origins) == episode_pb2.TOKEN_ORIGIN_SAMPLED
     count = len(found.sequence)
@@ -53,8 +53,8 @@ def test_every_sampled_token_is_a_target_with_its_recorded_logprob(renderer):
 
 def test_tokens_of_weights_that_are_too_old_are_no_targets(renderer):
     episode = versioned(renderer, "step-1", "step-3")
-    (strict,) = trajectories_of(episode, step=3, staleness=1)
-    (loose,) = trajectories_of(episode, step=3, staleness=2)
+    (strict,) = read_trajectories(episode, step=3, staleness=1)
+    (loose,) = read_trajectories(episode, step=3, staleness=2)
     assert loose.stale == 0
     assert strict.stale > 0
     assert strict.sequence.targets + strict.stale == loose.sequence.targets
@@ -63,16 +63,16 @@ def test_tokens_of_weights_that_are_too_old_are_no_targets(renderer):
 def test_versions_that_are_not_steps_may_be_named(renderer):
     episode = versioned(renderer, "weights-abc")
     with pytest.raises(LogprobsMissing, match="weights-abc") as caught:
-        trajectories_of(episode)
+        read_trajectories(episode)
     assert caught.value.field == "token_segments.policy_versions"
-    assert trajectories_of(episode, known={"weights-abc": 0})
-    assert step_of(version_name(7), {}) == 7
+    assert read_trajectories(episode, known={"weights-abc": 0})
+    assert version_step(version_name(7), {}) == 7
 
 
 def test_a_run_without_tokens_is_refused_with_the_field_and_the_fix():
     episode = build_episode("maze_1", tokens=False)
     with pytest.raises(LogprobsMissing, match="records text only: sample it with") as caught:
-        trajectories_of(episode)
+        read_trajectories(episode)
     assert caught.value.field == "token_segments"
 
 
@@ -85,7 +85,7 @@ def test_a_run_without_logprobs_is_refused_with_the_field_and_the_fix(renderer, 
     if broken != "absent":
         segment.logprobs.extend([0.0 if broken == "zero" else math.nan] * count)
     with pytest.raises(LogprobsMissing, match="sample it again with logprobs") as caught:
-        trajectories_of(episode)
+        read_trajectories(episode)
     assert caught.value.field == "token_segments.logprobs"
 
 
