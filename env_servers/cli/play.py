@@ -259,8 +259,8 @@ class _Session:
         self._episode.close()
         score = "not scored" if self._score is None else f"score {self._score:g}"
         reason = self._observation.stop_reason.name.lower().replace("_", " ")
-        how = f"over: {reason}" if self._over else "left"
-        self._say(f"{self._task.item_id}, {self._steps} steps, {score}, {how}")
+        ending = f"over: {reason}" if self._over else "left"
+        self._say(f"{self._task.item_id}, {self._steps} steps, {score}, {ending}")
 
     def _show(self, observation: Observation) -> None:
         reward = "" if observation.reward is None else f", reward {observation.reward:g}"

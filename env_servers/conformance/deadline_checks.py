@@ -47,7 +47,7 @@ async def deadlines_hold_for_resets(harness: Harness) -> None:
     expect_error(event, "DEADLINE_EXCEEDED", may_have_been_applied="true")
     command.deadline_ms = 0
     event = expect_observation(await play.stream.ask(command))
-    expect_equal(event.seq, 1, "seq of the opening that was sent again")
+    expect_equal(event.seq, 1, "seq of the reset that was sent again")
 
 
 async def cancel_answers_both(harness: Harness) -> None:
@@ -79,18 +79,18 @@ async def busy_episodes_say_so(harness: Harness) -> None:
     """While a step executes, the same one joins it and any other is EPISODE_BUSY or a conflict."""
     play = await _slow(harness)
     await play.stream.send(play.command(1, action="slowly"))
-    other = await harness.open_stream()
-    attached = await other.ask(play.command(70, attach=pb.Attach(last_seq_seen=0)))
+    second_stream = await harness.open_stream()
+    attached = await second_stream.ask(play.command(70, attach=pb.Attach(last_seq_seen=0)))
     expect(attached.attached.in_flight, "attach does not see the step in flight")
-    busy = await other.ask(play.command(2, action="the next already"))
+    busy = await second_stream.ask(play.command(2, action="the next already"))
     expect_error(busy, "EPISODE_BUSY", retriable="true", in_flight="1")
-    expect_error(await other.ask(play.command(1, action="another")), "SEQ_CONFLICT")
+    expect_error(await second_stream.ask(play.command(1, action="another")), "SEQ_CONFLICT")
     consult = play.command(0, consult=pb.Consult(advisor=pb.ADVISOR_NOOP))
-    expect_error(await other.ask(consult), "EPISODE_BUSY", in_flight="1")
+    expect_error(await second_stream.ask(consult), "EPISODE_BUSY", in_flight="1")
     fork = pb.Fork(from_episode_id=play.episode_id)
     command = pb.Command(episode_id=harness.fresh_id(), seq=0, fork=fork)
-    expect_error(await other.ask(command), "EPISODE_BUSY", in_flight="1")
-    joined = expect_observation(await other.ask(play.command(1, action="slowly")))
+    expect_error(await second_stream.ask(command), "EPISODE_BUSY", in_flight="1")
+    joined = expect_observation(await second_stream.ask(play.command(1, action="slowly")))
     expect("Step 1," in joined.observation, "the step was applied more than once")
     expect_observation(await play.stream.answer(play.command(1)))
 

@@ -24,11 +24,11 @@ async def reset_step_close(harness: Harness) -> None:
     play = await harness.play()
     expect_equal(play.events[0].seq, 0, "seq of the reset's event")
     expect(not play.events[0].HasField("parsed_action"), "a reset has a parsed_action")
-    for wanted in (1, 2):
+    for seq in (1, 2):
         if play.ended:
             break
         event = await play.step()
-        expect_equal(event.seq, wanted, "seq of the step's event")
+        expect_equal(event.seq, seq, "seq of the step's event")
         expect(not event.replayed, "a first answer is marked replayed")
     closed = await play.ask(close=pb.Close())
     expect(closed.closed.found, "close did not find a live episode")
@@ -75,9 +75,9 @@ async def action_format_can_change_per_command(harness: Harness) -> None:
     formats = harness.described.action_formats
     if len(formats) < 2:
         raise NotApplicable("the environment speaks one action format")
-    written, other = formats[0], formats[1]
+    first_format, second_format = formats[0], formats[1]
     first = harness.reset()
-    first.reset.action_format = written
+    first.reset.action_format = first_format
     stream = await harness.open_stream()
     expect_observation(await stream.ask(first))
     advice = (
@@ -86,10 +86,10 @@ async def action_format_can_change_per_command(harness: Harness) -> None:
         )
     ).advice
     second = harness.reset()
-    second.reset.action_format = other
+    second.reset.action_format = second_format
     expect_observation(await stream.ask(second))
     step = pb.Command(
-        episode_id=second.episode_id, seq=1, reply=advice.reply, action_format=written
+        episode_id=second.episode_id, seq=1, reply=advice.reply, action_format=first_format
     )
     event = expect_observation(await stream.ask(step))
     expect_equal(event.parsed_action, advice.action, "parsed_action")
@@ -163,18 +163,18 @@ async def the_end_is_said_once_and_for_all(harness: Harness) -> None:
 async def advice_changes_nothing(harness: Harness) -> None:
     """Consult answers with a native action and its rendering, and leaves the episode alone."""
     harness.require(pb.CAPABILITY_EXPERT)
-    asked, left_alone = await harness.play(), await harness.play()
+    consulted, left_alone = await harness.play(), await harness.play()
     for _ in range(2):
-        first = await asked.ask(consult=pb.Consult(advisor=pb.ADVISOR_EXPERT, seed=5))
+        first = await consulted.ask(consult=pb.Consult(advisor=pb.ADVISOR_EXPERT, seed=5))
         expect(first.HasField("advice"), f"{first.WhichOneof('body')} instead of advice")
-        second = await asked.ask(consult=pb.Consult(advisor=pb.ADVISOR_EXPERT, seed=5))
+        second = await consulted.ask(consult=pb.Consult(advisor=pb.ADVISOR_EXPERT, seed=5))
         expect_equal(second.advice, first.advice, "the same question asked again")
         expect(bool(first.advice.reply), "advice without a reply")
-        one = await asked.step(first.advice.action)
-        other = await left_alone.step(first.advice.action)
+        one = await consulted.step(first.advice.action)
+        stepped = await left_alone.step(first.advice.action)
         if harness.deterministic:
-            expect_equal(one.state_hash, other.state_hash, "state_hash after being asked")
-        if asked.ended:
+            expect_equal(one.state_hash, stepped.state_hash, "state_hash after being asked")
+        if consulted.ended:
             return
 
 

@@ -53,13 +53,13 @@ class Harness:
             metadata=self.target.metadata(),
         )
         split = self.described.splits[0].name
-        listed = await self.stub.ListTasks(
+        page = await self.stub.ListTasks(
             pb.ListTasksRequest(environment=self.environment, split=split, page_size=4),
             timeout=self.target.timeout,
             metadata=self.target.metadata(),
         )
         self.split = split
-        self.items = [task.item_id for task in listed.tasks]
+        self.items = [task.item_id for task in page.tasks]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -96,8 +96,8 @@ class Harness:
         if self._waits is None:
             play = await self.play(sleep_ms=400)
             await play.stream.send(play.command(1, action="slowly"))
-            other = await self.open_stream()
-            event = await other.ask(play.command(9, attach=pb.Attach(last_seq_seen=0)))
+            second_stream = await self.open_stream()
+            event = await second_stream.ask(play.command(9, attach=pb.Attach(last_seq_seen=0)))
             self._waits = event.attached.in_flight
         if not self._waits:
             raise NotApplicable("the server executes echo inline: steps are done at once")
@@ -183,7 +183,7 @@ class Play:
         self.harness = harness
         self.stream = stream
         self.episode_id = episode_id
-        self.opening = pb.Command()
+        self.open_command = pb.Command()
         self.events: list[pb.Event] = []
         """By seq."""
         self.actions: list[str] = []
@@ -194,8 +194,8 @@ class Play:
         return len(self.events) - 1
 
     async def open(self, command: pb.Command) -> pb.Event:
-        """Send the opening and take its observation."""
-        self.opening = command
+        """Send the reset or fork and take its observation."""
+        self.open_command = command
         event = expect_observation(await self.stream.ask(command), replayed=False)
         self.events.append(event)
         return event
@@ -212,10 +212,10 @@ class Play:
 
     async def step(self, action: str = "", seq: int | None = None) -> pb.Event:
         """The next step, which must succeed; by default with an action of a scripted player."""
-        chosen = action or await self.advised()
-        event = expect_observation(await self.ask(seq or self.seq + 1, action=chosen))
+        next_action = action or await self.advised()
+        event = expect_observation(await self.ask(seq or self.seq + 1, action=next_action))
         self.events.append(event)
-        self.actions.append(chosen)
+        self.actions.append(next_action)
         return event
 
     async def steps(self, count: int) -> None:

@@ -36,22 +36,22 @@ async def lost_streams_lose_nothing(harness: Harness) -> None:
 
 async def attach_replays_what_was_missed(harness: Harness) -> None:
     """Attach sends exactly the events after last_seq_seen, marked replayed, before its own."""
-    kept = harness.described.limits.response_cache_events
+    cache_size = harness.described.limits.response_cache_events
     play = await harness.play()
-    await play.steps(min(3, kept - 1))
+    await play.steps(min(3, cache_size - 1))
     await play.stream.drop()
-    for seen in range(-1, play.seq + 1):
+    for last_seen in range(-1, play.seq + 1):
         stream = await harness.open_stream()
-        await stream.send(play.command(99, attach=pb.Attach(last_seq_seen=seen)))
-        await _expect_missed(stream, play, seen)
+        await stream.send(play.command(99, attach=pb.Attach(last_seq_seen=last_seen)))
+        await _expect_missed(stream, play, last_seen)
 
 
-async def _expect_missed(stream: StreamClient, play: Play, seen: int) -> None:
-    for wanted in play.events[seen + 1 :]:
-        event = await stream.take(lambda event: True, f"the event of seq {wanted.seq}")
+async def _expect_missed(stream: StreamClient, play: Play, last_seen: int) -> None:
+    for expected in play.events[last_seen + 1 :]:
+        event = await stream.take(lambda event: True, f"the event of seq {expected.seq}")
         expect_observation(event, replayed=True)
         event.replayed = False
-        expect_equal(event, wanted, f"the event of seq {wanted.seq}, attached")
+        expect_equal(event, expected, f"the event of seq {expected.seq}, attached")
     own = await stream.take(lambda event: True, "the answer to attach")
     expect(own.HasField("attached"), f"{own.WhichOneof('body')} instead of attached")
     expect_equal(own.seq, 99, "seq of the answer to attach")
@@ -83,26 +83,28 @@ async def leases_run_out(harness: Harness) -> None:
 
 async def attached_episodes_outlive_their_lease(harness: Harness) -> None:
     """The lease clock runs only while no stream holds the episode."""
-    held = await _with_lease(harness, _SHORT_LEASE_MS)
+    attached = await _with_lease(harness, _SHORT_LEASE_MS)
     lost = await _with_lease(harness, _SHORT_LEASE_MS)
     await lost.stream.drop()
     async with asyncio.timeout(_PATIENCE_SECONDS):
         while await harness.summary(lost.episode_id) is not None:
             await asyncio.sleep(0.1)
-    summary = await harness.summary(held.episode_id)
+    summary = await harness.summary(attached.episode_id)
     expect(summary is not None and summary.attached, "an attached episode is gone")
-    await held.step()
+    await attached.step()
 
 
 async def heartbeats_tell_the_lease(harness: Harness) -> None:
     """A heartbeat answers with the lease; a lease is at most limits.max_lease_ms."""
     limits = harness.described.limits
     wishes = {0: limits.default_lease_ms, 5_000: 5_000, 2**32 - 1: limits.max_lease_ms}
-    for asked, given in wishes.items():
-        play = await _with_lease(harness, asked)
+    for requested, granted in wishes.items():
+        play = await _with_lease(harness, requested)
         event = await play.ask(heartbeat=pb.Heartbeat())
         expect(event.HasField("lease_extended"), f"{event.WhichOneof('body')} for a heartbeat")
-        expect_equal(event.lease_extended.lease_ms, given, f"the lease when {asked} was asked")
+        expect_equal(
+            event.lease_extended.lease_ms, granted, f"the lease when {requested} was asked"
+        )
 
 
 async def any_stream_takes_over(harness: Harness) -> None:

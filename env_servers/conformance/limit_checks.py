@@ -60,7 +60,7 @@ async def texts_have_a_limit(harness: Harness) -> None:
 
 
 async def episode_ids_have_a_size(harness: Harness) -> None:
-    """An opening needs an episode_id of 1 to 128 bytes."""
+    """A reset needs an episode_id of 1 to 128 bytes."""
     stream = await harness.open_stream()
     for bad in ("", "x" * 129, "\u00e9" * 65):
         command = harness.reset("placeholder")

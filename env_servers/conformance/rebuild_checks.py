@@ -12,17 +12,17 @@ __all__ = ["CHECKS"]
 
 
 async def equal_journals_give_equal_states(harness: Harness) -> None:
-    """Two episodes with the same opening and actions agree in every event."""
+    """Two episodes with the same reset and actions agree in every event."""
     harness.require(pb.CAPABILITY_DETERMINISTIC)
-    one, other = await harness.play(), await harness.play()
+    first, second = await harness.play(), await harness.play()
     for _ in range(3):
-        if one.ended:
+        if first.ended:
             break
-        event = await one.step()
-        twin = await other.step(one.actions[-1])
+        event = await first.step()
+        twin = await second.step(first.actions[-1])
         twin.episode_id = event.episode_id
         expect_equal(twin, event, f"the twin's event of seq {event.seq}")
-    expect_equal(other.events[0].state_hash, one.events[0].state_hash, "the first state_hash")
+    expect_equal(second.events[0].state_hash, first.events[0].state_hash, "the first state_hash")
 
 
 async def journals_rebuild_episodes(harness: Harness) -> None:
@@ -36,9 +36,9 @@ async def journals_rebuild_episodes(harness: Harness) -> None:
     expect_equal(event.state_hash, play.events[-1].state_hash, "state_hash after the rebuild")
     expect_equal(event.observation, play.events[-1].observation, "the observation of the rebuild")
     if not play.ended:
-        wanted = await play.step()
-        found = await rebuilt.ask(wanted.seq, action=play.actions[-1])
-        expect_equal(found.state_hash, wanted.state_hash, "the state_hash of the next step")
+        expected = await play.step()
+        event = await rebuilt.ask(expected.seq, action=play.actions[-1])
+        expect_equal(event.state_hash, expected.state_hash, "the state_hash of the next step")
     again = await play.stream.ask(_journal(play, rebuilt.episode_id, play.seq))
     expect_observation(again, replayed=True)
 
@@ -158,8 +158,8 @@ async def forks_need_a_source(harness: Harness) -> None:
     expect_error(error, "SEQ_GAP", expected="0")
     nobody = Play(harness, play.stream, harness.fresh_id())
     expect_error(await play.stream.ask(_fork(nobody, harness.fresh_id(), 0)), "EPISODE_NOT_FOUND")
-    other = await harness.play(play.stream)
-    expect_error(await play.stream.ask(_fork(play, other.episode_id, 0)), "SEQ_CONFLICT")
+    live = await harness.play(play.stream)
+    expect_error(await play.stream.ask(_fork(play, live.episode_id, 0)), "SEQ_CONFLICT")
 
 
 def _fork(play: Play, episode_id: str, seq: int) -> pb.Command:
@@ -170,7 +170,7 @@ def _fork(play: Play, episode_id: str, seq: int) -> pb.Command:
 def _journal(play: Play, episode_id: str, seq: int | None = None) -> pb.Command:
     """The command that rebuilds an episode under another id, with all its hashes."""
     command = pb.Command()
-    command.CopyFrom(play.opening)
+    command.CopyFrom(play.open_command)
     command.episode_id = episode_id
     command.seq = play.seq if seq is None else seq
     command.reset.initial_state_hash = play.events[0].state_hash

@@ -30,7 +30,7 @@ async def same_reset_same_event(harness: Harness) -> None:
     """The same reset again gives the first observation again, also after a step."""
     play = await harness.play()
     for _ in range(2):
-        again = expect_observation(await play.stream.ask(play.opening), replayed=True)
+        again = expect_observation(await play.stream.ask(play.open_command), replayed=True)
         again.replayed = False
         expect_equal(again, play.events[0], "the replayed reset")
         await play.steps(1)
@@ -45,13 +45,13 @@ async def other_body_conflicts(harness: Harness) -> None:
     await play.must_be_at(1)
 
 
-async def other_opening_conflicts(harness: Harness) -> None:
-    """Another opening under the id of a live episode is SEQ_CONFLICT."""
+async def other_reset_conflicts(harness: Harness) -> None:
+    """Another reset under the id of a live episode is SEQ_CONFLICT."""
     play = await harness.play()
-    other = pb.Command()
-    other.CopyFrom(play.opening)
-    other.reset.seed = 4711
-    expect_error(await play.stream.ask(other), "SEQ_CONFLICT")
+    conflicting = pb.Command()
+    conflicting.CopyFrom(play.open_command)
+    conflicting.reset.seed = 4711
+    expect_error(await play.stream.ask(conflicting), "SEQ_CONFLICT")
     await play.must_be_at(0)
 
 
@@ -75,15 +75,17 @@ async def unknown_episodes_are_not_found(harness: Harness) -> None:
 
 async def old_answers_are_evicted(harness: Harness) -> None:
     """An answer that has left the bounded cache is RESPONSE_EVICTED, and nothing happens twice."""
-    kept = harness.described.limits.response_cache_events
-    expect(kept >= 1, "limits.response_cache_events is 0: no answer could ever be repeated")
+    cache_size = harness.described.limits.response_cache_events
+    expect(cache_size >= 1, "limits.response_cache_events is 0: no answer could ever be repeated")
     play = await harness.play(**harness.length(0))
-    await play.steps(kept + 1)
-    if play.seq < kept + 1:
-        raise NotApplicable(f"the episode ended after {play.seq} steps, the cache holds {kept}")
+    await play.steps(cache_size + 1)
+    if play.seq < cache_size + 1:
+        raise NotApplicable(
+            f"the episode ended after {play.seq} steps, the cache holds {cache_size}"
+        )
     metadata = await play.refused("RESPONSE_EVICTED", "oldest", seq=1, action=play.actions[0])
-    expect_equal(metadata["oldest"], str(play.seq - kept + 1), "metadata oldest")
-    oldest = play.seq - kept + 1
+    expect_equal(metadata["oldest"], str(play.seq - cache_size + 1), "metadata oldest")
+    oldest = play.seq - cache_size + 1
     again = await play.ask(oldest, action=play.actions[oldest - 1])
     expect_observation(again, replayed=True)
     await play.refused("SEQ_CONFLICT", seq=1, action=play.actions[0] + "!")
@@ -107,7 +109,7 @@ CHECKS: Final = (
     ("R14", same_command_same_event),
     ("R14", same_reset_same_event),
     ("R15", other_body_conflicts),
-    ("R15", other_opening_conflicts),
+    ("R15", other_reset_conflicts),
     ("R16", gaps_are_refused),
     ("R17", unknown_episodes_are_not_found),
     ("R18", old_answers_are_evicted),

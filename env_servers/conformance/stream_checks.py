@@ -42,8 +42,8 @@ async def every_command_gets_one_answer(harness: Harness) -> None:
     await stream.send(*commands)
     events = await stream.finish()
     answered = sorted((event.episode_id, event.seq) for event in events)
-    sent = sorted((command.episode_id, command.seq) for command in commands)
-    expect_equal(answered, sent, "(episode_id, seq) of all events")
+    expected = sorted((command.episode_id, command.seq) for command in commands)
+    expect_equal(answered, expected, "(episode_id, seq) of all events")
     expect(stream.error is None, "the stream ended with an error though the client ended it well")
 
 
@@ -60,19 +60,19 @@ async def messages_mix_episodes(harness: Harness) -> None:
     await stream.send(*[command for pair in zip(rounds, beats, strict=True) for command in pair])
     for episode_id in ids:
         event = await stream.take(
-            lambda event, wanted=episode_id: (
-                event.episode_id == wanted and event.HasField("observation")
+            lambda event, expected_id=episode_id: (
+                event.episode_id == expected_id and event.HasField("observation")
             ),
             f"the observation of {episode_id}",
         )
         expect_equal(event.seq, 1, "seq of the step's event")
         await stream.take(
-            lambda event, wanted=episode_id: (
-                event.episode_id == wanted and event.HasField("lease_extended")
+            lambda event, expected_id=episode_id: (
+                event.episode_id == expected_id and event.HasField("lease_extended")
             ),
             f"the heartbeat's answer of {episode_id}",
         )
-    expect_equal(stream.left(), [], "events that nobody asked for")
+    expect_equal(stream.untaken_events(), [], "events that nobody asked for")
 
 
 async def many_answers_keep_the_size(harness: Harness) -> None:
@@ -127,12 +127,12 @@ async def unknown_fields_are_ignored(harness: Harness) -> None:
 
 
 def _varint(value: int) -> bytes:
-    parts = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        parts.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    parts.append(value)
-    return bytes(parts)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 CHECKS: Final = (

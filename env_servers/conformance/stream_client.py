@@ -47,9 +47,9 @@ class StreamClient:
 
     async def ask_all(self, commands: Iterable[pb.Command]) -> list[pb.Event]:
         """Send commands in one message; their events in the order of the commands."""
-        sent = list(commands)
-        await self.send(*sent)
-        return [await self.answer(command) for command in sent]
+        batch = list(commands)
+        await self.send(*batch)
+        return [await self.answer(command) for command in batch]
 
     async def answer(self, command: pb.Command) -> pb.Event:
         """Take the next event of a command's episode and seq."""
@@ -58,23 +58,23 @@ class StreamClient:
             f"an event of episode {command.episode_id[:40]!r}, seq {command.seq}",
         )
 
-    async def take(self, wanted: Callable[[pb.Event], bool], what: str) -> pb.Event:
+    async def take(self, matches: Callable[[pb.Event], bool], description: str) -> pb.Event:
         """Take the first event that is wanted; raises Violation when it does not come."""
         try:
             async with asyncio.timeout(self._timeout):
                 while True:
                     for index, event in enumerate(self._events):
-                        if wanted(event):
+                        if matches(event):
                             return self._events.pop(index)
                     if self.ended:
                         reason = self.error.details() if self.error else "without an error"
-                        raise Violation(f"the stream ended before {what} came: {reason}")
+                        raise Violation(f"the stream ended before {description} came: {reason}")
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
-            raise Violation(f"{what} did not come within {self._timeout:g} s") from None
+            raise Violation(f"{description} did not come within {self._timeout:g} s") from None
 
-    def left(self) -> list[pb.Event]:
+    def untaken_events(self) -> list[pb.Event]:
         """Events that have arrived and that nobody took."""
         return list(self._events)
 
@@ -86,7 +86,7 @@ class StreamClient:
                 await self._reader
         except TimeoutError:
             raise Violation("the server does not end a stream that the client ended") from None
-        return self.left()
+        return self.untaken_events()
 
     async def write_bytes(self, data: bytes) -> None:
         """Send raw bytes; only on a stream that was opened raw."""

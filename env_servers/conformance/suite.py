@@ -98,12 +98,12 @@ async def run_conformance(
     """
     results: list[CheckResult] = []
     async with Harness(target) as harness:
-        listed = await unary_checks.list_environments(harness)
+        hosted = await unary_checks.list_environments(harness)
         for rule, check in checks:
             results.append(await _make(harness, rule, check))
             if on_result is not None:
                 on_result(results[-1])
-    return ConformanceReport(target, listed.server_version, tuple(results))
+    return ConformanceReport(target, hosted.server_version, tuple(results))
 
 
 async def _make(harness: Harness, rule: str, check: Check) -> CheckResult:
@@ -121,7 +121,7 @@ async def _make(harness: Harness, rule: str, check: Check) -> CheckResult:
     except grpc.aio.AioRpcError as error:
         failure = f"the call failed with {error.code().name}: {error.details()}"
     except Exception as error:  # noqa: BLE001 - boundary: a check that raises has failed
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        failure = f"raised {error!r:.200} at {place.name}:{place.lineno}"
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        failure = f"raised {error!r:.200} at {frame.name}:{frame.lineno}"
     seconds = time.monotonic() - started
     return CheckResult(rule, name, description, failure, skipped, seconds)

@@ -35,12 +35,12 @@ async def list_environments(harness: Harness) -> pb.ListEnvironmentsResponse:
 
 async def environments_describe_themselves(harness: Harness) -> None:
     """ListEnvironments and GetEnvironment tell all that a client has to know."""
-    listed = await list_environments(harness)
-    expect(harness.environment in listed.environments, "the environment is not in the list")
-    expect_equal(list(listed.environments), sorted(listed.environments), "the list of names")
+    hosted = await list_environments(harness)
+    expect(harness.environment in hosted.environments, "the environment is not in the list")
+    expect_equal(list(hosted.environments), sorted(hosted.environments), "the list of names")
     described = harness.described
     expect(
-        described.contract_revision in listed.contract_revisions,
+        described.contract_revision in hosted.contract_revisions,
         "GetEnvironment has a contract_revision that ListEnvironments lacks",
     )
     for field in ("name", "version", "digest", "description", "functions_json"):
@@ -66,8 +66,8 @@ async def revisions_are_negotiated(harness: Harness) -> None:
         harness, harness.stub.GetEnvironment, request, "CONTRACT_REVISION_UNSUPPORTED"
     )
     expect_equal(metadata.get("client_revision"), "4000000", "metadata client_revision")
-    spoken = metadata.get("server_revisions", "").replace(",", " ").split()
-    expect(str(mine) in spoken, f"metadata server_revisions is {spoken}")
+    revisions = metadata.get("server_revisions", "").replace(",", " ").split()
+    expect(str(mine) in revisions, f"metadata server_revisions is {revisions}")
 
 
 async def capabilities_are_negotiated(harness: Harness) -> None:
@@ -98,25 +98,25 @@ async def tasks_are_paged(harness: Harness) -> None:
     split = min(harness.described.splits, key=lambda split: split.size)
     request = pb.ListTasksRequest(environment=harness.environment, split=split.name)
     request.page_size = max(1, min(split.size, 10_000) // _PAGE)
-    seen: list[str] = []
+    item_ids: list[str] = []
     for _ in range(4 * _PAGE):
         page = await _call(harness, harness.stub.ListTasks, request)
         expect_equal(page.total_size, split.size, "total_size")
         expect(len(page.tasks) <= request.page_size, "a page is larger than was asked for")
-        seen += [task.item_id for task in page.tasks]
+        item_ids += [task.item_id for task in page.tasks]
         request.page_token = page.next_page_token
         if not request.page_token:
             break
-    expect_equal(len(set(seen)), len(seen), "item ids that are all different")
+    expect_equal(len(set(item_ids)), len(item_ids), "item ids that are all different")
     if not request.page_token:
-        expect_equal(len(seen), split.size, "items on all pages")
+        expect_equal(len(item_ids), split.size, "items on all pages")
     whole = await _call(
         harness,
         harness.stub.ListTasks,
         pb.ListTasksRequest(environment=harness.environment, split=split.name, page_size=10_000),
     )
     ids = [task.item_id for task in whole.tasks]
-    expect_equal(seen[: len(ids)], ids[: len(seen)], "the same items on one page")
+    expect_equal(item_ids[: len(ids)], ids[: len(item_ids)], "the same items on one page")
 
 
 async def bad_pages_are_refused(harness: Harness) -> None:
@@ -139,17 +139,17 @@ async def episodes_are_listed(harness: Harness) -> None:
     plays = [await harness.play(stream) for _ in range(4)]
     await plays[0].step()
     request = pb.ListEpisodesRequest(environment=harness.environment, page_size=1)
-    found: dict[str, pb.EpisodeSummary] = {}
+    summaries: dict[str, pb.EpisodeSummary] = {}
     while True:
         page = await _call(harness, harness.stub.ListEpisodes, request)
         expect(len(page.episodes) <= 1, "a page is larger than was asked for")
         expect(page.total_size >= len(plays), f"total_size is {page.total_size}")
-        found |= {episode.episode_id: episode for episode in page.episodes}
+        summaries |= {episode.episode_id: episode for episode in page.episodes}
         request.page_token = page.next_page_token
         if not request.page_token:
             break
     for play in plays:
-        summary = found.get(play.episode_id)
+        summary = summaries.get(play.episode_id)
         expect(summary is not None, f"{play.episode_id} is not listed")
         assert summary is not None
         expect_equal(summary.seq, play.seq, "seq of a listed episode")

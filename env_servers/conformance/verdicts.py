@@ -30,11 +30,11 @@ _REASONS: Final = {
 
 
 class Violation(Exception):
-    """When the server breaks a rule; says what was expected and what came."""
+    """Raised when the server breaks a rule; says what was expected and what came."""
 
 
 class NotApplicable(Exception):
-    """When a check cannot be made on this target; says why."""
+    """Raised when a check cannot be made on this target; says why."""
 
 
 def expect(condition: bool, sentence: str) -> None:
@@ -43,9 +43,9 @@ def expect(condition: bool, sentence: str) -> None:
         raise Violation(sentence)
 
 
-def expect_equal(found: object, wanted: object, what: str) -> None:
+def expect_equal(actual: object, expected: object, subject: str) -> None:
     """Raise Violation unless both are equal."""
-    expect(found == wanted, f"{what} is {found!r:.200}, expected {wanted!r:.200}")
+    expect(actual == expected, f"{subject} is {actual!r:.200}, expected {expected!r:.200}")
 
 
 def expect_observation(event: pb.Event, *, replayed: bool | None = None) -> pb.Event:
@@ -61,13 +61,13 @@ def expect_observation(event: pb.Event, *, replayed: bool | None = None) -> pb.E
 
 def error_info(status: status_pb2.Status) -> error_details_pb2.ErrorInfo:
     """The ErrorInfo of a status; raises Violation where there is not exactly one."""
-    found: list[error_details_pb2.ErrorInfo] = []
+    infos: list[error_details_pb2.ErrorInfo] = []
     for detail in status.details:
         info = error_details_pb2.ErrorInfo()
         if detail.Unpack(info):
-            found.append(info)
-    expect_equal(len(found), 1, "the number of ErrorInfo details")
-    return found[0]
+            infos.append(info)
+    expect_equal(len(infos), 1, "the number of ErrorInfo details")
+    return infos[0]
 
 
 def expect_well_formed(status: status_pb2.Status) -> error_details_pb2.ErrorInfo:

@@ -1,4 +1,4 @@
-"""What an environment author writes: one class for a live episode, one spec for the family.
+"""What an environment author writes: one class for a live episode, and one spec.
 
 The runtime gives everything else: transport, idempotency, leases, workers, deadlines, limits.
 An environment is plain synchronous Python and never sees a channel, a thread or a clock.
@@ -33,7 +33,7 @@ __all__ = ["Environment", "EnvironmentConfig", "EnvironmentSpec"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentSpec:
-    """What a client may know of an environment family before it plays."""
+    """What a client may know of an environment before it plays."""
 
     name: str
     """Lower-case identifier; also the `<task>` of embedded item ids."""
@@ -43,8 +43,8 @@ class EnvironmentSpec:
     grammar: Grammar
     """Native actions and how replies are read."""
     conversation_starts: Mapping[ActionFormat, ConversationStart]
-    """The opening two messages per action format; its keys are the supported formats, the first
-    is the default."""
+    """The two messages that begin a conversation, per action format. Its keys are the supported
+    formats, the first is the default."""
     max_rounds: int
     """Agent replies that an evaluation allows."""
     metric: Metric = Metric.SUCCESS_RATE
@@ -84,7 +84,7 @@ class Environment(ABC):
 
     @classmethod
     def configured(cls, config: EnvironmentConfig) -> type[Environment]:
-        """The class that plays under a configuration; called once per process, before all else.
+        """Return the class that plays under a configuration; called once per process, first of all.
 
         The same one, unless a setting changes the spec: a live service waits, so it wants threads.
         Raises InvalidOption for a setting that does not exist.
@@ -94,39 +94,44 @@ class Environment(ABC):
     @classmethod
     @abstractmethod
     def load_tasks(cls, config: EnvironmentConfig) -> TaskSet:
-        """The task set with everything that episodes share; called once per process.
+        """Return the task set with everything that episodes share; called once per process.
 
-        Raises EnvironmentUnavailable where an engine or data is missing.
+        Raises:
+            EnvironmentUnavailable: An engine or data is missing.
         """
 
     @abstractmethod
     def reset(self, task: Task, options: ResetOptions) -> Observation:
-        """Start the task; returns the first observation. Raises InvalidOption."""
+        """Start the task; returns the first observation.
+
+        Raises:
+            InvalidOption: There is no such profile, option or value of an option.
+        """
 
     @abstractmethod
     def step(self, action: str) -> Observation:
         """Apply a native action. Any text is legal input: an invalid action is an observation."""
 
     def render_error(self, message: str, last: Observation) -> Observation:
-        """The observation for a reply that could not be read as one action."""
+        """Return the observation for a reply that could not be read as one action."""
         return Observation(message, reward=0.0, score=last.score)
 
     def close(self) -> None:
         """Release what this episode holds."""
 
     def cancel(self) -> None:
-        """Called from another thread while `step` executes: return early where that is possible.
+        """Return early from `step`, where that is possible; called from another thread meanwhile.
 
         The step's observation counts all the same. Inline environments are never asked.
         """
 
     def fork(self) -> Self:
-        """An independent copy of this episode; the default suits pure-Python state."""
+        """Return an independent copy of this episode; the default suits pure-Python state."""
         tasks = self.tasks
         return copy.deepcopy(self, {id(tasks): tasks})
 
     def fingerprint(self) -> bytes | None:
-        """Bytes that identify the hidden state, or None: the transcript identifies it.
+        """Return bytes that identify the hidden state, or None: the transcript identifies it.
 
         Equal fingerprints must mean equal futures. Without one, state hashes are chained over the
         transcript, which proves replays just as well but cannot recognise equal states that were
@@ -135,16 +140,16 @@ class Environment(ABC):
         return None
 
     def advise_expert(self, seed: int) -> Advice:
-        """The scripted expert's next action; a pure function of the episode so far.
+        """Return the scripted expert's next action; a pure function of the episode so far.
 
         `seed` varies only the wording of the thought.
         """
         raise InvalidOption(f"{self.spec.name} has no expert")
 
     def advise_random(self, rng: random.Random) -> Advice:
-        """A uniformly drawn plausible action."""
+        """Return a uniformly drawn plausible action."""
         raise InvalidOption(f"{self.spec.name} has no random agent")
 
     def advise_noop(self) -> Advice:
-        """An action that changes nothing."""
+        """Return an action that changes nothing."""
         return Advice("")

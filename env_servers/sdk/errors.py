@@ -36,20 +36,20 @@ class SdkError(Exception):
 
 
 class UnknownItem(SdkError):
-    """When a task set has no such item id."""
+    """Raised when a task set has no such item id."""
 
 
 class UnknownSplit(SdkError):
-    """When a task set has no such split."""
+    """Raised when a task set has no such split."""
 
 
 class UnknownEnvironment(SdkError):
-    """When no environment of that name is registered or importable."""
+    """Raised when no environment of that name is registered or importable."""
 
 
 class InvalidOption(SdkError):
-    """When a profile, option or option value does not exist."""
+    """Raised when a profile, option or option value does not exist."""
 
 
 class EnvironmentUnavailable(SdkError):
-    """When an environment's engine or data is not installed; the message says what to do."""
+    """Raised when an environment's engine or data is not installed; the message says what to do."""

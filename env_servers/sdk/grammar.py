@@ -1,7 +1,7 @@
 """From what a model wrote to one native action, by the environment's own grammar.
 
-Owns the three action formats; knows no environment. A reply that cannot be read is a `Rejected`
-with the text that the agent is to see: never an exception, never an evaluation of its content.
+It reads the three action formats. A reply that cannot be read is a `Rejected` with the text that
+the agent is to see: never an exception, never an evaluation of its content.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -72,10 +73,9 @@ _NOT_WORDS = re.compile(r"[^A-Za-z0-9, ]+")
 _SPACES = re.compile(r"\s+")
 _PYTHON_BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_CODE_NAME: Final = "<agent reply>"
-
-# An agent's "\d" is no matter for the server's log.
-warnings.filterwarnings("ignore", module=re.escape(_CODE_NAME))
+_parse_lock = threading.Lock()
+"""`catch_warnings` swaps process-wide state, and environments may run in threads: two that overlap
+would restore each other's filters. Parsing holds the GIL anyway, so nobody waits longer."""
 
 
 def _refuse_constant(name: str) -> object:
@@ -86,29 +86,35 @@ def _refuse_constant(name: str) -> object:
 _JSON = json.JSONDecoder(strict=False, parse_constant=_refuse_constant)
 
 
+def _parse_expression(code: str) -> ast.expr:
+    """Parse without warnings: an agent's invalid escape is no matter for the server's log."""
+    with _parse_lock, warnings.catch_warnings(action="ignore"):
+        return ast.parse(code, filename="<agent reply>", mode="eval").body
+
+
 def read_last_action(reply: str) -> str | Rejected:
-    """Everything after the last `Action:`, stripped; without one the empty action."""
+    """Return everything after the last `Action:`, stripped; without one the empty action."""
     _, marker, action = reply.rpartition("Action:")
     return action.strip() if marker else ""
 
 
 def read_first_action(reply: str) -> str | Rejected:
-    """What stands between the first `Action:` and the next; without one the whole reply."""
+    """Return what stands between the first `Action:` and the next; without one the whole reply."""
     parts = reply.split("Action:", 2)
     return (parts[1] if len(parts) > 1 else reply).strip()
 
 
 def read_single_action(reply: str) -> str | Rejected:
-    """The first non-empty line after the only `Action:`, reduced to letters, digits and commas.
+    """Return the first line after the only `Action:`, reduced to letters, digits and commas.
 
     Several `Action:` are rejected; none is the empty action, as in the original.
     """
-    found = _SINGLE_ACTION.findall(reply)
-    if len(found) > 1:
+    actions = _SINGLE_ACTION.findall(reply)
+    if len(actions) > 1:
         return Rejected(SEVERAL_ACTIONS)
-    if not found:
+    if not actions:
         return ""
-    return _SPACES.sub(" ", _NOT_WORDS.sub("", found[0])).strip()
+    return _SPACES.sub(" ", _NOT_WORDS.sub("", actions[0])).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +131,7 @@ class Parameter:
     """JSON type of an array's items."""
 
     def schema(self) -> dict[str, Any]:
-        """JSON schema of the argument."""
+        """Return the JSON schema of the argument."""
         schema: dict[str, Any] = {} if self.type == "any" else {"type": self.type}
         if self.description:
             schema["description"] = self.description
@@ -161,12 +167,12 @@ class Verb:
     parameters: tuple[Parameter, ...] = ()
 
     def render(self, arguments: Mapping[str, Any]) -> str:
-        """The native action; raises ValueError for missing, unknown or mistyped arguments."""
-        known = {parameter.name: parameter for parameter in self.parameters}
+        """Return the native action; ValueError for missing, unknown or mistyped arguments."""
+        parameters = {parameter.name: parameter for parameter in self.parameters}
         for name, value in arguments.items():
-            if name not in known:
+            if name not in parameters:
                 raise ValueError(f"{self.name} has no argument {name}")
-            known[name].check(value)
+            parameters[name].check(value)
         for parameter in self.parameters:
             if parameter.required and parameter.name not in arguments:
                 raise ValueError(f"{self.name} needs the argument {parameter.name}")
@@ -175,7 +181,7 @@ class Verb:
         return self.template(arguments)
 
     def schema(self) -> dict[str, Any]:
-        """An OpenAI-style tool declaration."""
+        """Return the verb as an OpenAI-style tool declaration."""
         return {
             "type": "function",
             "function": {
@@ -207,11 +213,11 @@ class Grammar:
         object.__setattr__(self, "_by_name", {verb.name: verb for verb in self.verbs})
 
     def functions_json(self) -> str:
-        """The verbs as a JSON list of OpenAI-style tools."""
+        """Return the verbs as a JSON list of OpenAI-style tools."""
         return json.dumps([verb.schema() for verb in self.verbs])
 
     def read(self, reply: str, action_format: ActionFormat) -> str | Rejected:
-        """One native action, or why there is none."""
+        """Return one native action, or why there is none."""
         if action_format is ActionFormat.REACT:
             return self.read_react(reply)
         if action_format is ActionFormat.FUNCTION_CALLING:
@@ -219,7 +225,7 @@ class Grammar:
         return self._read_code(reply)
 
     def read_call(self, name: str, arguments: object) -> str | Rejected:
-        """The native action of a structured call."""
+        """Return the native action of a structured call."""
         verb = self._by_name.get(name)
         if verb is None or not isinstance(arguments, dict):
             return Rejected(INVALID_ACTION, repeat_observation=True)
@@ -233,7 +239,7 @@ class Grammar:
         return action
 
     def read_call_json(self, name: str, arguments_json: str) -> str | Rejected:
-        """The native action of a structured call whose arguments are JSON text."""
+        """Return the native action of a structured call whose arguments are JSON text."""
         try:
             arguments = _JSON.decode(arguments_json.strip() or "{}")
         except (ValueError, RecursionError):
@@ -241,7 +247,7 @@ class Grammar:
         return self.read_call(name, arguments)
 
     def write(self, advice: Advice, action_format: ActionFormat) -> str:
-        """A scripted player's advice as a model would have replied it."""
+        """Return a scripted player's advice as a model would have replied it."""
         if action_format is ActionFormat.REACT and self.write_react is not None:
             return self.write_react(advice)
         if action_format is ActionFormat.REACT or self.express is None:
@@ -279,8 +285,7 @@ class Grammar:
         if len(code) > MAX_CODE_CHARS:
             return Rejected(INVALID_ACTION, repeat_observation=True)
         try:
-            tree = ast.parse(code, filename=_CODE_NAME, mode="eval")
-            name, arguments = self._literal_call(tree.body)
+            name, arguments = self._literal_call(_parse_expression(code))
         except (SyntaxError, MemoryError, *_UNRENDERABLE):
             return Rejected(INVALID_ACTION, repeat_observation=True)
         return self.read_call(name, arguments)

@@ -41,30 +41,32 @@ _EXTRAS: Final = {"babyai": "babyai", "sciworld": "sciworld", "weather": "weathe
 
 
 def environment_names() -> list[str]:
-    """Built-in and installed environments, sorted."""
+    """Return the names of built-in and installed environments, sorted."""
     installed = {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
     return sorted(installed.union(BUILT_IN))
 
 
 def load_environment(name: str) -> type[Environment]:
-    """The environment class of a name.
+    """Return the environment class of a name.
 
-    Raises UnknownEnvironment, or EnvironmentUnavailable where its engine is not installed.
+    Raises:
+        UnknownEnvironment: There is no such environment.
+        EnvironmentUnavailable: Its engine is not installed.
     """
     try:
-        module = importlib.import_module(_module_of(name))
+        module = importlib.import_module(_module_name(name))
     except ModuleNotFoundError as error:
         raise EnvironmentUnavailable(_missing(name, error)) from error
-    found = getattr(module, "environment", None)
-    if not (isinstance(found, type) and issubclass(found, Environment)):
+    environment = getattr(module, "environment", None)
+    if not (isinstance(environment, type) and issubclass(environment, Environment)):
         raise UnknownEnvironment(
             f"module {module.__name__} has no Environment subclass named `environment`",
             valid=environment_names(),
         )
-    return found
+    return environment
 
 
-def _module_of(name: str) -> str:
+def _module_name(name: str) -> str:
     if name in BUILT_IN:
         return f"env_servers.environments.{name}"
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
@@ -84,7 +86,7 @@ def _is_module(name: str) -> bool:
 
 
 def _missing(name: str, error: ModuleNotFoundError) -> str:
-    own = _module_of(name)
+    own = _module_name(name)
     if error.name is not None and f"{error.name}.".startswith(f"{own}."):
         return f"environment {name} imports {error.name}, which its own package does not have"
     extra = _EXTRAS.get(name)

@@ -25,7 +25,11 @@ _ITEM_ID = re.compile(r"(?:(?P<task>[A-Za-z0-9_-]+)_)?(?P<index>[0-9]{1,12})")
 
 
 def item_index(item_id: str, *, names: Sequence[str]) -> int:
-    """The integer of `<task>_<int>` (or of a bare integer), checked against the task names."""
+    """Return the integer of `<task>_<int>` (or of a bare integer).
+
+    Raises:
+        UnknownItem: It is not of that form, or of a task that is not among `names`.
+    """
     match = _ITEM_ID.fullmatch(item_id)
     if match is None or (match["task"] is not None and match["task"] not in names):
         raise UnknownItem(f"unknown item {item_id[:100]!r}", valid=f"{names[0]}_<int>")
@@ -37,22 +41,22 @@ class TaskSet(ABC):
 
     @abstractmethod
     def splits(self) -> Mapping[str, int]:
-        """Sizes by split name, in order; splits are disjoint."""
+        """Return the sizes by split name, in order; splits are disjoint."""
 
     @abstractmethod
     def item_ids(self, split: str, start: int, stop: int) -> Sequence[str]:
-        """Item ids [start, stop) of a split in canonical order; raises UnknownSplit."""
+        """Return item ids [start, stop) of a split in their order; raises UnknownSplit."""
 
     @abstractmethod
     def get(self, item_id: str) -> Task:
-        """The task of an item id; raises UnknownItem."""
+        """Return the task of an item id; raises UnknownItem."""
 
     def category(self, item_id: str) -> str:
-        """Task type of an item; cheap, for listings."""
+        """Return the task type of an item; cheap, for listings."""
         return self.get(item_id).category
 
     def digest(self) -> bytes:
-        """Identifies the tasks: equal digests mean equal tasks. Override for content."""
+        """Return what identifies the tasks: equal digests mean equal tasks. Override for content."""
         text = repr(sorted(self.splits().items()))
         return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
@@ -123,9 +127,9 @@ class RangeTaskSet(TaskSet):
     def item_ids(self, split: str, start: int, stop: int) -> Sequence[str]:
         if split not in self._splits:
             raise UnknownSplit(f"unknown split {split[:100]!r}", valid=self._splits)
-        found = self._splits[split]
+        requested = self._splits[split]
         prefix = self._prefixes.get(split, self._name)
-        indexes = range(found.start, found.start + found.size)[start:stop]
+        indexes = range(requested.start, requested.start + requested.size)[start:stop]
         return [f"{prefix}_{index}" for index in indexes]
 
     def get(self, item_id: str) -> Task:

@@ -1,6 +1,5 @@
 """The values that pass between an environment and whoever runs it.
 
-Owns the vocabulary of the SDK; knows nothing of gRPC channels, processes or episodes in flight.
 Enum values equal those of `agentgym.env.v1`; a test holds that.
 """
 
@@ -139,13 +138,15 @@ class ResetOptions:
     """Options of the environment, documented in its README; JSON values, and numbers may arrive
     as floats."""
 
-    def require(self, profiles: Collection[str], known: Collection[str] = ()) -> None:
+    def require(self, profiles: Collection[str], option_names: Collection[str] = ()) -> None:
         """Raise InvalidOption for a profile or an option that does not exist."""
         if self.profile not in profiles:
             raise InvalidOption(f"unknown profile {self.profile[:100]!r}", valid=profiles)
         for name in self.options:
-            if name not in known:
-                raise InvalidOption(f"unknown option {name[:100]!r}", valid=known or "no options")
+            if name not in option_names:
+                raise InvalidOption(
+                    f"unknown option {name[:100]!r}", valid=option_names or "no options"
+                )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Itself: it never changes, and a mapping proxy could not be copied by `fork`."""

@@ -39,9 +39,9 @@ class EnvironmentContract:
         """The environment under check, loaded once per test class."""
         if cls.__dict__.get("_subject") is None:
             try:
-                found = cls.environment or load_environment(cls.environment_name)
+                environment = cls.environment or load_environment(cls.environment_name)
                 name = "" if cls.environment else cls.environment_name
-                cls._subject = Subject(found, cls.config, cls.terms, asked_name=name)
+                cls._subject = Subject(environment, cls.config, cls.terms, registered_name=name)
             except EnvironmentUnavailable as error:
                 raise unittest.SkipTest(str(error)) from error
         assert cls._subject is not None

@@ -78,9 +78,9 @@ def _json_flaw(value: object) -> str | None:
         return _text_flaw(value)
     if isinstance(value, Mapping):
         items = cast("Mapping[object, object]", value).items()
-        found = (_text_flaw(key) or _json_flaw(child) for key, child in items)
-        return next((flaw for flaw in found if flaw), None)
+        flaws_inside = (_text_flaw(key) or _json_flaw(child) for key, child in items)
+        return next((flaw for flaw in flaws_inside if flaw), None)
     if isinstance(value, list | tuple):
-        found = (_json_flaw(child) for child in cast("Sequence[object]", value))
-        return next((flaw for flaw in found if flaw), None)
+        flaws_inside = (_json_flaw(child) for child in cast("Sequence[object]", value))
+        return next((flaw for flaw in flaws_inside if flaw), None)
     return f"holds a {type(value).__name__}, which is no JSON"

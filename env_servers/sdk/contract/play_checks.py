@@ -47,10 +47,10 @@ def observations_are_well_formed(subject: Subject) -> Iterator[str]:
     """Observations are UTF-8 text with plain, finite numbers, JSON info and one way to end."""
     for script in subject.scripts:
         episode, observation = subject.begin(script)
-        yield from _at(script, 0, flaws(observation, subject.spec, first=True))
+        yield from _located(script, 0, flaws(observation, subject.spec, first=True))
         for step, action in enumerate(script.actions, 1):
             observation = episode.step(action)
-            yield from _at(script, step, flaws(observation, subject.spec))
+            yield from _located(script, step, flaws(observation, subject.spec))
             if ended(observation):
                 break
         episode.close()
@@ -62,9 +62,9 @@ def replays_are_identical(subject: Subject) -> Iterator[str]:
     for index, script in enumerate(subject.scripts):
         expected = subject.reference(index)
         with scrambled_global_rng(10_000 + index):
-            found = subject.rehearse(script)
-        if found != expected:
-            yield f"{script.item_id} again: {first_difference(expected, found)}"
+            actual = subject.rehearse(script)
+        if actual != expected:
+            yield f"{script.item_id} again: {first_difference(expected, actual)}"
 
 
 def other_processes_agree(subject: Subject) -> Iterator[str]:
@@ -73,16 +73,16 @@ def other_processes_agree(subject: Subject) -> Iterator[str]:
     expected = [subject.reference(index) for index in range(len(subject.scripts))]
     own = os.environ.get("PYTHONHASHSEED")
     seeds = [seed for seed in (1, 2, 3) if str(seed) != own][:2]
-    for seed, found in zip(
+    for seed, process in zip(
         seeds,
         rehearse_elsewhere(subject.environment, subject.config, subject.scripts, seeds),
         strict=True,
     ):
-        if found.digest != subject.tasks.digest().hex():
+        if process.digest != subject.tasks.digest().hex():
             yield f"PYTHONHASHSEED={seed}: the task set has another digest"
-        for script, one, other in zip(subject.scripts, expected, found.records, strict=True):
-            if one != other:
-                yield f"{script.item_id}, PYTHONHASHSEED={seed}: {first_difference(one, other)}"
+        for script, one, actual in zip(subject.scripts, expected, process.records, strict=True):
+            if one != actual:
+                yield f"{script.item_id}, PYTHONHASHSEED={seed}: {first_difference(one, actual)}"
 
 
 def episodes_are_isolated(subject: Subject) -> Iterator[str]:
@@ -92,9 +92,11 @@ def episodes_are_isolated(subject: Subject) -> Iterator[str]:
     together = [*indexes, *indexes[:DOUBLED]]
     expected = [subject.reference(index) for index in together]
     scripts = [subject.scripts[index] for index in together]
-    for script, alone, found in zip(scripts, expected, _in_turns(subject, scripts), strict=True):
-        if found != alone:
-            yield f"{script.item_id} among others: {first_difference(alone, found)}"
+    for script, alone, interleaved in zip(
+        scripts, expected, _in_turns(subject, scripts), strict=True
+    ):
+        if interleaved != alone:
+            yield f"{script.item_id} among others: {first_difference(alone, interleaved)}"
 
 
 def forks_are_equal_and_independent(subject: Subject) -> Iterator[str]:
@@ -105,15 +107,15 @@ def forks_are_equal_and_independent(subject: Subject) -> Iterator[str]:
         middle = min(len(script.actions), len(expected) - 1) // 2
         episode, _ = _played(subject, script, middle)
         twin, disturbed = _fork(episode), _fork(episode)
-        fingerprints = {each.fingerprint() for each in (episode, twin, disturbed)}
+        fingerprints = {copy.fingerprint() for copy in (episode, twin, disturbed)}
         if len(fingerprints) != 1:
             yield f"{script.item_id}: a fork has another fingerprint than its original"
         rest = script.actions[middle:]
         _disturb(disturbed, tuple(reversed(rest)))
-        for label, each in (("original", episode), ("fork", twin)):
-            if found := first_difference(expected[middle + 1 :], _continued(each, rest)):
-                yield f"{script.item_id}, {label} from step {middle}: {found}"
-            each.close()
+        for label, copy in (("original", episode), ("fork", twin)):
+            if difference := first_difference(expected[middle + 1 :], _continued(copy, rest)):
+                yield f"{script.item_id}, {label} from step {middle}: {difference}"
+            copy.close()
 
 
 def equal_fingerprints_have_equal_futures(subject: Subject) -> Iterator[str]:
@@ -123,44 +125,44 @@ def equal_fingerprints_have_equal_futures(subject: Subject) -> Iterator[str]:
         episode, _ = subject.begin(script)
         if episode.fingerprint() is None:
             raise NotApplicable("the environment has no fingerprints")
-        seen: dict[bytes, tuple[int, Environment]] = {}
+        states: dict[bytes, tuple[int, Environment]] = {}
         for step, action in enumerate(script.actions):
             print_now = episode.fingerprint() or b""
-            earlier = seen.setdefault(print_now, (step, _fork(episode)))
+            earlier = states.setdefault(print_now, (step, _fork(episode)))
             future = script.actions[step : step + FUTURE]
             if earlier[0] != step:
-                left = _continued(_fork(earlier[1]), future)
-                if found := first_difference(left, _continued(_fork(episode), future)):
-                    yield f"{script.item_id}, steps {earlier[0]} and {step}, then {found}"
+                expected = _continued(_fork(earlier[1]), future)
+                if difference := first_difference(expected, _continued(_fork(episode), future)):
+                    yield f"{script.item_id}, steps {earlier[0]} and {step}, then {difference}"
             if ended(episode.step(action)):
                 break
 
 
 def hostile_actions_are_observations(subject: Subject) -> Iterator[str]:
     """Any text is answered with an observation; the scripted players can still go on."""
-    for script in _openings(subject):
+    for script in _hostile_scripts(subject):
         legal = dict(mutations(script.actions[-1])) if script.actions else {}
         for label, text in {**TEXTS, **legal}.items():
             episode, observation = _played(subject, script, len(script.actions) // 2)
             if ended(observation):
                 break
-            found = _answers(subject, episode, text)
-            yield from (f"{label}: {flaw}" for flaw in found)
+            sentences = _answers(subject, episode, text)
+            yield from (f"{label}: {flaw}" for flaw in sentences)
             episode.close()
 
 
 def hostile_replies_are_answered(subject: Subject) -> Iterator[str]:
     """Any reply in any action format is read or rejected; a rejection changes nothing."""
     for action_format in subject.spec.conversation_starts:
-        for script in _openings(subject):
+        for script in _hostile_scripts(subject):
             replies = dict(REPLIES)
             if subject.spec.has_expert:
                 episode, _ = subject.begin(script)
                 advice = episode.advise_expert(0)
                 replies.update(mutations(subject.spec.grammar.write(advice, action_format)))
             for label, reply in replies.items():
-                found = _answers_reply(subject, script, reply, action_format)
-                yield from (f"{action_format.name}, {label}: {flaw}" for flaw in found)
+                sentences = _answers_reply(subject, script, reply, action_format)
+                yield from (f"{action_format.name}, {label}: {flaw}" for flaw in sentences)
 
 
 def _answers_reply(
@@ -168,19 +170,19 @@ def _answers_reply(
 ) -> Iterator[str]:
     episode, observation = subject.begin(script)
     try:
-        read = cast("object", subject.spec.grammar.read(reply, action_format))
+        action = cast("object", subject.spec.grammar.read(reply, action_format))
     except Exception as error:  # noqa: BLE001 - that it raises is the finding
         yield f"the grammar raised {error!r:.200}"
         return
-    if isinstance(read, Rejected):
+    if isinstance(action, Rejected):
         before = episode.fingerprint()
-        yield from flaws(episode.render_error(read.message, observation), subject.spec)
+        yield from flaws(episode.render_error(action.message, observation), subject.spec)
         if episode.fingerprint() != before:
             yield "render_error changed the state"
-    elif isinstance(read, str):
-        yield from _answers(subject, episode, read)
+    elif isinstance(action, str):
+        yield from _answers(subject, episode, action)
     else:
-        yield f"the grammar read {type(read).__name__}"
+        yield f"the grammar read {type(action).__name__}"
     episode.close()
 
 
@@ -196,13 +198,13 @@ def _answers(subject: Subject, episode: Environment, action: str) -> Iterator[st
         yield f"raised {error!r:.200}"
 
 
-def _openings(subject: Subject) -> tuple[Script, ...]:
+def _hostile_scripts(subject: Subject) -> tuple[Script, ...]:
     """One episode of each kind: the first random one and, where there is one, the expert's."""
     return subject.scripts[:2] if subject.spec.has_expert else subject.scripts[:1]
 
 
-def _at(script: Script, step: int, found: Iterator[str]) -> Iterator[str]:
-    return (f"{script.item_id}, step {step}: {flaw}" for flaw in found)
+def _located(script: Script, step: int, sentences: Iterator[str]) -> Iterator[str]:
+    return (f"{script.item_id}, step {step}: {flaw}" for flaw in sentences)
 
 
 def _played(subject: Subject, script: Script, steps: int) -> tuple[Environment, Observation]:

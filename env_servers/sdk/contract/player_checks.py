@@ -16,7 +16,7 @@ from env_servers.sdk.contract.rehearsal import (
     record,
     scrambled_global_rng,
 )
-from env_servers.sdk.contract.subject import NotApplicable, Subject, score_of
+from env_servers.sdk.contract.subject import NotApplicable, Subject, final_score
 from env_servers.sdk.environment import Environment
 from env_servers.sdk.errors import InvalidOption
 from env_servers.sdk.types import ActionFormat, Advice
@@ -38,7 +38,7 @@ def expert_succeeds(subject: Subject) -> Iterator[str]:
     plays = subject.expert_plays
     missed: list[str] = []
     for play in plays:
-        score = score_of(play.last)
+        score = final_score(play.last)
         if score is None or score < subject.spec.success_score:
             missed.append(f"{play.script.item_id} ({len(play.advices)} steps, score {score})")
     rate = 1 - len(missed) / len(plays)
@@ -53,9 +53,9 @@ def advice_is_pure(subject: Subject) -> Iterator[str]:
         raise NotApplicable("the environment has no expert")
     for play in subject.expert_plays[:3]:
         expected = subject.rehearse(play.script)
-        asked = yield from _asked_at_every_step(subject, play.script)
-        if found := first_difference(expected, asked):
-            yield f"{play.script.item_id}: asking for advice changed the episode: {found}"
+        advised_record = yield from _asked_at_every_step(subject, play.script)
+        if difference := first_difference(expected, advised_record):
+            yield f"{play.script.item_id}: asking for advice changed the episode: {difference}"
         middle = len(play.advices) // 2
         episode, _ = subject.begin(play.script)
         for action in play.script.actions[:middle]:
@@ -103,7 +103,7 @@ def doing_nothing_earns_nothing(subject: Subject) -> Iterator[str]:
     """The no-op player scores no more than the terms allow."""
     for item_id in subject.items(1):
         play = subject.play_noop(subject.script(item_id))
-        score = score_of(play.last)
+        score = final_score(play.last)
         if score is not None and score > subject.terms.noop_score:
             yield f"{item_id}: {len(play.advices)} no-ops score {score}"
 
@@ -134,9 +134,9 @@ def _read_back(
     grammar = subject.spec.grammar
     for advice in advices:
         reply = grammar.write(advice, action_format)
-        read = grammar.read(reply, action_format)
-        if read != advice.action:
-            yield f"{action_format.name}: {advice.action!r} was read back as {read!r}"
+        action = grammar.read(reply, action_format)
+        if action != advice.action:
+            yield f"{action_format.name}: {advice.action!r} was read back as {action!r}"
 
 
 def _draw(episode: Environment, rng: random.Random) -> Advice:

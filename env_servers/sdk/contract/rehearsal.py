@@ -104,16 +104,16 @@ def rehearse(environment: type[Environment], tasks: TaskSet, script: Script) -> 
     return tuple(records)
 
 
-def first_difference(expected: Sequence[str], found: Sequence[str]) -> str:
+def first_difference(expected: Sequence[str], actual: Sequence[str]) -> str:
     """Where two rehearsals part and what each shows there; empty where they agree."""
-    for step, (one, other) in enumerate(zip(expected, found, strict=False)):
+    for step, (one, other) in enumerate(zip(expected, actual, strict=False)):
         if one != other:
             left, right = json.loads(one), json.loads(other)
             keys = [key for key in left if left[key] != right[key]]
             pairs = [f"{key} {left[key]!r:.120} != {right[key]!r:.120}" for key in keys]
             return f"step {step}: {'; '.join(pairs)}"
-    if len(expected) != len(found):
-        return f"{len(expected) - 1} steps != {len(found) - 1} steps"
+    if len(expected) != len(actual):
+        return f"{len(expected) - 1} steps != {len(actual) - 1} steps"
     return ""
 
 
@@ -179,17 +179,17 @@ def _asked(child: subprocess.Popen[str], question: str) -> Rehearsal:
     if child.returncode != 0 or not out.strip():
         raise RuntimeError(f"a fresh process ended with {child.returncode}: {err[-800:]}")
     # Engines print; the answer is the last line.
-    told = json.loads(out.splitlines()[-1])
-    return Rehearsal(told["digest"], tuple(tuple(lines) for lines in told["records"]))
+    answer = json.loads(out.splitlines()[-1])
+    return Rehearsal(answer["digest"], tuple(tuple(lines) for lines in answer["records"]))
 
 
 def answer() -> None:
     """The fresh process: reads the question from stdin, writes the answer to stdout."""
     question = json.load(sys.stdin)
-    found: Any = importlib.import_module(question["module"])
+    resolved: Any = importlib.import_module(question["module"])
     for name in question["qualname"].split("."):
-        found = getattr(found, name)
-    environment: type[Environment] = found
+        resolved = getattr(resolved, name)
+    environment: type[Environment] = resolved
     data_dir = question["data_dir"]
     tasks = environment.load_tasks(
         EnvironmentConfig(None if data_dir is None else Path(data_dir), question["settings"])

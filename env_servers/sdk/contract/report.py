@@ -107,8 +107,8 @@ def run_contract(
     EnvironmentUnavailable; whatever else is wrong is in the report.
     """
     name = environment if isinstance(environment, str) else ""
-    found = load_environment(environment) if isinstance(environment, str) else environment
-    subject = Subject(found, config or EnvironmentConfig(), terms or Terms(), asked_name=name)
+    loaded = load_environment(environment) if isinstance(environment, str) else environment
+    subject = Subject(loaded, config or EnvironmentConfig(), terms or Terms(), registered_name=name)
     results: list[CheckResult] = []
     try:
         for check in checks:
@@ -117,7 +117,7 @@ def run_contract(
                 on_result(results[-1])
     finally:
         subject.tasks.close()
-    return ContractReport(found.spec.name, tuple(results))
+    return ContractReport(loaded.spec.name, tuple(results))
 
 
 def examine(check: Check, subject: Subject) -> CheckResult:
@@ -130,6 +130,6 @@ def examine(check: Check, subject: Subject) -> CheckResult:
         if not failures:
             return CheckResult(check.__name__, promise, skipped=str(error))
     except Exception as error:  # noqa: BLE001 - the boundary between an environment and its report
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        failures.append(f"raised {error!r:.200} at {place.filename}:{place.lineno}")
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        failures.append(f"raised {error!r:.200} at {frame.filename}:{frame.lineno}")
     return CheckResult(check.__name__, promise, tuple(failures))

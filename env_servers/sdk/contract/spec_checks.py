@@ -32,8 +32,8 @@ _EXAMPLES: Final[dict[str, object]] = {
 def spec_describes_the_environment(subject: Subject) -> Iterator[str]:
     """The spec names, describes and bounds the environment."""
     spec = subject.spec
-    if subject.asked_name not in ("", spec.name):
-        yield f"it was loaded as {subject.asked_name!r} and calls itself {spec.name!r}"
+    if subject.registered_name not in ("", spec.name):
+        yield f"it was loaded as {subject.registered_name!r} and calls itself {spec.name!r}"
     if not _NAME.fullmatch(spec.name):
         yield f"name {spec.name!r} is no lower-case identifier"
     if not (spec.version and spec.description):
@@ -77,10 +77,10 @@ def verbs_are_callable(subject: Subject) -> Iterator[str]:
         yield f"verbs share a name: {sorted(names)}"
     json.loads(grammar.functions_json())
     for verb in grammar.verbs:
-        yield from _flaws_of(verb)
+        yield from _verb_flaws(verb)
 
 
-def _flaws_of(verb: Verb) -> Iterator[str]:
+def _verb_flaws(verb: Verb) -> Iterator[str]:
     for name in (verb.name, *(parameter.name for parameter in verb.parameters)):
         if not name.isidentifier() or keyword.iskeyword(name):
             yield f"{verb.name}: {name!r} cannot be written in a python call"

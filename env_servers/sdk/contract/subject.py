@@ -23,11 +23,11 @@ from env_servers.sdk.errors import InvalidOption
 from env_servers.sdk.tasks import TaskSet
 from env_servers.sdk.types import Advice, Observation
 
-__all__ = ["ExpertPlay", "NotApplicable", "Subject", "Terms", "score_of"]
+__all__ = ["ExpertPlay", "NotApplicable", "Subject", "Terms", "final_score"]
 
 
 class NotApplicable(Exception):
-    """When an environment does not promise what a check asks for."""
+    """Raised when an environment does not promise what a check asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +66,13 @@ class Subject:
         config: EnvironmentConfig,
         terms: Terms,
         *,
-        asked_name: str = "",
+        registered_name: str = "",
     ) -> None:
         """Loads the tasks; raises EnvironmentUnavailable.
 
-        `asked_name` is the name under which the environment was found; empty = given as a class.
+        `registered_name` is what the registry was asked for; empty = it was handed over as a class.
         """
-        self.asked_name = asked_name
+        self.registered_name = registered_name
         self.environment = environment
         self.config = config
         self.terms = terms
@@ -87,26 +87,28 @@ class Subject:
         """The items of the terms, or `per_split` evenly spaced ones of every split."""
         if self.terms.items:
             return self.terms.items
-        found: list[str] = []
+        item_ids: list[str] = []
         for split, size in self.tasks.splits().items():
             indexes = sorted({size * k // per_split for k in range(min(per_split, size))})
             for index in indexes:
-                found += self.tasks.item_ids(split, index, index + 1)
-        return tuple(found)
+                item_ids += self.tasks.item_ids(split, index, index + 1)
+        return tuple(item_ids)
 
     def script(self, item_id: str, seed: int = 0) -> Script:
         """An empty script in the default profile."""
         return Script(item_id, (), seed, self.spec.profiles[0])
 
-    def openings(self, per_split: int) -> tuple[Script, ...]:
+    def unplayed_scripts(self, per_split: int) -> tuple[Script, ...]:
         """Empty scripts of the items, and of a few of them in each further profile."""
-        made = [self.script(item, seed=number) for number, item in enumerate(self.items(per_split))]
+        scripts = [
+            self.script(item, seed=number) for number, item in enumerate(self.items(per_split))
+        ]
         for profile in self.spec.profiles[1:]:
-            made += [replace(self.script(item), profile=profile) for item in self.items(1)]
-        return tuple(made)
+            scripts += [replace(self.script(item), profile=profile) for item in self.items(1)]
+        return tuple(scripts)
 
     def begin(self, script: Script) -> tuple[Environment, Observation]:
-        """A new episode of the script's opening."""
+        """Start a new episode of the script."""
         return begin(self.environment, self.tasks, script)
 
     def rehearse(self, script: Script) -> tuple[str, ...]:
@@ -123,48 +125,50 @@ class Subject:
     @cached_property
     def scripts(self) -> tuple[Script, ...]:
         """For each sample item a random episode with some nonsense in it, and the expert's."""
-        made: list[Script] = []
-        for opening in self.openings(self.terms.items_per_split):
-            made.append(self._random_script(opening))
+        scripts: list[Script] = []
+        for unplayed in self.unplayed_scripts(self.terms.items_per_split):
+            scripts.append(self._random_script(unplayed))
             if self.spec.has_expert:
-                made.append(self.play_expert(opening).script)
-        return tuple(made)
+                scripts.append(self.play_expert(unplayed).script)
+        return tuple(scripts)
 
     @cached_property
     def expert_plays(self) -> tuple[ExpertPlay, ...]:
         """The expert on its items; raises NotApplicable where there is none."""
         if not self.spec.has_expert:
             raise NotApplicable("the environment has no expert")
-        openings = self.openings(self.terms.expert_items_per_split)
-        return tuple(self.play_expert(opening, wording) for wording, opening in enumerate(openings))
+        unplayed_scripts = self.unplayed_scripts(self.terms.expert_items_per_split)
+        return tuple(
+            self.play_expert(unplayed, wording) for wording, unplayed in enumerate(unplayed_scripts)
+        )
 
-    def play_expert(self, opening: Script, wording: int = 0) -> ExpertPlay:
+    def play_expert(self, unplayed: Script, wording: int = 0) -> ExpertPlay:
         """The expert's episode, ended by the game or by `max_rounds`."""
-        return self._play(opening, lambda episode: episode.advise_expert(wording))
+        return self._play(unplayed, lambda episode: episode.advise_expert(wording))
 
-    def play_noop(self, opening: Script) -> ExpertPlay:
+    def play_noop(self, unplayed: Script) -> ExpertPlay:
         """An episode in which nothing is done, for `max_rounds`."""
-        return self._play(opening, lambda episode: episode.advise_noop())
+        return self._play(unplayed, lambda episode: episode.advise_noop())
 
-    def _play(self, opening: Script, advise: Callable[[Environment], Advice]) -> ExpertPlay:
-        episode, observation = self.begin(opening)
+    def _play(self, unplayed: Script, advise: Callable[[Environment], Advice]) -> ExpertPlay:
+        episode, observation = self.begin(unplayed)
         advices: list[Advice] = []
         while not ended(observation) and len(advices) < self.spec.max_rounds:
             advices.append(advise(episode))
             observation = episode.step(advices[-1].action)
         episode.close()
         actions = tuple(advice.action for advice in advices)
-        return ExpertPlay(replace(opening, actions=actions), tuple(advices), observation)
+        return ExpertPlay(replace(unplayed, actions=actions), tuple(advices), observation)
 
-    def _random_script(self, opening: Script) -> Script:
-        rng = random.Random(opening.seed)
-        episode, observation = self.begin(opening)
+    def _random_script(self, unplayed: Script) -> Script:
+        rng = random.Random(unplayed.seed)
+        episode, observation = self.begin(unplayed)
         actions: list[str] = []
         while not ended(observation) and len(actions) < self.terms.steps:
             actions.append(self._random_action(episode, rng, len(actions)))
             observation = episode.step(actions[-1])
         episode.close()
-        return replace(opening, actions=tuple(actions))
+        return replace(unplayed, actions=tuple(actions))
 
     def _random_action(self, episode: Environment, rng: random.Random, step: int) -> str:
         nonsense = SHORT_TEXTS[step % len(SHORT_TEXTS)]
@@ -176,6 +180,6 @@ class Subject:
             return nonsense
 
 
-def score_of(observation: Observation) -> float | None:
+def final_score(observation: Observation) -> float | None:
     """What an episode that ended here would score."""
     return observation.reward if observation.score is None else observation.score

@@ -37,12 +37,12 @@ def splits_are_sized_and_disjoint(subject: Subject) -> Iterator[str]:
         yield f"there are no tasks: {dict(splits)}"
     owner: dict[str, str] = {}
     for split, size in splits.items():
-        listed = subject.tasks.item_ids(split, 0, LISTED_AT_MOST)
-        if len(listed) != min(size, LISTED_AT_MOST):
-            yield f"split {split} says {size} items and lists {len(listed)}"
-        if len(set(listed)) != len(listed):
+        item_ids = subject.tasks.item_ids(split, 0, LISTED_AT_MOST)
+        if len(item_ids) != min(size, LISTED_AT_MOST):
+            yield f"split {split} says {size} items and lists {len(item_ids)}"
+        if len(set(item_ids)) != len(item_ids):
             yield f"split {split} lists an item twice"
-        shared = [item_id for item_id in listed if owner.setdefault(item_id, split) != split]
+        shared = [item_id for item_id in item_ids if owner.setdefault(item_id, split) != split]
         if shared:
             yield f"{shared[0]} and {len(shared) - 1} more of {split} are in {owner[shared[0]]} too"
 
@@ -118,12 +118,12 @@ def unknown_profiles_and_options_raise(subject: Subject) -> Iterator[str]:
     yield from _raises(InvalidOption, lambda: reset(options), "option 'no_such_option'")
 
 
-def _raises(expected: type[SdkError], call: Callable[[], object], what: str) -> Iterator[str]:
+def _raises(expected: type[SdkError], call: Callable[[], object], request: str) -> Iterator[str]:
     try:
         call()
     except expected:
         return
     except Exception as error:  # noqa: BLE001 - the wrong error is the finding
-        yield f"{what:.60} raised {error!r:.200}, not {expected.__name__}"
+        yield f"{request:.60} raised {error!r:.200}, not {expected.__name__}"
     else:
-        yield f"{what:.60} was accepted, without {expected.__name__}"
+        yield f"{request:.60} was accepted, without {expected.__name__}"

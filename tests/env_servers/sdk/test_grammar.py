@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 
 import pytest
 from hypothesis import assume, given
@@ -269,3 +270,23 @@ def test_an_argument_of_any_type_takes_every_value():
 def test_an_environment_may_have_its_own_form_of_react():
     grammar = Grammar(write_react=lambda advice: f"{advice.thought} => {advice.action}")
     assert grammar.write(Advice("go", "onwards"), ActionFormat.REACT) == "onwards => go"
+
+
+def test_reading_code_warns_nobody_and_leaves_the_warnings_of_others_alone():
+    grammar = Grammar(verbs=(Verb("say", "", "{text}", (Parameter("text"),)),))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        filters = list(warnings.filters)
+        for code in (r'say("\d")', r'say("\q"'):
+            grammar.read(code, ActionFormat.CODE_AS_ACTION)
+        assert warnings.filters == filters
+        warnings.warn("somebody else's", stacklevel=1)
+    assert [str(warning.message) for warning in caught] == ["somebody else's"]
+
+
+def test_importing_the_sdk_changes_no_warning_filter():
+    check = (
+        "import warnings, env_servers.sdk; "
+        "assert not any('agent reply' in str(entry) for entry in warnings.filters)"
+    )
+    subprocess.run([sys.executable, "-c", check], check=True)

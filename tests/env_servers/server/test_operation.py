@@ -39,7 +39,7 @@ async def test_a_draining_server_flips_its_health_refuses_resets_and_lets_steps_
         fork = pb.Command(episode_id=harness.fresh_id(), seq=0)
         fork.fork.from_episode_id = play.episode_id
         expect_error(await play.stream.ask(fork), "DRAINING")
-        expect_observation(await play.stream.ask(play.opening), replayed=True)
+        expect_observation(await play.stream.ask(play.open_command), replayed=True)
         await play.steps(3)
         assert play.ended
         await play.stream.wait_end()
@@ -84,7 +84,7 @@ async def test_only_resets_compete_for_capacity():
         assert len(refused.error.details) == 2, "no RetryInfo"
         for play in plays:
             await play.steps(2)
-            expect_observation(await play.stream.ask(play.opening), replayed=True)
+            expect_observation(await play.stream.ask(play.open_command), replayed=True)
         await plays[0].ask(close=pb.Close())
         expect_observation(await stream.ask(harness.reset()))
         assert harness.described.limits.max_episodes == 2
