@@ -56,7 +56,7 @@ class TaskSet(ABC):
         return self.get(item_id).category
 
     def digest(self) -> bytes:
-        """Return what identifies the tasks: equal digests mean equal tasks. Override for content."""
+        """Return what identifies the tasks: equal digests, equal tasks. Override for content."""
         text = repr(sorted(self.splits().items()))
         return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
