@@ -16,7 +16,7 @@ from agent_runtime.dialogue import TokenDialogue
 from agent_runtime.huggingface import HuggingFaceRenderer
 from agent_runtime.ledger import Origin
 from agentgym.episode.v1 import episode_pb2
-from orchestrator.token_auditing import ledger_problems, rendering_problems
+from orchestrator.audit.tokens import ledger_problems, rendering_problems
 from tests.agent_runtime.tiny_tokenizers import FAMILIES
 
 START = [

@@ -9,7 +9,7 @@ import pytest
 
 from agent_runtime.huggingface import HuggingFaceRenderer
 from agent_runtime.ledger import Origin
-from orchestrator.exporting import export_run
+from orchestrator.export import export_run
 from orchestrator.store import RunReader
 from tests.agent_runtime import tiny_tokenizers
 from tests.orchestrator.records import build_episode, build_failed

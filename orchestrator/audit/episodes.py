@@ -1,8 +1,8 @@
-"""Whether the records of a run can be believed: checks of one episode against the run's manifest.
+"""Checks of one episode against the run's manifest.
 
-Owns the list of checks (`CHECKS`); each is a pure function from an episode and its manifest to
-sentences about what is wrong. Knows no files; `orchestrator.audit` walks a run and certifies it.
-A check never repairs and never guesses: what cannot be judged from the record is not judged.
+`CHECKS` lists them; each is a pure function from an episode and its manifest to sentences about
+what is wrong. A check never repairs and never guesses: what cannot be judged from the record is
+not judged.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from agent_runtime.scores import recorded_score
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
+from orchestrator.audit.tokens import ledger_problems
 from orchestrator.manifest import Manifest
 from orchestrator.records import stop_reason_name
-from orchestrator.token_auditing import ledger_problems
 
 __all__ = ["CHECKS", "Check", "audit_episode"]
 

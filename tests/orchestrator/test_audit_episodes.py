@@ -3,7 +3,7 @@ import pytest
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
-from orchestrator.auditing import CHECKS, audit_episode
+from orchestrator.audit.episodes import CHECKS, audit_episode
 from tests.orchestrator.records import build_episode, build_failed, build_manifest
 
 FIRST_SAMPLED = 3

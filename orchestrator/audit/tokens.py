@@ -1,12 +1,10 @@
 """Whether the tokens of an episode are those that were read and sampled.
 
-Owns three proofs, each a pure function to sentences about what is wrong. `ledger_problems` needs
+Three proofs, each a pure function to sentences about what is wrong. `ledger_problems` needs
 the record alone: every call's prompt is exactly what the ledger held before it, and its reply
 follows there. `rendering_problems` needs the tokenizer: playing the conversation through the chat
 template again gives every id and every mask. `scoring_problems` needs the engine: it gives the
 sampled tokens the logprobs that were recorded.
-
-Knows no files and no engine; `orchestrator.audit` brings tokenizer and scores.
 """
 
 from __future__ import annotations

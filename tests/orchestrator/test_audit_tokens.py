@@ -17,12 +17,12 @@ from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling, SGLangOpt
 from agentgym.episode.v1 import episode_pb2
 from benchmark.policy.stand_in import Settings, StandIn
 from orchestrator import audit
+from orchestrator.audit.tokens import rendering_problems, scored_tokens, scoring_problems
 from orchestrator.config import RunConfig
 from orchestrator.errors import UsageError
 from orchestrator.fleet import FleetConfig
 from orchestrator.run import run
 from orchestrator.store import RunReader
-from orchestrator.token_auditing import rendering_problems, scored_tokens, scoring_problems
 from tests.agent_runtime.serving.tiny_model import tiny_llama
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import errors
-from orchestrator.exporting import ExportFilter, export_run
+from orchestrator.export import ExportFilter, export_run
 from orchestrator.formats import WRITERS
 from orchestrator.store import RunStore
 from tests.kit.data import read_conversations

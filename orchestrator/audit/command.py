@@ -1,0 +1,156 @@
+"""The command of an audit: its flags, what it shows, and where the certificate goes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Final
+
+import tyro
+from rich.console import Console
+from rich.progress import Progress
+from rich.text import Text
+
+from agent_runtime.agents import agent_folder
+from agent_runtime.engine.checkpoint import weights_digest
+from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.huggingface import HuggingFaceRenderer
+from agent_runtime.policies import PolicySpec
+from agent_runtime.rendering import ChatRenderer
+from orchestrator.atomic_file import write_atomically
+from orchestrator.audit.episodes import CHECKS
+from orchestrator.audit.run import AuditResult, audit_run, certificate, score_run
+from orchestrator.command_line import run_command, run_loop
+from orchestrator.config import AGENT_POLICY, EMBEDDED_POLICY, SERVED_POLICY, RunConfig
+from orchestrator.errors import ConfigurationError
+from orchestrator.manifest import Manifest
+from orchestrator.rendering import visible
+from orchestrator.run_folder import find_run
+from orchestrator.store import RunReader
+
+__all__ = ["CERTIFICATE_FILE", "AuditOptions", "main"]
+
+CERTIFICATE_FILE: Final = "audit.json"
+_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """Check every record of a run and write a certificate."""
+
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Folder of the run, or its name within `--runs`."""
+    runs: Path = Path("runs")
+    """Where runs are looked up by name."""
+    out: Path | None = None
+    """Where to write the certificate; by default `audit.json` in the run's folder."""
+    tokenizer: Path | None = None
+    """Model folder: render every conversation again and compare all ids and masks. Default: the
+    folder that the run's configuration names, where it is still there."""
+    engine: str = ""
+    """Address of an SGLang server: score sampled tokens again and compare their logprobs."""
+    engine_episodes: int = 32
+    """Episodes that are scored again, spread evenly over the run; 0 = all."""
+    tolerance: float = 0.02
+    """Nats by which a score may differ from the recorded logprob."""
+
+
+def _renderer(options: AuditOptions, manifest: Manifest) -> ChatRenderer | None:
+    """Return the chat template with which the run was played; None = it is not here."""
+    try:
+        config = RunConfig.from_manifest(manifest)
+    except ConfigurationError:
+        config = RunConfig()  # another program's run, for example a training step
+    models = [
+        policy for policy in config.policies if policy.kind in (EMBEDDED_POLICY, SERVED_POLICY)
+    ]
+    targets = [Path(it.target) for it in models if it.kind == EMBEDDED_POLICY and it.target]
+    if not models:
+        targets = _agent_folders(manifest)
+    if targets or any(policy.kind == EMBEDDED_POLICY for policy in models):
+        settings, tokenizer = config.agent.embedded, None
+    else:
+        settings, tokenizer = config.agent.sglang, config.agent.sglang.tokenizer
+    named = tokenizer or config.model or next(map(str, targets), "")
+    source = options.tokenizer or (Path(named) if named else None)
+    if source is None or (options.tokenizer is None and not (source / "tokenizer.json").is_file()):
+        return None
+    template = settings.chat_template
+    return HuggingFaceRenderer(
+        source,
+        chat_template=template.read_text(encoding="utf-8") if template else None,
+        today=date.fromisoformat(settings.template_date or manifest.created[:10]),
+    )
+
+
+def _agent_folders(manifest: Manifest) -> list[Path]:
+    """Return the folders of agents that played, as far as they still hold the same weights."""
+    folders: list[Path] = []
+    for name, identity in (manifest.policies or {}).items():
+        policy = PolicySpec.parse(name)
+        if policy.kind != AGENT_POLICY:
+            continue
+        with contextlib.suppress(PolicyMisconfigured):
+            folder = agent_folder(policy.target)
+            if weights_digest(folder) == identity.get("weights"):
+                folders.append(folder)
+    return folders
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; gives its exit code."""
+    return run_command(AuditOptions, _audit, argv, program="agentgym-audit")
+
+
+def _audit(options: AuditOptions) -> int:
+    errors = Console(file=sys.stderr, soft_wrap=True)
+    with (
+        RunReader.open(find_run(options.run, options.runs)) as run,
+        Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress,
+    ):
+        task = progress.add_task("auditing", total=None)
+        result = audit_run(
+            run,
+            lambda done, total: progress.update(task, completed=done, total=total),
+            renderer=_renderer(options, run.manifest),
+        )
+        if options.engine and result.passed:
+            count, tolerance = options.engine_episodes, options.tolerance
+            run_loop(score_run(run, result, options.engine, episodes=count, tolerance=tolerance))
+        out = options.out or run.folder / CERTIFICATE_FILE
+        document = json.dumps(certificate(run, result), indent=2, ensure_ascii=False)
+        write_atomically(out, document + "\n")
+    _print_result(Console(highlight=False, soft_wrap=True), result, out)
+    return 0 if result.passed else 1
+
+
+def _print_result(console: Console, result: AuditResult, out: Path) -> None:
+    for found in result.listed[:_SHOWN]:
+        where = found["episode_id"][:12] or "store"
+        console.print(Text(visible(f"{found['check']}: {where}: {found['problem']}"), style="red"))
+    if result.findings.total() > _SHOWN:
+        console.print(Text(f"... {result.findings.total() - _SHOWN} more, see the certificate"))
+    verdict = "passed" if result.passed else f"FAILED with {result.findings.total()} findings"
+    console.print(
+        Text(
+            f"audit {verdict}: {result.episodes} episodes ({result.failed_episodes} failed ones), "
+            f"{result.attempts} superseded attempts, {len(CHECKS)} checks each; "
+            f"{_extent(result)}; {out}"
+        )
+    )
+
+
+def _extent(result: AuditResult) -> str:
+    """What the optional checks covered."""
+    rendered = "not rendered again (no --tokenizer)"
+    if result.rendered is not None:
+        rendered = f"{result.rendered} rendered again"
+    scored = "not scored again (no --engine)"
+    if result.scored is not None:
+        scored = f"{result.scored} tokens scored again"
+    return f"{rendered}, {scored}"
