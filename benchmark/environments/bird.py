@@ -189,12 +189,12 @@ class Crowd:
 
     async def _run(self, number: int) -> float:
         """One statement that nobody asked before; returns seconds."""
-        statement = f"{await self._gold_of(number)} -- {next(self._marks)}"
+        statement = f"{await self._gold(number)} -- {next(self._marks)}"
         started = time.perf_counter()
         await self._live[number].step(statement)
         return time.perf_counter() - started
 
-    async def _gold_of(self, number: int) -> str:
+    async def _gold(self, number: int) -> str:
         """The episode's gold statement; looks at tables until the expert comes to it."""
         while self._gold[number].startswith("describe "):
             await self._live[number].step(self._gold[number])
@@ -205,7 +205,7 @@ class Crowd:
     async def _rate(self) -> float:
         """Statements a second, all episodes at once."""
         numbers = range(len(self._live))
-        await asyncio.gather(*(self._gold_of(n) for n in numbers))
+        await asyncio.gather(*(self._gold(n) for n in numbers))
         each = max(1, self._config.queries // len(self._live))
 
         async def play(number: int) -> None:
@@ -253,7 +253,7 @@ class Crowd:
         return _summary(found), _summary(hostile)
 
     async def _submit(self, number: int) -> float:
-        transition = await self._live[number].step(f"submit {await self._gold_of(number)}")
+        transition = await self._live[number].step(f"submit {await self._gold(number)}")
         return transition.reward or 0.0
 
 

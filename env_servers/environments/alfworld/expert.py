@@ -10,8 +10,8 @@ import random
 import re
 from typing import Final
 
-from env_servers.environments.alfworld.planner import Purpose, Step, next_step
 from env_servers.environments.alfworld.play import Play
+from env_servers.environments.alfworld.scripted_player import Purpose, Step, next_step
 from env_servers.sdk import Advice
 
 __all__ = ["advise", "idle_advice", "random_advice"]
@@ -85,7 +85,7 @@ def advise(play: Play, wording: int) -> Advice:
     step = next_step(play.game, play.state)
     if step is None:
         return Advice("look", _STUCK)
-    return Advice(play.game.command(play.state, step.deed), _thought(play, step, wording))
+    return Advice(play.game.command(play.state, step.grounded), _thought(play, step, wording))
 
 
 def random_advice(play: Play, rng: random.Random) -> Advice:
@@ -102,7 +102,7 @@ def _thought(play: Play, step: Step, wording: int) -> str:
     names = play.game.names
     thing, place = (f"the {names.get(name, name)}" for name in (step.thing, step.place))
     kind = names.get(step.place, "").partition(" ")[0]
-    verb = _VERBS.get(step.deed.action, _WORK.get(kind, "prepare"))
+    verb = _VERBS.get(step.grounded.action, _WORK.get(kind, "prepare"))
     choices = _THOUGHTS[step.purpose]
     text = choices[wording % len(choices)].format(thing=thing, place=place, verb=verb)
     return _SENTENCE.sub(lambda found: found[0].upper(), text)

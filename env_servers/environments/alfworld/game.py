@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from env_servers.environments.alfworld.arrange import arrange
-from env_servers.environments.alfworld.naming import names_of
+from env_servers.environments.alfworld.naming import display_names
 from env_servers.environments.alfworld.pddl import (
     And,
     Atom,
@@ -26,20 +26,20 @@ from env_servers.environments.alfworld.pddl import (
     Parameter,
     Problem,
     Schema,
-    predicates_of,
     read_domain,
     read_problem,
+    used_predicates,
 )
 from env_servers.environments.alfworld.textgen import Placeholder, TextGrammar, read_grammar
-from env_servers.environments.alfworld.world import NEGATED, Scenery, State, scenery_of
+from env_servers.environments.alfworld.world import NEGATED, Scenery, State, read_scenery
 
-__all__ = ["NOTHING_HAPPENS", "Deed", "Game", "build_game", "read_game"]
+__all__ = ["NOTHING_HAPPENS", "Game", "GroundedAction", "build_game", "read_game"]
 
 NOTHING_HAPPENS: Final = "Nothing happens."
 _FIELDS: Final = ("pddl_domain", "pddl_problem", "grammar")
 
 
-class Deed(NamedTuple):
+class GroundedAction(NamedTuple):
     """An action with all its variables bound."""
 
     action: str
@@ -60,7 +60,7 @@ class _Kind:
     steady: bool
     """Its commands depend on nothing that changes."""
     idleness: _Idleness | None
-    """When its deeds change nothing, where that can be."""
+    """When its actions change nothing, where that can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Game:
     """As the problem states it."""
     _won: Formula
     _kinds: tuple[_Kind, ...]
-    _commands: dict[Deed, str] = field(default_factory=dict[Deed, str])
+    _commands: dict[GroundedAction, str] = field(default_factory=dict[GroundedAction, str])
 
     def intro(self) -> str:
         """The text with which the game begins."""
@@ -99,42 +99,55 @@ class Game:
     def admissible(self, state: State) -> list[str]:
         """All commands that do something, in ascending order, each once."""
         return sorted(
-            {self.command(state, deed) for kind in self._kinds for deed in _deeds(kind, state)}
+            {
+                self.command(state, grounded)
+                for kind in self._kinds
+                for grounded in _grounded_actions(kind, state)
+            }
         )
 
-    def deeds(self, state: State, action: str) -> list[Deed]:
+    def grounded_actions(self, state: State, action: str) -> list[GroundedAction]:
         """What can be done by one action, named in lower case."""
-        return [deed for kind in self._kinds if kind.name == action for deed in _deeds(kind, state)]
+        return [
+            grounded
+            for kind in self._kinds
+            if kind.name == action
+            for grounded in _grounded_actions(kind, state)
+        ]
 
-    def find(self, state: State, command: str) -> Deed | None:
+    def find(self, state: State, command: str) -> GroundedAction | None:
         """What a command means in a state; None where it means nothing."""
         for kind in self._kinds:
             if command.startswith(kind.prefix):
-                for deed in _possible(kind, state):
-                    if self._command(state, kind, deed) == command and not _idles(kind, deed):
-                        return deed
+                for grounded in _possible(kind, state):
+                    if self._command(state, kind, grounded) == command and not _idles(
+                        kind, grounded
+                    ):
+                        return grounded
         return None
 
-    def do(self, state: State, deed: Deed) -> tuple[State, str]:
-        """The state after a deed that is possible, and what is told about it."""
-        kind = next(kind for kind in self._kinds if kind.name == deed.action)
-        binding = {p.name: v for p, v in zip(kind.parameters, deed.arguments, strict=True)}
+    def do(self, state: State, grounded: GroundedAction) -> tuple[State, str]:
+        """The state after an action that is possible, and what is told about it."""
+        kind = next(kind for kind in self._kinds if kind.name == grounded.action)
+        binding = {p.name: v for p, v in zip(kind.parameters, grounded.arguments, strict=True)}
         after = state.apply(kind.effects, binding)
-        bindings = _bindings(kind, deed)
+        bindings = _bindings(kind, grounded)
         return after, self.grammar.feedback(kind.name, _View(self, after), bindings)
 
     def act(self, state: State, command: str) -> tuple[State, str]:
         """The state after a command, any text, and what is told about it."""
-        deed = self.find(state, command.strip())
-        return (state, NOTHING_HAPPENS) if deed is None else self.do(state, deed)
+        grounded = self.find(state, command.strip())
+        return (state, NOTHING_HAPPENS) if grounded is None else self.do(state, grounded)
 
-    def command(self, state: State, deed: Deed) -> str:
-        """What an agent types for a deed."""
-        return self._command(state, self._kind(deed.action), deed)
+    def command(self, state: State, grounded: GroundedAction) -> str:
+        """What an agent types for an action."""
+        return self._command(state, self._kind(grounded.action), grounded)
 
-    def argument(self, deed: Deed, parameter: str) -> str:
-        """The object of a deed's parameter, named without question mark."""
-        for known, value in zip(self._kind(deed.action).parameters, deed.arguments, strict=True):
+    def argument(self, grounded: GroundedAction, parameter: str) -> str:
+        """The object of an action's parameter, named without question mark."""
+        for known, value in zip(
+            self._kind(grounded.action).parameters, grounded.arguments, strict=True
+        ):
             if known.name == f"?{parameter}":
                 return value
         raise KeyError(parameter)
@@ -142,13 +155,13 @@ class Game:
     def _kind(self, action: str) -> _Kind:
         return next(kind for kind in self._kinds if kind.name == action)
 
-    def _command(self, state: State, kind: _Kind, deed: Deed) -> str:
-        found = self._commands.get(deed)
+    def _command(self, state: State, kind: _Kind, grounded: GroundedAction) -> str:
+        found = self._commands.get(grounded)
         if found is None:
-            bindings = _bindings(kind, deed)
+            bindings = _bindings(kind, grounded)
             found = self.grammar.command(kind.name, _View(self, state), bindings)
             if kind.steady:
-                self._commands[deed] = found
+                self._commands[grounded] = found
         return found
 
 
@@ -198,7 +211,7 @@ def build_game(domain: Domain, problem: Problem, grammar: TextGrammar) -> Game:
     read = _read_predicates(domain, problem, asked)
     remembered = frozenset(a.removeprefix(NEGATED) for a in asked if a.startswith(NEGATED))
     changing = domain.changing & read
-    scenery = scenery_of(domain, problem, changing, remembered)
+    scenery = read_scenery(domain, problem, changing, remembered)
     sizes: dict[str, int] = {}
     for predicate, *_ in problem.facts:
         sizes[predicate] = sizes.get(predicate, 0) + 1
@@ -216,7 +229,7 @@ def build_game(domain: Domain, problem: Problem, grammar: TextGrammar) -> Game:
     )
     return Game(
         grammar,
-        names_of({name for fact in problem.facts for name in fact[1:]}),
+        display_names({name for fact in problem.facts for name in fact[1:]}),
         scenery,
         State.first(scenery, problem),
         problem.goal,
@@ -235,17 +248,17 @@ def _read_predicates(domain: Domain, problem: Problem, asked: Iterable[str]) -> 
     for schema in domain.schemas:
         formulas.append(schema.precondition)
         formulas.extend(effect.condition for effect in schema.effects)
-    found = frozenset[str]().union(*(predicates_of(formula) for formula in formulas))
+    found = frozenset[str]().union(*(used_predicates(formula) for formula in formulas))
     return found.union(asked, (name.removeprefix(NEGATED) for name in asked))
 
 
-def _deeds(kind: _Kind, state: State) -> list[Deed]:
-    return [deed for deed in _possible(kind, state) if not _idles(kind, deed)]
+def _grounded_actions(kind: _Kind, state: State) -> list[GroundedAction]:
+    return [grounded for grounded in _possible(kind, state) if not _idles(kind, grounded)]
 
 
-def _possible(kind: _Kind, state: State) -> list[Deed]:
+def _possible(kind: _Kind, state: State) -> list[GroundedAction]:
     answers = state.assignments(kind.parameters, kind.precondition, {})
-    return [Deed(kind.name, answer) for answer in answers]
+    return [GroundedAction(kind.name, answer) for answer in answers]
 
 
 def _conjuncts(formula: Formula) -> Iterator[Formula]:
@@ -257,7 +270,7 @@ def _conjuncts(formula: Formula) -> Iterator[Formula]:
 
 
 def _idleness(schema: Schema) -> _Idleness | None:
-    """When deeds of an action change nothing; None where each changes something."""
+    """Return when an action changes nothing; None where it always changes something."""
     parts = list(_conjuncts(schema.precondition))
     denied = [part.part for part in parts if isinstance(part, Not)]
     found = _Idleness(
@@ -271,20 +284,20 @@ def _idleness(schema: Schema) -> _Idleness | None:
     possible = (
         all(atom.predicate in demanded for atom in found.added)
         and all(atom.predicate in kept for atom in found.deleted)
-        and not any(predicates_of(e.condition) for e in schema.effects)
+        and not any(used_predicates(e.condition) for e in schema.effects)
     )
     return found if possible else None
 
 
-def _idles(kind: _Kind, deed: Deed) -> bool:
-    """Whether a deed changes nothing. Planners drop such deeds, so they are not offered.
+def _idles(kind: _Kind, grounded: GroundedAction) -> bool:
+    """Whether an action changes nothing. Planners drop such actions, so they are not offered.
 
     Going to where one is, for example: it is not a command of the reference.
     """
     idleness = kind.idleness
     if idleness is None:
         return False
-    binding = {p.name: v for p, v in zip(kind.parameters, deed.arguments, strict=True)}
+    binding = {p.name: v for p, v in zip(kind.parameters, grounded.arguments, strict=True)}
 
     def ground(atoms: Iterable[Atom]) -> set[Fact]:
         return {(a.predicate, *(binding.get(name, name) for name in a.arguments)) for a in atoms}
@@ -295,8 +308,8 @@ def _idles(kind: _Kind, deed: Deed) -> bool:
     )
 
 
-def _bindings(kind: _Kind, deed: Deed) -> dict[Placeholder, str]:
+def _bindings(kind: _Kind, grounded: GroundedAction) -> dict[Placeholder, str]:
     return {
         Placeholder(p.name[1:], p.type): value
-        for p, value in zip(kind.parameters, deed.arguments, strict=True)
+        for p, value in zip(kind.parameters, grounded.arguments, strict=True)
     }

@@ -10,19 +10,19 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["names_of"]
+__all__ = ["display_names"]
 
 _SEPARATOR: Final = "_bar_"
 _ESCAPES: Final = (("_minus_", "-"), ("_plus_", "+"), ("_dot_", "."), ("_comma_", ","))
 
 
-def names_of(ids: Iterable[str]) -> dict[str, str]:
+def display_names(ids: Iterable[str]) -> dict[str, str]:
     """Names by id. An id that names no position keeps its text, and a blank follows it."""
     ordered = sorted(ids)
-    left = Counter(found for name in ordered if (found := _class_of(name)) is not None)
+    left = Counter(found for name in ordered if (found := _object_class(name)) is not None)
     names: dict[str, str] = {}
     for name in ordered:
-        kind = _class_of(name)
+        kind = _object_class(name)
         if kind is None:
             names[name] = f"{_plain(name)} "
         else:
@@ -31,7 +31,7 @@ def names_of(ids: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def _class_of(name: str) -> str | None:
+def _object_class(name: str) -> str | None:
     kind, separator, _ = name.partition(_SEPARATOR)
     if not separator:
         return None

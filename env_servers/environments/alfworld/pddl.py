@@ -30,10 +30,10 @@ __all__ = [
     "Parameter",
     "Problem",
     "Schema",
-    "predicates_of",
+    "free_variables",
     "read_domain",
     "read_problem",
-    "variables_of",
+    "used_predicates",
 ]
 
 Fact: TypeAlias = tuple[str, ...]
@@ -216,7 +216,7 @@ def read_problem(text: str) -> Problem:
     return Problem(objects, tuple(dict.fromkeys(facts)), goal)
 
 
-def variables_of(formula: Formula) -> frozenset[str]:
+def free_variables(formula: Formula) -> frozenset[str]:
     """The free variables of a formula."""
     match formula:
         case Atom(_, arguments):
@@ -224,24 +224,24 @@ def variables_of(formula: Formula) -> frozenset[str]:
         case Equal(left, right):
             return frozenset(a for a in (left, right) if a[0] == "?")
         case Not(part):
-            return variables_of(part)
+            return free_variables(part)
         case Exists(parameters, part) | Forall(parameters, part):
-            return variables_of(part) - {p.name for p in parameters}
+            return free_variables(part) - {p.name for p in parameters}
         case And(parts) | Or(parts):
-            return frozenset[str]().union(*(variables_of(part) for part in parts))
+            return frozenset[str]().union(*(free_variables(part) for part in parts))
         case Member(parameter):
             return frozenset((parameter.name,))
 
 
-def predicates_of(formula: Formula) -> frozenset[str]:
+def used_predicates(formula: Formula) -> frozenset[str]:
     """The predicates that a formula asks for."""
     match formula:
         case Atom(predicate, _):
             return frozenset((predicate,))
         case Not(part) | Exists(_, part) | Forall(_, part):
-            return predicates_of(part)
+            return used_predicates(part)
         case And(parts) | Or(parts):
-            return frozenset[str]().union(*(predicates_of(part) for part in parts))
+            return frozenset[str]().union(*(used_predicates(part) for part in parts))
         case _:
             return frozenset()
 

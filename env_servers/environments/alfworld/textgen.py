@@ -151,14 +151,14 @@ class TextGrammar:
         for action in self.actions.values():
             texts.extend(read_symbols(action.template))
         found = {c.predicate for rules in self.rules.values() for r in rules for c in r.condition}
-        return frozenset(found.union(c.predicate for s in texts for c in _query_of(s)))
+        return frozenset(found.union(c.predicate for s in texts for c in _parse_query(s)))
 
     def template_queries(self, action: str) -> frozenset[str]:
         """Predicates that the action's command depends on."""
         symbols = read_symbols(self.actions[action].template)
-        if any(isinstance(_body_of(symbol), _Call) for symbol in symbols):
+        if any(isinstance(_parse_body(symbol), _Call) for symbol in symbols):
             return self.queried()
-        return frozenset(c.predicate for symbol in symbols for c in _query_of(symbol))
+        return frozenset(c.predicate for symbol in symbols for c in _parse_query(symbol))
 
     def check(self) -> None:
         """Raise GameError for rules that do not exist or that lead back to themselves."""
@@ -418,7 +418,7 @@ def _read_query(text: str) -> tuple[Condition, ...]:
     return tuple(found)
 
 
-def _body_of(symbol: _Symbol) -> Any:
+def _parse_body(symbol: _Symbol) -> Any:
     match symbol:
         case _Listing(items):
             return items.body
@@ -428,7 +428,7 @@ def _body_of(symbol: _Symbol) -> Any:
             return symbol
 
 
-def _query_of(symbol: _Symbol) -> tuple[Condition, ...]:
+def _parse_query(symbol: _Symbol) -> tuple[Condition, ...]:
     match symbol:
         case _Listing(items):
             return items.query
@@ -441,7 +441,7 @@ def _query_of(symbol: _Symbol) -> tuple[Condition, ...]:
 def _calls(symbols: Iterable[_Symbol]) -> Iterator[str]:
     """Rules that the symbols name."""
     for symbol in symbols:
-        body = _body_of(symbol)
+        body = _parse_body(symbol)
         if isinstance(body, _Call):
             yield body.rule
         if isinstance(symbol, _Listing):

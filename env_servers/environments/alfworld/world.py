@@ -29,7 +29,7 @@ from env_servers.environments.alfworld.pddl import (
     Problem,
 )
 
-__all__ = ["NEGATED", "Binding", "Scenery", "State", "scenery_of"]
+__all__ = ["NEGATED", "Binding", "Scenery", "State", "read_scenery"]
 
 Binding: TypeAlias = Mapping[str, str]
 """Object by variable."""
@@ -106,7 +106,7 @@ class Scenery:
         return index.get(tuple(value for value in pattern if value is not None), ())
 
 
-def scenery_of(
+def read_scenery(
     domain: Domain, problem: Problem, changing: frozenset[str], remembered: frozenset[str]
 ) -> Scenery:
     """What never changes in a game; raises GameError for one that is unreasonably large."""

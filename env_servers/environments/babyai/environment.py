@@ -17,7 +17,7 @@ from env_servers.environments.babyai import tasks as task_ids
 from env_servers.environments.babyai.levels import Level, build
 from env_servers.environments.babyai.prompt import CONVERSATION_STARTS, GRAMMAR
 from env_servers.environments.babyai.scene import CHECK, UNRECOGNISED, Held, Scene
-from env_servers.environments.babyai.state import hidden_state, objects_of
+from env_servers.environments.babyai.state import hidden_state, list_objects
 from env_servers.environments.babyai.world import World
 from env_servers.sdk import (
     Advice,
@@ -212,7 +212,7 @@ class BabyaiEnvironment(EpisodeEnvironment[_Episode]):
         original = options.profile == "agentgym"
         level, image = build(start.level, start.seed, original=original)
         scene = _scene(level, image, original=original)
-        episode = _Episode(level, image, scene, original, lists, objects_of(level))
+        episode = _Episode(level, image, scene, original, lists, list_objects(level))
         episode.visits[episode.mark()] += 1
         return episode, episode.observe(f"Your goal: {episode.goal()}\n{scene.describe()}")
 

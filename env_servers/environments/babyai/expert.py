@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from env_servers.environments.babyai.paths import DROP, FORWARD, LEFT, PICKUP, RIGHT, TOGGLE
-from env_servers.environments.babyai.plan import Aim, Deed, next_aim
+from env_servers.environments.babyai.plan import Aim, GroundedAction, next_aim
 from env_servers.environments.babyai.scene import CHECK, Held, Offer, Scene
 from env_servers.environments.babyai.view import heading_vector, look
 from env_servers.environments.babyai.world import Cell, World
@@ -38,48 +38,48 @@ _TURNS: Final = {LEFT: -1, RIGHT: 1}
 _Pose = tuple[int, int, int]
 """x, y, direction."""
 _DONE: Final[_Pose] = (-1, -1, -1)
-"""Stands for any pose after the deed."""
+"""Stands for any pose after the action."""
 
-_THOUGHTS: Final[Mapping[tuple[Deed, str], tuple[str, ...]]] = {
-    (Deed.FACE, "mission"): (
+_THOUGHTS: Final[Mapping[tuple[GroundedAction, str], tuple[str, ...]]] = {
+    (GroundedAction.FACE, "mission"): (
         "I have to get to the {what}.",
         "The goal sends me to the {what}.",
         "Next I walk up to the {what}.",
     ),
-    (Deed.TAKE, "mission"): (
+    (GroundedAction.TAKE, "mission"): (
         "I have to pick up the {what}.",
         "The goal asks me to take the {what}.",
         "What I need to get is the {what}.",
     ),
-    (Deed.TAKE, "fetch"): (
+    (GroundedAction.TAKE, "fetch"): (
         "I have to move the {what}, so I fetch it first.",
         "The {what} belongs somewhere else; I need it in my hand.",
     ),
-    (Deed.TAKE, "key"): (
+    (GroundedAction.TAKE, "key"): (
         "A locked door is in my way, and the {what} opens it.",
         "I need the {what} to unlock a door.",
     ),
-    (Deed.TAKE, "clear"): (
+    (GroundedAction.TAKE, "clear"): (
         "The {what} blocks the way, so I clear it away.",
         "I cannot get past the {what}; I take it out of the way.",
     ),
-    (Deed.UNPACK, "key"): (
+    (GroundedAction.UNPACK, "key"): (
         "The key that I need must be in the {what}, so I open it.",
         "I open the {what} to get at the key inside.",
     ),
-    (Deed.OPEN, "mission"): (
+    (GroundedAction.OPEN, "mission"): (
         "I have to open the {what}.",
         "The goal is to open the {what}.",
     ),
-    (Deed.OPEN, "unlock"): (
+    (GroundedAction.OPEN, "unlock"): (
         "I have the key, so I unlock the {what}.",
         "Now the key in my hand opens the {what}.",
     ),
-    (Deed.DROP, "put next"): (
+    (GroundedAction.DROP, "put next"): (
         "I carry the {what} to where it belongs and put it down there.",
         "The {what} has to be laid down beside the other thing.",
     ),
-    (Deed.DROP, "free hands"): (
+    (GroundedAction.DROP, "free hands"): (
         "I need a free hand, so I put the {what} down where it does not disturb.",
         "The {what} is not needed in my hand now; I leave it out of the way.",
     ),
@@ -122,17 +122,17 @@ def advise(
     action = action or search.single_step()
     if action is None:
         return Advice(CHECK, rng.choice(_NO_WAY))
-    why = rng.choice(_THOUGHTS.get((aim.deed, aim.why), ("",))).format(what=aim.what)
+    why = rng.choice(_THOUGHTS.get((aim.action, aim.why), ("",))).format(what=aim.what)
     verb = next((verb for verb in sorted(_STEPS, key=len)[::-1] if action.startswith(verb)), "")
     return Advice(action, f"{why} {rng.choice(_STEPS.get(verb, ('',)))}".strip())
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What an offer leads to: where the agent ends, and the cell that its last deed changed."""
+    """What an offer leads to: where the agent ends, and the cell that its last action changed."""
 
     pose: _Pose
-    deed: Deed | None = None
+    action: GroundedAction | None = None
     cell: Cell | None = None
     price: float = 1.0
 
@@ -187,7 +187,7 @@ class _Search:
                 opening = first or action
                 order += 1
                 total = cost + outcome.price
-                if outcome.deed is self._aim.deed and outcome.cell in self._aim.cells:
+                if outcome.action is self._aim.action and outcome.cell in self._aim.cells:
                     heapq.heappush(frontier, (total, order, total, _DONE, opening))
                 elif total < best.get(outcome.pose, math.inf):
                     best[outcome.pose] = total
@@ -199,21 +199,21 @@ class _Search:
         return (_STRIDE + _HASTE) * self._far.get((pose[0], pose[1]), math.inf)
 
     def _reached(self, pose: _Pose) -> bool:
-        """Whether the aim is fulfilled by standing so (or by the deed that led here)."""
-        faced = self._aim.deed is Deed.FACE and _ahead(pose) in self._aim.cells
+        """Whether the aim is fulfilled by standing so (or by the action that led here)."""
+        faced = self._aim.action is GroundedAction.FACE and _ahead(pose) in self._aim.cells
         return faced or pose == _DONE
 
     def _outcomes(self, pose: _Pose) -> Iterator[tuple[str, _Outcome]]:
         """What the actions that are available in a pose would do."""
         scene, tried = self._scene, self._tried
         if pose != self._start:
-            sight = look(self._world.grid, *pose, self._world.held)
-            scene = Scene(sight, pose[2], self._held, original=self._original)
+            image = look(self._world.grid, *pose, self._world.held)
+            scene = Scene(image, pose[2], self._held, original=self._original)
             tried = frozenset[str]()
         for action, offer in scene.offers.items():
             if offer.moves and action not in tried:
                 outcome = self._carry_out(pose, offer)
-                if outcome is not None and (outcome.pose != pose or outcome.deed is not None):
+                if outcome is not None and (outcome.pose != pose or outcome.action is not None):
                     yield action, outcome
 
     def _carry_out(self, pose: _Pose, offer: Offer) -> _Outcome | None:
@@ -236,17 +236,23 @@ class _Search:
                 price += _RELUCTANCE if ahead in self._world.reserved else 0.0
             else:
                 return self._handled(pose, move, price)
-        deed = None
+        action = None
         if opened is not None:
-            deed = Deed.UNPACK if self._aim.deed is Deed.UNPACK else Deed.OPEN
-        return _Outcome(pose, deed, opened, price)
+            action = (
+                GroundedAction.UNPACK
+                if self._aim.action is GroundedAction.UNPACK
+                else GroundedAction.OPEN
+            )
+        return _Outcome(pose, action, opened, price)
 
     def _handled(self, pose: _Pose, move: int, price: float) -> _Outcome | None:
         """The end of picking up or dropping, or None if that is not the aim."""
         ahead = _ahead(pose)
         if ahead not in self._aim.cells or (move == DROP) != (self._world.at(ahead) is None):
             return None
-        return _Outcome(pose, Deed.DROP if move == DROP else Deed.TAKE, ahead, price)
+        return _Outcome(
+            pose, GroundedAction.DROP if move == DROP else GroundedAction.TAKE, ahead, price
+        )
 
     def _can_enter(self, cell: Cell, opened: Cell | None) -> bool:
         thing = self._world.at(cell)
@@ -260,7 +266,7 @@ class _Search:
         if thing is None:
             return False
         if thing.type == "box":
-            return self._aim.deed is Deed.UNPACK and aimed
+            return self._aim.action is GroundedAction.UNPACK and aimed
         if thing.type != "door" or not self._may_open(cell) or (thing.is_open and not aimed):
             return False
         if aimed and self._aim.last and self._original and not last:
@@ -295,9 +301,14 @@ class _Search:
         return "toggle" if thing is not None and not thing.is_open else "move forward"
 
     def _deed_here(self, cell: Cell) -> str | None:
-        """The deed of the aim for a cell right ahead."""
-        wanted = {Deed.TAKE: PICKUP, Deed.DROP: DROP, Deed.OPEN: TOGGLE, Deed.UNPACK: TOGGLE}
-        last = wanted.get(self._aim.deed)
+        """The action of the aim for a cell right ahead."""
+        wanted = {
+            GroundedAction.TAKE: PICKUP,
+            GroundedAction.DROP: DROP,
+            GroundedAction.OPEN: TOGGLE,
+            GroundedAction.UNPACK: TOGGLE,
+        }
+        last = wanted.get(self._aim.action)
         for action, offer in self._scene.offers.items():
             if offer.moves == (last,):
                 return action

@@ -14,7 +14,7 @@ from minigrid.envs.babyai import open as open_
 from minigrid.envs.babyai.core import roomgrid_level, verifier
 from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
 
-from env_servers.environments.babyai.view import Sight, look
+from env_servers.environments.babyai.view import Image, look
 
 __all__ = ["LEVELS", "Level", "build"]
 
@@ -81,7 +81,7 @@ _MAX_PLACEMENTS: Final = 2_000
 
 
 class Level(RoomGridLevel):
-    """A level whose `gen_obs` is the flat `Sight` instead of MiniGrid's image array."""
+    """A level whose `gen_obs` is the flat `Image` instead of MiniGrid's image array."""
 
     instrs: Any
     _kept_room: Any = None
@@ -119,9 +119,9 @@ class Level(RoomGridLevel):
 
     def gen_obs(self) -> dict[str, Any]:
         """The observation that MiniGrid's `reset` and `step` hand out."""
-        return {"image": self.sight(), "direction": self.agent_dir, "mission": self.mission}
+        return {"image": self.image(), "direction": self.agent_dir, "mission": self.mission}
 
-    def sight(self) -> Sight:
+    def image(self) -> Image:
         """What the agent sees now."""
         x, y = self.agent_pos
         return look(self.grid, int(x), int(y), int(self.agent_dir), self.carrying)
@@ -150,7 +150,7 @@ def _forgive(mission: Any) -> None:
             later.strict = False
 
 
-def build(level: int, seed: int, *, original: bool = True) -> tuple[Level, Sight]:
+def build(level: int, seed: int, *, original: bool = True) -> tuple[Level, Image]:
     """A fresh level 1..40 with what its reset shows.
 
     MiniGrid judges the second part of a strict sequence on the very action that finished the first,

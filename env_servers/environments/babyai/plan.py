@@ -26,10 +26,10 @@ from minigrid.envs.babyai.core.verifier import (
 
 from env_servers.environments.babyai.world import Cell, World, is_key, neighbors
 
-__all__ = ["Aim", "Deed", "next_aim"]
+__all__ = ["Aim", "GroundedAction", "next_aim"]
 
 
-class Deed(Enum):
+class GroundedAction(Enum):
     """What is to be done with a cell."""
 
     FACE = "face"
@@ -46,9 +46,9 @@ class Deed(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """The next deed, with any of several cells, and why."""
+    """The next action, with any of several cells, and why."""
 
-    deed: Deed
+    action: GroundedAction
     cells: frozenset[Cell]
     why: str
     """`mission`, `key`, `clear`, `free hands`, `put next`, `unlock`, `fetch`."""
@@ -57,7 +57,7 @@ class Aim:
     strict: bool = False
     """No other door may be touched."""
     last: bool = False
-    """The mission ends with the deed itself; a move after it would hide that."""
+    """The mission ends with the action itself; a move after it would hide that."""
 
 
 _DEPTH: Final = 12
@@ -69,7 +69,7 @@ def next_aim(world: World, mission: Instr, *, boxes: bool) -> Aim | None:
     `boxes`: whether the agent has a way to open boxes and to shut open doors.
     """
     for part, later in _pending(mission):
-        world.reserved = _doors_of(world, later)
+        world.reserved = _find_doors(world, later)
         aim = _Planner(world, boxes, tidy=part is not mission).towards(part)
         if aim is not None:
             ends = aim.why == "mission" and not later and not _is_joint(mission)
@@ -101,19 +101,19 @@ def _pending(mission: Any) -> list[tuple[Instr, list[Instr]]]:
     return [(mission, [])]
 
 
-def _doors_of(world: World, missions: Iterable[Any]) -> frozenset[Cell]:
+def _find_doors(world: World, missions: Iterable[Any]) -> frozenset[Cell]:
     """Shut doors that these missions want opened."""
     found: set[Cell] = set()
     for mission in missions:
         if isinstance(mission, AndInstr | BeforeInstr | AfterInstr):
-            found |= _doors_of(world, (mission.instr_a, mission.instr_b))
+            found |= _find_doors(world, (mission.instr_a, mission.instr_b))
         elif isinstance(mission, OpenInstr):
-            cells = world.cells_of(mission.desc.obj_set)
+            cells = world.find_cells(mission.desc.obj_set)
             found.update(cell for cell in cells if not world.at(cell).is_open)
     return frozenset(found)
 
 
-def name_of(thing: Any) -> str:
+def entity_name(thing: Any) -> str:
     """Colour and kind."""
     return f"{thing.color} {thing.type}" if thing is not None else "spot"
 
@@ -134,12 +134,14 @@ class _Planner:
         world = self._world
         if isinstance(mission, GoToInstr):
             cells = [(int(x), int(y)) for x, y in mission.desc.obj_poss]
-            return self._reach(Deed.FACE, cells, "mission")
+            return self._reach(GroundedAction.FACE, cells, "mission")
         if isinstance(mission, PickupInstr):
             held = any(thing is world.held for thing in mission.desc.obj_set)
             if held:
                 return self._free_hands(())
-            return self._reach(Deed.TAKE, world.cells_of(mission.desc.obj_set), "mission")
+            return self._reach(
+                GroundedAction.TAKE, world.find_cells(mission.desc.obj_set), "mission"
+            )
         if isinstance(mission, OpenInstr):
             return self._open(mission)
         if isinstance(mission, PutNextInstr):
@@ -147,7 +149,7 @@ class _Planner:
         return None
 
     def _open(self, mission: OpenInstr) -> Aim | None:
-        cells = self._world.cells_of(mission.desc.obj_set)
+        cells = self._world.find_cells(mission.desc.obj_set)
         shut = [cell for cell in cells if not self._world.at(cell).is_open]
         if not shut and not self._boxes:
             return None
@@ -155,7 +157,7 @@ class _Planner:
         if best is None:
             return None
         strict = bool(mission.strict)
-        return self._reach(Deed.OPEN, [best], "mission", strict=strict)
+        return self._reach(GroundedAction.OPEN, [best], "mission", strict=strict)
 
     def _cost_of_door(self, cell: Cell) -> tuple[float, Cell]:
         found = self._world.route(self._world.agent, [cell])
@@ -164,39 +166,39 @@ class _Planner:
 
     def _reach(
         self,
-        deed: Deed,
+        action: GroundedAction,
         cells: Collection[Cell],
         why: str,
         *,
         keep: Collection[Cell] = (),
         strict: bool = False,
     ) -> Aim | None:
-        """The deed itself, or what stands between the agent and it."""
+        """The action itself, or what stands between the agent and it."""
         world = self._world
         found = world.route(world.agent, cells)
         if found is None or len(self._busy) > _DEPTH:
             return None
         _, way = found
         if not way:  # the agent stands in the cell, for example in a doorway
-            return Aim(deed, frozenset(cells), why, name_of(world.at(world.agent)), strict)
+            return Aim(action, frozenset(cells), why, entity_name(world.at(world.agent)), strict)
         keep = {*keep, *way}
         for index, cell in enumerate(way[:-1]):
             if world.obstructs(cell):
                 return self._unlock_on(way[:index]) or self._resolve(cell, keep)
         goal = world.at(way[-1])
-        if deed is Deed.OPEN and world.obstructs(way[-1]):
+        if action is GroundedAction.OPEN and world.obstructs(way[-1]):
             return self._fetch_key(way[-1], keep)
-        if deed is Deed.TAKE and world.held is not None:
+        if action is GroundedAction.TAKE and world.held is not None:
             return self._unlock_on(way[:-1]) or self._free_hands(keep)
-        reachable = [cell for cell in cells if cell == way[-1] or deed is Deed.FACE]
-        return Aim(deed, frozenset(reachable), why, name_of(goal), strict)
+        reachable = [cell for cell in cells if cell == way[-1] or action is GroundedAction.FACE]
+        return Aim(action, frozenset(reachable), why, entity_name(goal), strict)
 
     def _unlock_on(self, way: list[Cell]) -> Aim | None:
         """Use the key in hand for the first locked door of a way, before it is put down."""
         for cell in way:
             thing = self._world.at(cell)
             if thing is not None and thing.type == "door" and thing.is_locked:
-                return Aim(Deed.OPEN, frozenset((cell,)), "unlock", name_of(thing))
+                return Aim(GroundedAction.OPEN, frozenset((cell,)), "unlock", entity_name(thing))
         return None
 
     def _resolve(self, cell: Cell, keep: Collection[Cell]) -> Aim | None:
@@ -208,10 +210,10 @@ class _Planner:
             return self._fetch_key(cell, keep)
         self._busy.append(cell)
         if self._boxes and thing.type == "box" and thing.contains is not None:
-            return self._reach(Deed.UNPACK, [cell], "key", keep=keep)
+            return self._reach(GroundedAction.UNPACK, [cell], "key", keep=keep)
         if self._world.held is not None:
             return self._free_hands(keep)
-        return self._reach(Deed.TAKE, [cell], "clear", keep=keep)
+        return self._reach(GroundedAction.TAKE, [cell], "clear", keep=keep)
 
     def _fetch_key(self, door: Cell, keep: Collection[Cell]) -> Aim | None:
         if door in self._busy:
@@ -220,20 +222,20 @@ class _Planner:
         world = self._world
         color = world.at(door).color
         if world.can_unlock(world.at(door)):
-            return self._reach(Deed.OPEN, [door], "unlock", keep=keep)
+            return self._reach(GroundedAction.OPEN, [door], "unlock", keep=keep)
         keys = world.keys(color)
         if keys:
-            return self._reach(Deed.TAKE, keys, "key", keep=keep)
+            return self._reach(GroundedAction.TAKE, keys, "key", keep=keep)
         if self._boxes and is_key(getattr(world.held, "contains", None), color):
             return self._free_hands(keep)
         boxed = world.boxed_keys(color)
         if boxed and self._boxes:
-            return self._reach(Deed.UNPACK, boxed, "key", keep=keep)
+            return self._reach(GroundedAction.UNPACK, boxed, "key", keep=keep)
         return None
 
     def _free_hands(self, keep: Collection[Cell]) -> Aim:
         cells = self._world.places_to_drop(frozenset(keep))
-        return Aim(Deed.DROP, cells, "free hands", name_of(self._world.held))
+        return Aim(GroundedAction.DROP, cells, "free hands", entity_name(self._world.held))
 
     def _put_next(self, mission: PutNextInstr) -> Aim | None:
         world = self._world
@@ -241,7 +243,7 @@ class _Planner:
         held = world.held is not None and any(thing is world.held for thing in movable)
         if held:
             return self._deliver(self._spots(mission, world.held))
-        legs = [leg for cell in world.cells_of(movable) for leg in self._legs(mission, cell)]
+        legs = [leg for cell in world.find_cells(movable) for leg in self._legs(mission, cell)]
         if not legs:
             mislaid = any(thing is world.held for thing in mission.desc_fixed.obj_set)
             return self._free_hands(()) if mislaid and world.held is not None else None
@@ -257,7 +259,7 @@ class _Planner:
                 return self._resolve(place, keep)
         if world.held is not None:
             return self._free_hands(keep)
-        return self._reach(Deed.TAKE, [cell], "fetch", keep=keep)
+        return self._reach(GroundedAction.TAKE, [cell], "fetch", keep=keep)
 
     def _legs(
         self, mission: PutNextInstr, cell: Cell
@@ -272,7 +274,9 @@ class _Planner:
     def _spots(self, mission: PutNextInstr, moved: Any) -> list[Cell]:
         """Free cells beside one of the fixed things."""
         world = self._world
-        fixed = world.cells_of(thing for thing in mission.desc_fixed.obj_set if thing is not moved)
+        fixed = world.find_cells(
+            thing for thing in mission.desc_fixed.obj_set if thing is not moved
+        )
         around = {cell for place in fixed for cell in neighbors(place)}
         return sorted(
             cell
@@ -291,4 +295,4 @@ class _Planner:
         for cell in way[:-1]:
             if world.obstructs(cell):
                 return self._free_hands(way)
-        return Aim(Deed.DROP, frozenset(spots), "put next", name_of(world.held))
+        return Aim(GroundedAction.DROP, frozenset(spots), "put next", entity_name(world.held))

@@ -13,7 +13,7 @@ from typing import Final
 
 from env_servers.environments.babyai.paths import DROP, FORWARD, LEFT, RIGHT, TOGGLE, Ways
 from env_servers.environments.babyai.paths import PICKUP as PICK
-from env_servers.environments.babyai.view import Sight, Thing, things_in
+from env_servers.environments.babyai.view import Entity, Image, entities
 
 __all__ = ["CHECK", "UNRECOGNISED", "Held", "Offer", "Scene"]
 
@@ -39,7 +39,7 @@ class Offer:
     moves: tuple[int, ...]
     verb: str = ""
     """`pickup`, `go to`, `go through`, `toggle and go through`, or empty."""
-    thing: Thing | None = None
+    thing: Entity | None = None
 
 
 class Scene:
@@ -57,9 +57,9 @@ class Scene:
         "refusals",
     )
 
-    def __init__(self, sight: Sight, direction: int, held: Held | None, *, original: bool) -> None:
+    def __init__(self, image: Image, direction: int, held: Held | None, *, original: bool) -> None:
         self._original = original
-        seen = things_in(sight)
+        seen = entities(image)
         self._things = [thing for thing in seen if thing.kind != "wall"]
         blocked = [
             (thing.forward, thing.right)
@@ -84,7 +84,7 @@ class Scene:
         """The observation's sentences."""
         return _describe(self._things, self._anything, self._barrier, self._held)
 
-    def _offer_step(self, barrier: Thing | None) -> None:
+    def _offer_step(self, barrier: Entity | None) -> None:
         blocked = barrier is not None and barrier.forward <= 1
         if not self._original:
             front = self._front
@@ -146,7 +146,7 @@ class Scene:
         if moving and not self._original:
             self.offers["toggle"] = Offer((TOGGLE,))
 
-    def _offer_open_door(self, door: Thing, numbers: Counter[str]) -> None:
+    def _offer_open_door(self, door: Entity, numbers: Counter[str]) -> None:
         action = f"go through {door.name} {numbers[door.name]}"
         moves = self._ways.to_enter(door.forward, door.right)
         if moves is None:
@@ -154,7 +154,7 @@ class Scene:
         else:
             self.offers[action] = Offer(moves, "go through", door)
 
-    def _offer_shut_door(self, door: Thing, numbers: Counter[str]) -> None:
+    def _offer_shut_door(self, door: Entity, numbers: Counter[str]) -> None:
         number = numbers[door.name]
         action = f"toggle and go through {door.name} {number}"
         moves = self._ways.to_face(door.forward, door.right)
@@ -168,7 +168,7 @@ class Scene:
         if not moves:
             self.offers["toggle"] = Offer((TOGGLE,), "toggle", door)
 
-    def _offer_locked_door(self, door: Thing, numbers: Counter[str], held: Held | None) -> None:
+    def _offer_locked_door(self, door: Entity, numbers: Counter[str], held: Held | None) -> None:
         action = f"toggle and go through {door.name} {numbers[door.name]}"
         if held is None or held.kind != "key":
             reason = "you are not carrying a key."
@@ -180,7 +180,9 @@ class Scene:
         self.refusals[action] = f"You cannot {action}, as {reason}"
 
 
-def _describe(things: list[Thing], anything: bool, barrier: Thing | None, held: Held | None) -> str:
+def _describe(
+    things: list[Entity], anything: bool, barrier: Entity | None, held: Held | None
+) -> str:
     """The sentences of an observation; `anything` = there is at least a wall in sight."""
     parts = ["You cannot see any objects within sight."]
     if anything:
@@ -199,7 +201,7 @@ def _describe(things: list[Thing], anything: bool, barrier: Thing | None, held: 
     return "".join(parts)
 
 
-def _place(thing: Thing) -> str:
+def _place(thing: Entity) -> str:
     if thing.right == 0:
         return f"right in front of you {thing.forward} steps away."
     side = "right" if thing.right > 0 else "left"

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from env_servers.environments.babyai.levels import Level
 
-__all__ = ["hidden_state", "objects_of"]
+__all__ = ["hidden_state", "list_objects"]
 
 _DESCRIPTIONS: Final = ("desc", "desc_move", "desc_fixed")
 _PARTS: Final = ("instr_a", "instr_b")
 
 
-def objects_of(level: Level) -> list[Any]:
+def list_objects(level: Level) -> list[Any]:
     """Doors, keys, balls and boxes of a fresh level, with what boxes contain."""
     found = [cell for cell in level.grid.grid if cell is not None and cell.type != "wall"]
     if level.carrying is not None:

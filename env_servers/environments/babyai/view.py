@@ -15,15 +15,15 @@ __all__ = [
     "AHEAD",
     "SIDE",
     "SIZE",
-    "Sight",
-    "Thing",
+    "Entity",
+    "Image",
+    "entities",
     "heading_vector",
     "look",
-    "things_in",
     "to_grid",
 ]
 
-Sight = tuple[int, ...]
+Image = tuple[int, ...]
 """49 codes, row by row from far to near, each row from left to right; 0 = not seen."""
 
 SIZE: Final = 7
@@ -61,7 +61,7 @@ _WINDOW: Final = tuple(
 )
 
 
-class Thing(NamedTuple):
+class Entity(NamedTuple):
     """Something seen that is neither empty floor nor unseen."""
 
     name: str
@@ -76,7 +76,7 @@ class Thing(NamedTuple):
         return self.forward + abs(self.right)
 
 
-def look(grid: Any, x: int, y: int, direction: int, held: Any) -> Sight:
+def look(grid: Any, x: int, y: int, direction: int, held: Any) -> Image:
     """The window of an agent at (x, y); `held` (or nothing) is seen at its own place.
 
     The agent's own cell never blocks its sight: it can only stand on floor and in open doors.
@@ -133,16 +133,16 @@ def _name(code: int) -> tuple[str, str]:
     return " ".join(words), kind
 
 
-def things_in(sight: Sight) -> list[Thing]:
+def entities(image: Image) -> list[Entity]:
     """Everything seen besides floor, nearest first; among equals far rows first, then from left."""
-    found: list[Thing] = []
-    for place, code in enumerate(sight):
+    found: list[Entity] = []
+    for place, code in enumerate(image):
         if code in (0, _EMPTY) or place == _AGENT:
             continue
         named = _NAMES.get(code)
         if named is None:
             named = _NAMES[code] = _name(code)
         row, column = divmod(place, SIZE)
-        found.append(Thing(*named, AHEAD - row, column - SIDE))
+        found.append(Entity(*named, AHEAD - row, column - SIDE))
     found.sort(key=lambda thing: thing.forward + abs(thing.right))
     return found

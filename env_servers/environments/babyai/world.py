@@ -59,7 +59,7 @@ class World:
         found = self.grid.grid[y * self.grid.width + x]
         return found is not None and found.type == "wall"
 
-    def cells_of(self, objects: Iterable[Any]) -> list[Cell]:
+    def find_cells(self, objects: Iterable[Any]) -> list[Cell]:
         """Where these very objects stand on the grid, in grid order."""
         wanted = {id(item) for item in objects}
         return [cell for cell, found in self.things.items() if id(found) in wanted]

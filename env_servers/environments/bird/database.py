@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from env_servers.environments.bird.guard import Guard, Limits
-from env_servers.environments.bird.lanes import heavy_lane, light_lane
+from env_servers.environments.bird.query_limits import QueryLimits, process_query_limits
 from env_servers.sdk import EnvironmentUnavailable
 
 __all__ = ["Database", "Outcome", "Row", "check_file"]
@@ -72,9 +72,23 @@ class Outcome:
 class Database:
     """A SQLite file behind guards."""
 
-    def __init__(self, name: str, locate: Callable[[], Path], limits: Limits) -> None:
-        """`locate` says where the file is, and makes it where that is needed; called once."""
+    def __init__(
+        self,
+        name: str,
+        locate: Callable[[], Path],
+        limits: Limits,
+        query_limits: QueryLimits | None = None,
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            name: What the database is called in prompts.
+            locate: Says where the file is, and makes it where that is needed; called once.
+            limits: The most that one statement may cost.
+            query_limits: How many statements run at once; None = those of the process.
+        """
         self.name = name
+        self._query_limits = query_limits or process_query_limits()
         self.limits = limits
         self._locate = locate
         self._path: Path | None = None
@@ -117,10 +131,10 @@ class Database:
             connection.close()
 
     def _ask_anew(self, statement: str) -> Outcome:
-        with light_lane():
+        with self._query_limits.light_query():
             outcome = self._run(statement, heavy=False)
         if outcome is None:
-            with heavy_lane():
+            with self._query_limits.heavy_query():
                 outcome = self._run(statement, heavy=True)
         assert outcome is not None, "only light statements are stopped for being heavy"
         return outcome

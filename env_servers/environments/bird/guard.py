@@ -15,10 +15,9 @@ import resource
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, Final
 
 __all__ = ["NOW", "Guard", "Limits"]
@@ -52,9 +51,9 @@ class Limits:
 _STRIDE: Final = 1000
 """Steps between two looks at what a statement has cost so far."""
 _LIGHT_TICKS: Final = 2000
-"""Strides after which a statement is too heavy for the light lane."""
+"""Strides after which a statement counts as heavy."""
 _LIGHT_BYTES: Final = 32 * 2**20
-"""Growth after which it is, likewise."""
+"""Growth after which it counts as heavy, likewise."""
 _SURELY: Final = 4
 """Times the limit by which the process may grow, whoever takes the memory."""
 _READ_ONLY: Final = "attempt to write a readonly database"
@@ -123,7 +122,7 @@ class Guard:
         self.by_chance = False
         """Whether another machine, or this one at another time, might not have stopped it."""
         self.outgrown = False
-        """Set where it was stopped for being heavy: it has to be run anew as such."""
+        """Whether it was stopped for being heavy: it has to be run anew as a heavy one."""
         for table in _VIRTUAL:
             connection.execute(f"SELECT 1 FROM {table}('[]')").close()
         _set_limits(connection, limits)
@@ -199,9 +198,9 @@ class Guard:
         connection.create_function("random", 0, self._draw)
         for name, value in _CLOCKS.items():
             connection.create_function(name, 0, partial(_constant, value), deterministic=True)
-        for name, place in _DATES.items():
+        for name, index in _DATES.items():
             if _has_function(name):
-                function = partial(_date, name, place)
+                function = partial(_date, name, index)
                 connection.create_function(name, -1, function, deterministic=True)
 
     def _draw(self) -> int:
@@ -236,9 +235,10 @@ def _set_limits(connection: sqlite3.Connection, limits: Limits) -> None:
 
 def _resident_bytes() -> int:
     """Memory of this process; 0 where the system does not tell."""
-    if _STATM < 0:
+    statm = _open_statm(os.getpid())
+    if statm < 0:
         return 0
-    return int(os.pread(_STATM, 64, 0).split()[1]) * _PAGE_BYTES
+    return int(os.pread(statm, 64, 0).split()[1]) * _PAGE_BYTES
 
 
 def _taken_bytes() -> int:
@@ -248,13 +248,18 @@ def _taken_bytes() -> int:
     return resource.getrusage(_RUSAGE_THREAD).ru_minflt * _PAGE_BYTES
 
 
-def _open_statm() -> int:
+@cache
+def _open_statm(process_id: int) -> int:
+    """Return a file descriptor of the process's memory figures; -1 where the system has none.
+
+    Kept open because a statement's cost is looked at thousands of times a second, and by process
+    because a forked child inherits the cache: its parent's descriptor tells the parent's memory.
+    """
     with suppress(OSError):
-        return os.open("/proc/self/statm", os.O_RDONLY)
+        return os.open(f"/proc/{process_id}/statm", os.O_RDONLY)
     return -1
 
 
-_STATM: Final = _open_statm()
 _RUSAGE_THREAD: Final[int | None] = getattr(resource, "RUSAGE_THREAD", None)
 
 
@@ -262,32 +267,40 @@ def _constant(value: str) -> str:
     return value
 
 
-_calculator = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-"""Computes dates as SQLite does."""
-_calculating = threading.Lock()
+@cache
+def _date_connection() -> sqlite3.Connection:
+    """Return the empty database that computes dates as SQLite does; use it under the lock."""
+    return sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
 
 
-def _date(name: str, place: int, *arguments: Any) -> Any:
-    """SQLite's own function, at the moment `NOW` in the time zone UTC."""
-    short = all(not isinstance(each, str | bytes) or len(each) <= _LONG for each in arguments)
-    return (_known_date if short else _new_date)(name, place, *arguments)
+_date_lock = threading.Lock()
 
 
-def _new_date(name: str, place: int, *arguments: Any) -> Any:
-    given = list(arguments)
-    if len(given) == place:
-        given.append(NOW)
-    elif len(given) > place and isinstance(given[place], str) and given[place].lower() == "now":
-        given[place] = NOW
-    given = given[: place + 1] + [each for each in given[place + 1 :] if not _is_local(each)]
-    marks = ", ".join("?" * len(given))
-    with _calculating:
-        return _calculator.execute(f"SELECT {name}({marks})", given).fetchone()[0]
+def _date(name: str, index: int, *arguments: Any) -> Any:
+    """Return what SQLite's own function says, at the moment `NOW` in the time zone UTC.
+
+    `index` is the place of the argument that says when.
+    """
+    short = all(not isinstance(value, str | bytes) or len(value) <= _LONG for value in arguments)
+    return (_cached_date if short else _new_date)(name, index, *arguments)
+
+
+def _new_date(name: str, index: int, *arguments: Any) -> Any:
+    values = list(arguments)
+    if len(values) == index:
+        values.append(NOW)
+    elif len(values) > index and isinstance(values[index], str) and values[index].lower() == "now":
+        values[index] = NOW
+    modifiers = [value for value in values[index + 1 :] if not _is_local(value)]
+    values = values[: index + 1] + modifiers
+    marks = ", ".join("?" * len(values))
+    with _date_lock:
+        return _date_connection().execute(f"SELECT {name}({marks})", values).fetchone()[0]
 
 
 _LONG: Final = 64
 """Characters of an argument beyond which nothing is remembered."""
-_known_date = lru_cache(maxsize=1 << 15, typed=True)(_new_date)
+_cached_date = lru_cache(maxsize=1 << 15, typed=True)(_new_date)
 
 
 def _is_local(modifier: object) -> bool:
@@ -297,9 +310,9 @@ def _is_local(modifier: object) -> bool:
 @lru_cache
 def _has_function(name: str) -> bool:
     """Whether this SQLite knows a function of dates."""
-    known: Callable[[str], Any] = _calculator.execute
     try:
-        known(f"SELECT {name}('2000-01-01', '2000-01-01')")
+        with _date_lock:
+            _date_connection().execute(f"SELECT {name}('2000-01-01', '2000-01-01')")
     except sqlite3.OperationalError:
         return False
     return True

@@ -23,8 +23,8 @@ __all__ = [
     "SMALLEST_SIDE",
     "Family",
     "Shape",
-    "family_of",
     "generate",
+    "layout_family",
 ]
 
 SMALLEST_SIDE: Final = 7
@@ -75,7 +75,7 @@ def generate(shape: Shape, family: Family, seed: int) -> Maze:
     rng = random.Random(seed)
     braid, attempts = shape.braid, 1
     rows = _carve(shape, braid, rng)
-    while family_of(rows) is not family:
+    while layout_family(rows) is not family:
         if attempts >= _PATIENT_ATTEMPTS:
             braid *= 0.9
         attempts += 1
@@ -84,7 +84,7 @@ def generate(shape: Shape, family: Family, seed: int) -> Maze:
     return Maze(rows, start, goal)
 
 
-def family_of(rows: tuple[str, ...]) -> Family:
+def layout_family(rows: tuple[str, ...]) -> Family:
     """The family that a layout belongs to, whichever way it is turned or mirrored."""
     digest = hashlib.blake2b("\n".join(_canonical(rows)).encode(), digest_size=4).digest()
     return Family.EVAL if int.from_bytes(digest) % _EVAL_SHARE == 0 else Family.TRAIN

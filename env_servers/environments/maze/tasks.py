@@ -97,31 +97,31 @@ class MazeTasks(RangeTaskSet):
 
     def category(self, item_id: str) -> str:
         index = item_index(item_id, names=(OFFICIAL_PREFIX, "maze"))
-        return "double_t" if index < EMBEDDED_BASE else _category(_shape_of(index))
+        return "double_t" if index < EMBEDDED_BASE else _category(_shape_at(index))
 
     def resized(self, task: Task, shape: Shape) -> Maze:
         """The generated maze of a task's seed and family in another shape."""
         index = item_index(task.item_id, names=("maze",))
-        return generate(shape, _family_of_index(index), index)
+        return generate(shape, _family_at(index), index)
 
     def shape(self, task: Task) -> Shape:
         """The shape of a generated task; raises UnknownItem for an official one."""
-        return _shape_of(item_index(task.item_id, names=("maze",)))
+        return _shape_at(item_index(task.item_id, names=("maze",)))
 
     def _official(self, index: int) -> Task:
         return Task(f"{OFFICIAL_PREFIX}_{index}", official_maze(index), "double_t")
 
     def _embedded(self, index: int) -> Task:
-        shape = _shape_of(index)
-        maze = generate(shape, _family_of_index(index), index)
+        shape = _shape_at(index)
+        maze = generate(shape, _family_at(index), index)
         return Task(f"maze_{index}", maze, _category(shape))
 
 
-def _family_of_index(index: int) -> Family:
+def _family_at(index: int) -> Family:
     return Family.EVAL if index >= EVAL_BASE else Family.TRAIN
 
 
-def _shape_of(index: int) -> Shape:
+def _shape_at(index: int) -> Shape:
     """All fifty shapes take turns, perfect and braided mazes alternating."""
     rest, kind = divmod(index, len(_BRAIDS))
     rest, row = divmod(rest, len(_SIDES))

@@ -1,7 +1,7 @@
 """One SciWorld episode: reward is the score so far, 0 to 100, or -100 and the end after a failure.
 
 Owns what AgentGym's server and client add to the simulator: the opening `look around`, the limit
-of 100 moves, and the scores. The simulator's instances are the engine's.
+of 100 moves, and the scores. The simulator's instances are the pool's.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
-from env_servers.environments.sciworld.engine import Play
 from env_servers.environments.sciworld.expert import advise, random_advice
 from env_servers.environments.sciworld.facts import BY_NAME, SIMPLIFICATIONS
 from env_servers.environments.sciworld.prompt import CONVERSATION_STARTS, GRAMMAR
 from env_servers.environments.sciworld.simulator import Assignment, Outcome
+from env_servers.environments.sciworld.simulator_pool import Simulation
 from env_servers.environments.sciworld.tasks import SciWorldTasks, load_tasks
 from env_servers.environments.sciworld.vocabulary import (
     recorded_action,
@@ -57,7 +57,7 @@ class _Rules:
 class _Episode:
     """The state of one episode beside the simulator's."""
 
-    play: Play
+    simulation: Simulation
     rules: _Rules
     opening: str
     """The room of the first observation."""
@@ -90,9 +90,9 @@ class SciWorld(EpisodeEnvironment[_Episode]):
 
     def start(self, task: Task, options: ResetOptions) -> tuple[_Episode, Observation]:
         assignment, rules = _chosen(task.payload, dict(options.options))
-        play = self.tasks.engine.open(assignment)
-        description, first = play.description(), play.step(OPENING).text
-        episode = _Episode(play, rules, first, first)
+        simulation = self.tasks.pool.open(assignment)
+        description, first = simulation.description(), simulation.step(OPENING).text
+        episode = _Episode(simulation, rules, first, first)
         if rules.as_recorded:
             description, first = recorded_description(description), recorded_text(first)
         return episode, Observation(f"{description}\n{first}")
@@ -101,31 +101,31 @@ class SciWorld(EpisodeEnvironment[_Episode]):
         episode = self.episode
         if episode.rules.as_recorded:
             action = recorded_action(action)
-        outcome = episode.play.step(action)
+        outcome = episode.simulation.step(action)
         episode.last = outcome.text
         return _observation(outcome, episode.rules)
 
     def fork_episode(self, episode: _Episode) -> _Episode:
-        return replace(episode, play=episode.play.copy())
+        return replace(episode, simulation=episode.simulation.copy())
 
     def close_episode(self, episode: _Episode) -> None:
-        episode.play.close()
+        episode.simulation.close()
 
     def advise_expert(self, seed: int) -> Advice:
         episode = self.episode
-        path = self.tasks.engine.gold_path(episode.play.assignment)
+        path = self.tasks.pool.gold_path(episode.simulation.assignment)
         advice = advise(
             path,
-            episode.play.journal[1:],
+            episode.simulation.journal[1:],
             opening=episode.opening,
             last=episode.last,
-            look=episode.play.look,
+            look=episode.simulation.look,
             wording=seed,
         )
         return self._spoken(advice)
 
     def advise_random(self, rng: random.Random) -> Advice:
-        return self._spoken(random_advice(self.episode.play.valid_actions(), rng))
+        return self._spoken(random_advice(self.episode.simulation.valid_actions(), rng))
 
     def advise_noop(self) -> Advice:
         return Advice("inventory", "I only look at what I carry.")

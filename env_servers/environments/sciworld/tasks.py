@@ -1,6 +1,6 @@
 """SciWorld's tasks: which simulator task and variation an item id stands for.
 
-Owns item ids, splits, both of AgentGym's id maps, and the engine that a process's episodes share.
+Owns item ids, splits, both of AgentGym's id maps, and the pool that a process's episodes share.
 Invariant: nothing here starts Java.
 
 Embedded splits divide all 7,207 variations of all 30 tasks as the simulator does. Official ids run
@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from env_servers.environments.sciworld.engine import Engine, default_heap
 from env_servers.environments.sciworld.facts import TASKS
 from env_servers.environments.sciworld.java import AUTO, find_java
 from env_servers.environments.sciworld.simulator import Assignment
+from env_servers.environments.sciworld.simulator_pool import SimulatorPool, default_heap
 from env_servers.sdk import (
     EMBEDDED_BASE,
     EnvironmentConfig,
@@ -51,11 +51,11 @@ _EVAL_LIST: Final = ("agenteval/sciworld_test.json", "sciworld_test.json")
 
 
 class SciWorldTasks(StaticTaskSet):
-    """All tasks, and the engine that plays them."""
+    """All tasks, and the pool that plays them."""
 
-    def __init__(self, splits: Mapping[str, Iterable[Task]], engine: Engine) -> None:
+    def __init__(self, splits: Mapping[str, Iterable[Task]], pool: SimulatorPool) -> None:
         super().__init__(splits)
-        self.engine = engine
+        self.pool = pool
         """Starts Java at the first reset."""
 
     def digest(self) -> bytes:
@@ -63,7 +63,7 @@ class SciWorldTasks(StaticTaskSet):
         return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
     def close(self) -> None:
-        self.engine.close()
+        self.pool.close()
 
 
 def load_tasks(config: EnvironmentConfig) -> SciWorldTasks:
@@ -72,8 +72,8 @@ def load_tasks(config: EnvironmentConfig) -> SciWorldTasks:
     ids = settings.get("ids", "4339")
     if ids not in ID_MAPS:
         raise InvalidOption(f"setting sciworld.ids is {ids!r:.100}", valid=ID_MAPS)
-    engine = Engine(find_java(settings.get("java", AUTO)), _heap(settings))
-    return SciWorldTasks(_embedded() | _official(ids, config.data_dir), engine)
+    pool = SimulatorPool(find_java(settings.get("java", AUTO)), _heap(settings))
+    return SciWorldTasks(_embedded() | _official(ids, config.data_dir), pool)
 
 
 def official_order(ids: str) -> list[Assignment]:

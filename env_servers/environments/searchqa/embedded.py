@@ -36,7 +36,7 @@ from env_servers.environments.searchqa.society import (
     add_nature,
     add_people,
 )
-from env_servers.environments.searchqa.world import Entity, Value, World, answers_of, shown
+from env_servers.environments.searchqa.world import Entity, Value, World, list_answers, shown
 
 __all__ = ["EVAL_SIZE", "EmbeddedSource", "build_world", "load_embedded"]
 
@@ -130,7 +130,7 @@ class EmbeddedSource:
         text = draw.pick(self._relation(current, last).ask).format(x=spoken)
         clues = tuple(self._clue(entity, fact, draw) for entity, fact in steps)
         category = ("one hop", "bridge of two", "bridge of three")[len(steps) - 1]
-        return Question(text, answers_of(last, current.facts[last]), clues, category)
+        return Question(text, list_answers(last, current.facts[last]), clues, category)
 
     def _link(self, entity: Entity, passed: Sequence[Entity], draw: Draw) -> str | None:
         """A fact that leads on to another entity with facts of its own."""
@@ -167,7 +167,7 @@ class EmbeddedSource:
         answer = greater if more else (other if greater is subject else subject)
         return Question(
             text.format(x=one.called, z=two.called),
-            answers_of(fact, answer),
+            list_answers(fact, answer),
             tuple(self._clue(entity, fact, draw) for entity in (one, two)),
             "comparison",
         )

@@ -13,7 +13,7 @@ from typing import Final
 
 from env_servers.environments.searchqa.naming import Draw, Register
 
-__all__ = ["PRESENT", "Entity", "Value", "World", "answers_of", "shown"]
+__all__ = ["PRESENT", "Entity", "Value", "World", "list_answers", "shown"]
 
 PRESENT: Final = 2020
 """The year in which the world's encyclopedia was written."""
@@ -142,7 +142,7 @@ _UNITS: Final = {
 """Of facts that are quantities; other numbers are years."""
 
 
-def answers_of(relation: str, value: Value) -> tuple[str, ...]:
+def list_answers(relation: str, value: Value) -> tuple[str, ...]:
     """The wordings of a value that are right as an answer, the fullest first."""
     if isinstance(value, int):
         unit = _UNITS.get(relation)

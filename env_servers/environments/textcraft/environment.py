@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
-from env_servers.environments.textcraft.bench import Bench
+from env_servers.environments.textcraft.crafting_game import CraftingGame
 from env_servers.environments.textcraft.expert import advise, random_advice
 from env_servers.environments.textcraft.official import RECORDED_PREFIX, first_observation
 from env_servers.environments.textcraft.prompt import CONVERSATION_STARTS, GRAMMAR
@@ -40,7 +40,7 @@ _MAX_TEXT: Final = 64 * 1024
 class _Episode:
     """The state of one episode."""
 
-    bench: Bench
+    game: CraftingGame
     commands: tuple[str, ...]
     as_recorded: bool
     """Observations look as AgentTraj-L has them."""
@@ -56,7 +56,7 @@ class _Episode:
     @property
     def shown(self) -> list[Recipe]:
         """The recipes behind the commands; an injected command may have none."""
-        known = self.bench.world.by_command
+        known = self.game.world.by_command
         return [known[command] for command in self.commands if command in known]
 
 
@@ -86,13 +86,13 @@ class TextCraft(EpisodeEnvironment[_Episode]):
         given = _checked(dict(options.options))
         goal = item_id(given["goal"]) if "goal" in given else assignment.goal
         commands = _commands(self.tasks, world, assignment, goal, given)
-        bench = Bench(world, goal, fixed=options.profile == "fixed")
-        episode = _Episode(bench, commands, given.get("as_recorded", False), assignment.world)
+        game = CraftingGame(world, goal, fixed=options.profile == "fixed")
+        episode = _Episode(game, commands, given.get("as_recorded", False), assignment.world)
         return episode, Observation(episode.show(first_observation(spoken(goal), commands)))
 
     def step(self, action: str) -> Observation:
         episode = self.episode
-        text, reached = episode.bench.act(action)
+        text, reached = episode.game.act(action)
         episode.steps += 1
         if not reached:
             return Observation(episode.show(text), reward=0.0)
@@ -107,25 +107,25 @@ class TextCraft(EpisodeEnvironment[_Episode]):
         return Observation(self.episode.show(message), reward=0.0)
 
     def fork_episode(self, episode: _Episode) -> _Episode:
-        bench = Bench(episode.bench.world, episode.bench.goal, fixed=episode.bench.fixed)
-        bench.inventory.update(episode.bench.inventory)
-        return replace(episode, bench=bench)
+        game = CraftingGame(episode.game.world, episode.game.goal, fixed=episode.game.fixed)
+        game.inventory.update(episode.game.inventory)
+        return replace(episode, game=game)
 
     def fingerprint(self) -> bytes:
         episode = self.episode
-        bench = episode.bench
-        carried = list(bench.inventory.items())
-        state = (episode.source, bench.goal, bench.fixed, episode.as_recorded, carried)
+        game = episode.game
+        carried = list(game.inventory.items())
+        state = (episode.source, game.goal, game.fixed, episode.as_recorded, carried)
         return repr(state).encode("utf-8", "backslashreplace")
 
     def advise_expert(self, seed: int) -> Advice:
         episode = self.episode
-        bench = episode.bench
-        return advise(bench.world, episode.shown, bench.goal, bench.inventory, seed + episode.steps)
+        game = episode.game
+        return advise(game.world, episode.shown, game.goal, game.inventory, seed + episode.steps)
 
     def advise_random(self, rng: random.Random) -> Advice:
         episode = self.episode
-        return random_advice(episode.commands, episode.shown, episode.bench.goal, rng)
+        return random_advice(episode.commands, episode.shown, episode.game.goal, rng)
 
     def advise_noop(self) -> Advice:
         return Advice("inventory", "I only look at what I carry.")

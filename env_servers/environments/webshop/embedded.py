@@ -1,6 +1,6 @@
 """The embedded catalogue: 12,200 generated products of 61 kinds, with one goal each.
 
-Owns the generator. Its matter is in `wares.txt`: what goods are called, which properties, options
+Owns the generator. `product_types.txt` says what goods are called, and which properties, options
 and prices they have. Invariant: a product depends on its number and on that file alone, so the
 catalogue is the same on every machine; a goal belongs to `train` or `eval` by a hash of its words,
 so no sentence is in both. It knows nothing of episodes.
@@ -23,12 +23,12 @@ from env_servers.toolkit.retrieval.bm25 import IndexWriter
 __all__ = [
     "PRODUCTS_PER_KIND",
     "EmbeddedGoals",
-    "Ware",
+    "ProductType",
     "divide_goals",
     "load_embedded_shop",
     "make_product",
-    "read_wares",
-    "wares_text",
+    "product_types_text",
+    "read_product_types",
 ]
 
 SHOP_NAME: Final = "embedded"
@@ -79,7 +79,7 @@ _CLOSINGS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ware:
+class ProductType:
     """One kind of goods."""
 
     department: str
@@ -96,17 +96,19 @@ class Ware:
     prices: tuple[float, float]
 
 
-def wares_text() -> str:
+def product_types_text() -> str:
     """The file that the catalogue is made of."""
     return (
-        files("env_servers.environments.webshop").joinpath("wares.txt").read_text(encoding="utf-8")
+        files("env_servers.environments.webshop")
+        .joinpath("product_types.txt")
+        .read_text(encoding="utf-8")
     )
 
 
-def read_wares(text: str) -> list[Ware]:
-    """The kinds of goods in `wares.txt`; its head says how it is written."""
+def read_product_types(text: str) -> list[ProductType]:
+    """The kinds of goods in `product_types.txt`; its head says how it is written."""
     lists: dict[str, tuple[str, ...]] = {}
-    wares: list[Ware] = []
+    product_types: list[ProductType] = []
     for block in text.split("\n\n"):
         lines = [line for line in block.splitlines() if line and not line.startswith("#")]
         for line in lines:
@@ -115,8 +117,8 @@ def read_wares(text: str) -> list[Ware]:
                 lists[name] = _listed(values)
         rest = [line for line in lines if not line.startswith("@")]
         if rest:
-            wares.append(_ware(rest, lists))
-    return wares
+            product_types.append(_product_type(rest, lists))
+    return product_types
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -127,7 +129,7 @@ def _grouped(facts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(fact.split("/")) for fact in facts)
 
 
-def _ware(lines: Sequence[str], lists: Mapping[str, tuple[str, ...]]) -> Ware:
+def _product_type(lines: Sequence[str], lists: Mapping[str, tuple[str, ...]]) -> ProductType:
     department, query, path = (part.strip() for part in lines[0].split(" | "))
     fields: dict[str, list[str]] = {}
     name = ""
@@ -142,7 +144,7 @@ def _ware(lines: Sequence[str], lists: Mapping[str, tuple[str, ...]]) -> Ware:
         fields.setdefault(name, []).append(part)
     known = {key: tuple(fields.pop(key)) for key in ("heads", "styles", "is", "has", "for")}
     low, high = fields.pop("price")[0].split("-")
-    return Ware(
+    return ProductType(
         department=department,
         query=query,
         path=path,
@@ -161,27 +163,27 @@ def load_embedded_shop() -> Shop:
     """The shop of the embedded catalogue, one per process; making it takes about a second."""
     products: list[Product] = []
     writer = IndexWriter()
-    for place, ware in enumerate(read_wares(wares_text())):
+    for place, product_type in enumerate(read_product_types(product_types_text())):
         for nth in range(PRODUCTS_PER_KIND):
-            product = make_product(ware, place * PRODUCTS_PER_KIND + nth)
+            product = make_product(product_type, place * PRODUCTS_PER_KIND + nth)
             products.append(product)
             writer.add(product.asin, searched_text(product))
     return Shop(SHOP_NAME, products, writer.finish())
 
 
-def make_product(ware: Ware, number: int) -> Product:
-    """Product `number` of the catalogue, which is of the kind `ware`."""
+def make_product(product_type: ProductType, number: int) -> Product:
+    """Product `number` of the catalogue, which is of the kind `product_type`."""
     rng = random.Random(number * 2_654_435_761 % 2**32)
-    qualities = _facts(ware.qualities, rng.randint(1, 3), rng)
-    parts = _facts(ware.parts, rng.randint(1, 3), rng)
-    purposes = _facts(ware.purposes, rng.randint(0, 2), rng)
+    qualities = _facts(product_type.qualities, rng.randint(1, 3), rng)
+    parts = _facts(product_type.parts, rng.randint(1, 3), rng)
+    purposes = _facts(product_type.purposes, rng.randint(0, 2), rng)
     words = {
         "brand": rng.choice(_STARTS) + rng.choice(_ENDS),
-        "head": rng.choice(ware.heads),
-        "style": rng.choice(ware.styles),
-        "query": ware.query,
+        "head": rng.choice(product_type.heads),
+        "style": rng.choice(product_type.styles),
+        "query": product_type.query,
     }
-    prices, tag = _prices(ware, rng)
+    prices, tag = _prices(product_type, rng)
     bullets = [rng.choice(_ABOUT_HAS).format(fact=fact) for fact in parts]
     bullets += [rng.choice(_ABOUT_FOR).format(fact=fact) for fact in purposes]
     rng.shuffle(bullets)
@@ -196,12 +198,12 @@ def make_product(ware: Ware, number: int) -> Product:
         bullets=tuple(bullets),
         prices=prices,
         price_tag=tag,
-        options=_options(ware, rng),
+        options=_options(product_type, rng),
         attributes=(*qualities, *parts, *purposes),
-        category=ware.department,
-        query=ware.query,
-        product_category=ware.path,
-        instruction=_instruction(ware.query, *wanted),
+        category=product_type.department,
+        query=product_type.query,
+        product_category=product_type.path,
+        instruction=_instruction(product_type.query, *wanted),
         instruction_attributes=tuple(fact for facts in wanted for fact in facts),
     )
 
@@ -222,9 +224,9 @@ def _asin(number: int) -> str:
     return "EMB" + written
 
 
-def _prices(ware: Ware, rng: random.Random) -> tuple[tuple[float, ...], str]:
+def _prices(product_type: ProductType, rng: random.Random) -> tuple[tuple[float, ...], str]:
     """Cheap products are more frequent than dear ones."""
-    low, high = ware.prices
+    low, high = product_type.prices
     price = int(low + (high - low) * rng.random() ** 2) + rng.choice((0.0, 0.49, 0.95, 0.99))
     if rng.random() < RANGE_SHARE:
         dearest = round(price * (1.1 + 0.4 * rng.random()), 2)
@@ -250,14 +252,14 @@ def _capitals(text: str) -> str:
     return " ".join(word[:1].upper() + word[1:] for word in text.split())
 
 
-def _options(ware: Ware, rng: random.Random) -> dict[str, tuple[str, ...]]:
+def _options(product_type: ProductType, rng: random.Random) -> dict[str, tuple[str, ...]]:
     """Some values of every option, in the order of the list; one option may be missing."""
-    names = list(ware.options)
+    names = list(product_type.options)
     if len(names) > 1 and rng.random() < 0.15:
         names.remove(rng.choice(names))
     options: dict[str, tuple[str, ...]] = {}
     for name in names:
-        values = ware.options[name]
+        values = product_type.options[name]
         count = rng.randint(min(2, len(values)), min(8, len(values)))
         kept = sorted(rng.sample(range(len(values)), count))
         options[name] = tuple(values[place] for place in kept)

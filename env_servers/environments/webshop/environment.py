@@ -16,7 +16,7 @@ from env_servers.environments.webshop.expert import advise, random_advice
 from env_servers.environments.webshop.goals import NO_LIMIT, Goal
 from env_servers.environments.webshop.markup import html_page
 from env_servers.environments.webshop.prompt import CONVERSATION_STARTS, GRAMMAR
-from env_servers.environments.webshop.tasks import Errand, WebShopTasks, load_tasks
+from env_servers.environments.webshop.tasks import TaskSpec, WebShopTasks, load_tasks
 from env_servers.environments.webshop.visit import Visit, read_action
 from env_servers.sdk import (
     Advice,
@@ -68,24 +68,24 @@ class WebShop(EpisodeEnvironment[_Episode]):
         return load_tasks(config)
 
     def start(self, task: Task, options: ResetOptions) -> tuple[_Episode, Observation]:
-        errand: Errand = task.payload
+        task_spec: TaskSpec = task.payload
         fixed = options.profile == "fixed"
         seed = None if fixed else options.seed
-        product = errand.shop.products[errand.goal.number]
+        product = task_spec.shop.products[task_spec.goal.number]
         price = draw_price(product, seed)
-        limit = errand.goal.limit(price)
+        limit = task_spec.goal.limit(price)
         if "price_limit" in options.options:
             limit = _given_limit(options.options["price_limit"])
-            price = _price_under(errand.goal, product, limit, price)
-        wish = errand.goal.wish(product, limit)
+            price = _price_under(task_spec.goal, product, limit, price)
+        goal_spec = task_spec.goal.spec(product, limit)
         visit = Visit(
-            shop=errand.shop,
-            wish=replace(wish, exact_options=fixed),
-            sentence=errand.goal.sentence(limit),
+            shop=task_spec.shop,
+            goal_spec=replace(goal_spec, exact_options=fixed),
+            sentence=task_spec.goal.sentence(limit),
             price_seed=seed,
             known_prices={product.asin: price},
         )
-        episode = _Episode(visit, errand.goal, fixed)
+        episode = _Episode(visit, task_spec.goal, fixed)
         return episode, Observation(_page_text(episode))
 
     def step(self, action: str) -> Observation:

@@ -18,7 +18,7 @@ from math import prod
 from typing import Any, Final
 
 from env_servers.environments.webshop.catalogue import PRICE_STEPS, Product, Shop
-from env_servers.environments.webshop.reward import WantedOption, Wish
+from env_servers.environments.webshop.reward import GoalOption, GoalSpec
 
 __all__ = ["NO_LIMIT", "Goal", "Goals", "HumanGoals", "SyntheticGoals", "price_steps"]
 
@@ -39,7 +39,7 @@ class Goal:
     instruction: str
     """What the agent reads, without the price."""
     attributes: tuple[str, ...]
-    options: tuple[WantedOption, ...]
+    options: tuple[GoalOption, ...]
     step: int | None
     """Which of the price steps above the product's price is the limit; None = no limit."""
 
@@ -56,9 +56,9 @@ class Goal:
             return self.instruction
         return f"{self.instruction}, and price lower than {limit:.2f} dollars"
 
-    def wish(self, product: Product, limit: float) -> Wish:
+    def spec(self, product: Product, limit: float) -> GoalSpec:
         """What the reward compares with; `product` is the one of `number`."""
-        return Wish(
+        return GoalSpec(
             title=product.title,
             query=product.query,
             product_category=product.product_category,

@@ -10,14 +10,14 @@ pages or episodes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 from env_servers.environments.webshop.catalogue import Product
 from env_servers.environments.webshop.fuzzy import resembles
 from env_servers.environments.webshop.nouns import title_nouns
 
-__all__ = ["COLOURS", "Score", "Wish", "score_purchase"]
+__all__ = ["COLOURS", "GoalSpec", "Score", "score_purchase"]
 
 _COLOURS: Final = (
     "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown "
@@ -33,12 +33,12 @@ COLOURS: Final = tuple(_COLOURS.split())
 """Colour words in the order in which they are looked for."""
 _COLOUR_SET: Final = frozenset(COLOURS)
 
-WantedOption = str | tuple[str, str]
+GoalOption = str | tuple[str, str]
 """A value, or (option name, value)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+@dataclass(frozen=True, slots=True, repr=False)
+class GoalSpec:
     """What a goal compares a purchase with."""
 
     title: str
@@ -46,10 +46,16 @@ class Wish:
     query: str
     product_category: str
     attributes: tuple[str, ...]
-    options: tuple[WantedOption, ...]
+    options: tuple[GoalOption, ...]
     price_limit: float
     exact_options: bool = False
     """Options count when exactly they are chosen, not when they resemble what is chosen."""
+
+    def __repr__(self) -> str:
+        # State hashes are made of this text. The class was called Wish when version 1.0.0's runs
+        # were recorded, and they must still replay to the same hashes.
+        shown = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
+        return f"Wish({shown})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class Score:
     kind: float
     """Factor for the kind of product: 0, 0.1, 0.5 or 1."""
     title_share: float
-    """Share of the wished title's nouns that the bought title has."""
+    """Share of the goal title's nouns that the bought title has."""
     attributes: int
     """Goal attributes that the product has."""
     options: int
@@ -68,34 +74,36 @@ class Score:
     price_kept: bool
 
 
-def score_purchase(bought: Product, chosen: Mapping[str, str], price: float, wish: Wish) -> Score:
+def score_purchase(
+    bought: Product, chosen: Mapping[str, str], price: float, goal_spec: GoalSpec
+) -> Score:
     """Score one purchase; `chosen` is value by option name, `price` in dollars."""
-    kind, share = _kind(bought, wish)
-    attributes = sum(_has_attribute(bought, wanted) for wanted in wish.attributes)
-    if wish.exact_options:
-        options = sum(_is_chosen(wanted, chosen) for wanted in wish.options)
+    kind, share = _kind(bought, goal_spec)
+    attributes = sum(_has_attribute(bought, wanted) for wanted in goal_spec.attributes)
+    if goal_spec.exact_options:
+        options = sum(_is_chosen(wanted, chosen) for wanted in goal_spec.options)
     else:
-        options = _matching_options(chosen.values(), wish.options)
-    price_kept = price <= wish.price_limit
-    whole = len(wish.attributes) + len(wish.options) + 1
+        options = _matching_options(chosen.values(), goal_spec.options)
+    price_kept = price <= goal_spec.price_limit
+    whole = len(goal_spec.attributes) + len(goal_spec.options) + 1
     reward = (attributes + options + price_kept) / whole * kind
     return Score(reward, kind, share, attributes, options, price_kept)
 
 
-def _kind(bought: Product, wish: Wish) -> tuple[float, float]:
-    """How far the bought product is of the wished kind, and the share of title nouns.
+def _kind(bought: Product, goal_spec: GoalSpec) -> tuple[float, float]:
+    """How far the bought product is of the goal's kind, and the share of title nouns.
 
     Without shared nouns the factor is 0 even for the very same query and category.
     """
-    wished = title_nouns(wish.title)
+    wished = title_nouns(goal_spec.title)
     shared = set(wished) & set(title_nouns(bought.title))
     share = len(shared) / len(wished) if wished else 0.2
-    same_place = len(_levels(bought.product_category) & _levels(wish.product_category)) >= 2
+    same_place = len(_levels(bought.product_category) & _levels(goal_spec.product_category)) >= 2
     if share == 0.0:
         return 0.0, share
     if share < 0.1:
         return 0.1, share
-    return (1.0 if bought.query == wish.query or same_place or share > 0.2 else 0.5), share
+    return (1.0 if bought.query == goal_spec.query or same_place or share > 0.2 else 0.5), share
 
 
 def _levels(path: str) -> set[str]:
@@ -111,12 +119,12 @@ def _has_attribute(bought: Product, wanted: str) -> bool:
     )
 
 
-def _matching_options(chosen: Iterable[str], wanted: Sequence[WantedOption]) -> int:
+def _matching_options(chosen: Iterable[str], wanted: Sequence[GoalOption]) -> int:
     values = [_first_colour(value) for value in chosen]
     return sum(any(resembles(value, text) for value in values) for text in map(_text, wanted))
 
 
-def _is_chosen(wanted: WantedOption, chosen: Mapping[str, str]) -> bool:
+def _is_chosen(wanted: GoalOption, chosen: Mapping[str, str]) -> bool:
     if isinstance(wanted, str):
         return any(resembles(value, wanted) for value in chosen.values())
     return chosen.get(wanted[0]) == wanted[1]
@@ -127,7 +135,7 @@ def _first_colour(value: str) -> str:
     return next((colour for colour in COLOURS if colour in value), value)
 
 
-def _text(wanted: WantedOption) -> str:
+def _text(wanted: GoalOption) -> str:
     """The text that a goal's option is compared by.
 
     A pair is compared as Python writes it, unless one of its two parts is exactly a colour word.

@@ -20,7 +20,7 @@ from env_servers.environments.webshop.embedded import (
     EmbeddedGoals,
     divide_goals,
     load_embedded_shop,
-    wares_text,
+    product_types_text,
 )
 from env_servers.environments.webshop.goals import Goal, Goals, HumanGoals, SyntheticGoals
 from env_servers.environments.webshop.official import (
@@ -42,7 +42,7 @@ from env_servers.sdk import (
     item_index,
 )
 
-__all__ = ["EVAL_BASE", "Errand", "WebShopTasks", "load_tasks"]
+__all__ = ["EVAL_BASE", "TaskSpec", "WebShopTasks", "load_tasks"]
 
 EVAL_BASE: Final = EMBEDDED_BASE + 500_000
 """First index of the embedded eval split."""
@@ -57,7 +57,7 @@ _DIGEST_BYTES: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class TaskSpec:
     """What a task asks for, in which shop."""
 
     shop: Shop
@@ -106,7 +106,7 @@ class WebShopTasks(TaskSet):
         source, place = self._locate(item_id, index)
         goal = source.goals[place]
         category = source.shop.products[goal.number].category
-        return Task(f"{_NAME}_{index}", Errand(source.shop, goal), category)
+        return Task(f"{_NAME}_{index}", TaskSpec(source.shop, goal), category)
 
     def _locate(self, item_id: str, index: int) -> tuple[_Source, int]:
         """The source of an item index and the goal's index there."""
@@ -159,7 +159,7 @@ def _embedded_source() -> _Source:
     goals = EmbeddedGoals(shop)
     train, held_out = divide_goals(goals)
     splits = {"train": (EMBEDDED_BASE, train), "eval": (EVAL_BASE, held_out)}
-    digest = hashlib.blake2b(wares_text().encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(product_types_text().encode(), digest_size=8).digest()
     return _Source(shop, goals, splits, digest)
 
 

@@ -1,7 +1,7 @@
 """One customer's visit to the shop: which page is open, what was chosen, what a click does.
 
 Owns the moves between pages, in the original's order of cases, and the purchase. Invariant: a move
-that is not possible changes nothing. It knows a shop, a wish and prices, but no item id, no
+that is not possible changes nothing. It knows a shop, a goal and prices, but no item id, no
 action format and no observation beyond its page.
 """
 
@@ -30,7 +30,7 @@ from env_servers.environments.webshop.pages import (
     search_page,
     sub_page,
 )
-from env_servers.environments.webshop.reward import Score, Wish, score_purchase
+from env_servers.environments.webshop.reward import GoalSpec, Score, score_purchase
 
 __all__ = ["Visit", "read_action"]
 
@@ -56,7 +56,7 @@ class Visit:
     """The state of one visit."""
 
     shop: Shop
-    wish: Wish
+    goal_spec: GoalSpec
     sentence: str
     """The instruction as the pages show it."""
     price_seed: int | None
@@ -152,7 +152,7 @@ class Visit:
 
     def _buy(self) -> Score:
         product = self.product
-        self.score = score_purchase(product, self.chosen, self.price(product), self.wish)
+        self.score = score_purchase(product, self.chosen, self.price(product), self.goal_spec)
         self.page = done_page(self.asin, self.chosen, self.score.reward)
         return self.score
 
@@ -178,7 +178,7 @@ class Visit:
         """Everything on which the future depends, as plain values."""
         return (
             self.shop.name,
-            self.wish,
+            self.goal_spec,
             self.sentence,
             self.price_seed,
             sorted(self.known_prices.items()),

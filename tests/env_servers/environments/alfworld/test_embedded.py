@@ -11,7 +11,7 @@ import pytest
 from env_servers.environments.alfworld.embedded import LAYOUTS, UNSEEN_LAYOUTS, game_texts, layout
 from env_servers.environments.alfworld.embedded import assign as assign_game
 from env_servers.environments.alfworld.game import read_game
-from env_servers.environments.alfworld.planner import plan
+from env_servers.environments.alfworld.scripted_player import plan
 from env_servers.environments.alfworld.tasks import EMBEDDED, AlfworldTasks
 from env_servers.environments.alfworld.tasktypes import TaskType
 from env_servers.environments.alfworld.vocabulary import HOLDS, LAMPS, OPENABLE, ROOMS, RoomKind
@@ -94,8 +94,8 @@ def test_a_generated_game_written_as_a_file_is_the_same_game(embedded: AlfworldT
         state, other = made.first, read.first
         for step in ours or []:
             assert made.admissible(state) == read.admissible(other)
-            state, told = made.do(state, step.deed)
-            other, told_too = read.do(other, step.deed)
+            state, told = made.do(state, step.grounded)
+            other, told_too = read.do(other, step.grounded)
             assert told == told_too
         assert made.won(state)
         assert read.won(other)

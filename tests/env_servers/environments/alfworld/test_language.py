@@ -7,7 +7,7 @@ import json
 import pytest
 
 from env_servers.environments.alfworld.game import Game, read_game
-from env_servers.environments.alfworld.naming import names_of
+from env_servers.environments.alfworld.naming import display_names
 from env_servers.environments.alfworld.pddl import GameError, read_domain, read_problem
 from env_servers.environments.alfworld.textgen import read_grammar
 
@@ -143,14 +143,16 @@ def test_states_are_snapshots() -> None:
 
 
 def test_objects_are_numbered_downwards_by_their_ids() -> None:
-    names = names_of(["apple_bar_b", "apple_bar_a", "sink_bar_1_bar_sinkbasin", "loc_bar__minus_3"])
+    names = display_names(
+        ["apple_bar_b", "apple_bar_a", "sink_bar_1_bar_sinkbasin", "loc_bar__minus_3"]
+    )
     assert names == {
         "apple_bar_a": "apple 2",
         "apple_bar_b": "apple 1",
         "loc_bar__minus_3": "loc 1",
         "sink_bar_1_bar_sinkbasin": "sinkbasin 1",
     }
-    assert names_of(["agent1"]) == {"agent1": "agent1 "}
+    assert display_names(["agent1"]) == {"agent1": "agent1 "}
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import pytest
 
 from env_servers.environments.alfworld import Alfworld
-from env_servers.environments.alfworld.planner import plan
 from env_servers.environments.alfworld.play import NativePlay, Play
 from env_servers.environments.alfworld.reference import ReferencePlay, check_installed
+from env_servers.environments.alfworld.scripted_player import plan
 from env_servers.environments.alfworld.tasks import AlfworldTasks, Source
 from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable, ResetOptions
 from tests.kit.fidelity import recordings
@@ -85,8 +85,8 @@ def expert_commands(tasks: AlfworldTasks, source: Source) -> list[str]:
     game = tasks.game(source)
     state, commands = game.first, []
     for step in plan(game, state, 60) or []:
-        commands.append(game.command(state, step.deed))
-        state, _ = game.do(state, step.deed)
+        commands.append(game.command(state, step.grounded))
+        state, _ = game.do(state, step.grounded)
     return commands
 
 

@@ -18,7 +18,7 @@ STEP_LIMITS = {
 }  # fmt: skip
 
 
-def image(level: MiniGridEnv) -> tuple[int, ...]:
+def minigrid_image(level: MiniGridEnv) -> tuple[int, ...]:
     pixels = MiniGridEnv.gen_obs(level)["image"].astype(int)
     codes = pixels[..., 0] << 8 | pixels[..., 1] << 4 | pixels[..., 2]
     return tuple(int(code) for code in codes.T.reshape(-1))
@@ -40,14 +40,14 @@ def test_levels_have_the_original_step_limits(name):
 
 
 @pytest.mark.parametrize("number", range(1, 41))
-def test_the_sight_equals_minigrids_own_image_wherever_the_agent_goes(number):
-    level, sight = build(number, number)
+def test_the_image_equals_minigrids_own_wherever_the_agent_goes(number):
+    level, image = build(number, number)
     if number != 23:  # there the hand is filled only after the first image was made
-        assert sight == image(level)
+        assert image == minigrid_image(level)
     rng = random.Random(number)
     for _ in range(25):
         seen, *_ = level.step(rng.choice([0, 1, 2, 2, 2, 3, 4, 5]))
-        assert seen["image"] == level.sight() == image(level)
+        assert seen["image"] == level.image() == minigrid_image(level)
 
 
 def test_rooms_are_those_of_the_minigrid_version_that_was_recorded():

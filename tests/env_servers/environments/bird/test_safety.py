@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +15,8 @@ import pytest
 
 from env_servers.environments.bird import Bird
 from env_servers.environments.bird.database import Database
+from env_servers.environments.bird.guard import Limits
+from env_servers.environments.bird.query_limits import QueryLimits
 from env_servers.environments.bird.tasks import OFFICIAL_LIMITS, BirdTasks
 from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable
 from tests.env_servers.environments.bird.conftest import (
@@ -24,6 +28,7 @@ from tests.env_servers.environments.bird.conftest import (
     write_bird,
     write_database,
 )
+from tests.kit.data import REPOSITORY
 
 READ_ONLY = "attempt to write a readonly database"
 NUMBERS = """
@@ -305,10 +310,21 @@ def test_a_damaged_file_is_nobodys_wrong_answer(path: Path) -> None:
         guarded(path).ask("SELECT COUNT(*) FROM number WHERE text > 'a'")
 
 
-def test_want_of_room_is_nobodys_wrong_answer(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("env_servers.environments.bird.lanes._PATIENCE_SECONDS", 0.01)
-    monkeypatch.setattr("env_servers.environments.bird.lanes._HEAVY", threading.Semaphore(0))
-    database = guarded(path)
+def test_importing_opens_nothing() -> None:
+    script = (
+        "import os, sqlite3\n"
+        "sqlite3.connect = None\n"
+        "import env_servers.environments.bird.environment\n"
+        "names = [os.readlink(f'/proc/self/fd/{number}') for number in range(3, 20)\n"
+        "         if os.path.lexists(f'/proc/self/fd/{number}')]\n"
+        "assert not any('statm' in name for name in names), names"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=REPOSITORY)
+
+
+def test_want_of_room_is_nobodys_wrong_answer(path: Path) -> None:
+    no_room = QueryLimits(light=2, heavy=0, patience_seconds=0.01)
+    database = Database("test", lambda: path, Limits(), no_room)
     for _ in range(20):
         with pytest.raises(EnvironmentUnavailable, match="too many others"):
             database.ask(HEAVY["cross join"])

@@ -7,8 +7,8 @@ from env_servers.environments.maze.generator import (
     SHORTEST_PATH,
     Family,
     Shape,
-    family_of,
     generate,
+    layout_family,
 )
 from env_servers.environments.maze.grid import FREE, WALL, Maze, distances_from, distances_to_goal
 from env_servers.environments.maze.tasks import (
@@ -102,7 +102,7 @@ def test_impossible_shapes_are_refused(shape):
 def test_turning_or_mirroring_a_layout_keeps_its_family():
     for seed in range(20):
         rows = generate(Shape(7, 9, 0.5), Family.EVAL, seed).rows
-        assert {family_of(turned) for turned in _turns(rows)} == {Family.EVAL}
+        assert {layout_family(turned) for turned in _turns(rows)} == {Family.EVAL}
 
 
 def test_train_and_eval_share_no_maze_even_turned_or_mirrored():

@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("scienceworld", reason="needs the extra sciworld")
 
 from env_servers.environments.sciworld import SciWorld
-from env_servers.environments.sciworld.engine import Engine
 from env_servers.environments.sciworld.java import find_java
+from env_servers.environments.sciworld.simulator_pool import SimulatorPool
 from env_servers.environments.sciworld.tasks import SciWorldTasks
 from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable
 from tests.kit.data import data_fixture
@@ -30,7 +30,7 @@ def java() -> Path:
 
 @pytest.fixture(scope="session")
 def tasks(java: Path) -> Iterator[SciWorldTasks]:
-    """One engine for all tests that do not break theirs."""
+    """One pool for all tests that do not break theirs."""
     settings = {"sciworld.heap_mib": HEAP_MIB, "sciworld.java": str(java)}
     loaded = SciWorld.load_tasks(EnvironmentConfig(settings=settings))
     yield loaded
@@ -38,8 +38,8 @@ def tasks(java: Path) -> Iterator[SciWorldTasks]:
 
 
 @pytest.fixture(scope="module")
-def engine(java: Path) -> Iterator[Engine]:
-    """An engine that tests may break; it mends itself."""
-    made = Engine(java, HEAP_MIB)
+def pool(java: Path) -> Iterator[SimulatorPool]:
+    """A pool that tests may break; it mends itself."""
+    made = SimulatorPool(java, HEAP_MIB)
     yield made
     made.close()

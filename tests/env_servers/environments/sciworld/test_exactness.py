@@ -1,7 +1,7 @@
 """Sixty interleaved episodes of one process equal the same episodes alone, on either Java.
 
 "Alone" is the original's own interface (`PythonInterface.load`, `.step`, `.getScore`) in a process
-that plays one episode at a time and nothing else, under the same flags.
+that simulations one episode at a time and nothing else, under the same flags.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from env_servers.environments.sciworld.engine import Engine, Play
 from env_servers.environments.sciworld.facts import TASKS
 from env_servers.environments.sciworld.jvm import Jvm
 from env_servers.environments.sciworld.simulator import Assignment
+from env_servers.environments.sciworld.simulator_pool import Simulation, SimulatorPool
 
 GOLD, RANDOM = 25, 10
 HEAP_MIB = 700
@@ -97,20 +97,20 @@ def scripts() -> list[Script]:
     return made
 
 
-def told(play: Play, action: str) -> str:
-    outcome = play.step(action)
+def told(simulation: Simulation, action: str) -> str:
+    outcome = simulation.step(action)
     return repr((outcome.text, outcome.score, outcome.completed, outcome.moves))
 
 
-def interleaved(engine: Engine, scripts: list[Script]) -> list[list[str]]:
+def interleaved(pool: SimulatorPool, scripts: list[Script]) -> list[list[str]]:
     """The scripts' episodes, the next of which is drawn for every step."""
     rng = random.Random(7)
-    plays = [engine.open(script.assignment) for script in scripts]
+    simulations = [pool.open(script.assignment) for script in scripts]
     seen: list[list[str]] = [[] for _ in scripts]
     live = list(range(len(scripts)))
     while live:
         index = rng.choice(live)
-        seen[index].append(told(plays[index], scripts[index].actions[len(seen[index])]))
+        seen[index].append(told(simulations[index], scripts[index].actions[len(seen[index])]))
         if len(seen[index]) == len(scripts[index].actions):
             live.remove(index)
     return seen
@@ -122,13 +122,13 @@ def interleaved(engine: Engine, scripts: list[Script]) -> list[list[str]]:
 def test_sixty_interleaved_episodes_are_as_if_alone(java: Path, scripts: list[Script]) -> None:
     assert len(scripts) == 60
     assert sum(len(script.actions) for script in scripts) > 1500
-    engine = Engine(java, HEAP_MIB)
-    found = interleaved(engine, scripts)
+    pool = SimulatorPool(java, HEAP_MIB)
+    found = interleaved(pool, scripts)
     # Again, with a fifth of the room: instances are evicted and rebuilt all the time.
-    engine.capacity = 12
+    pool.capacity = 12
     few = scripts[::3]
-    again = interleaved(engine, few)
-    engine.close()
+    again = interleaved(pool, few)
+    pool.close()
     for script, seen in zip([*scripts, *few], [*found, *again], strict=True):
         assert list(script.told) == seen, script.assignment
 

@@ -17,8 +17,8 @@ import pytest
 
 from benchmark.fidelity.recordings import SOURCES, Recording
 from env_servers.environments.sciworld import SciWorld
-from env_servers.environments.sciworld.engine import Engine
 from env_servers.environments.sciworld.simulator import Assignment
+from env_servers.environments.sciworld.simulator_pool import SimulatorPool
 from env_servers.environments.sciworld.tasks import SciWorldTasks
 from tests.kit.fidelity import recordings, replay
 
@@ -93,16 +93,16 @@ class Scores(NamedTuple):
     """Whether the last score is the recorded one."""
 
 
-def scores(engine: Engine, log: Mapping[str, Any]) -> Scores:
+def scores(pool: SimulatorPool, log: Mapping[str, Any]) -> Scores:
     """Replays one log; they were all made with the simplifications `easy`."""
-    play = engine.open(Assignment(log["taskName"], int(log["variationIdx"]), "easy"))
+    simulation = pool.open(Assignment(log["taskName"], int(log["variationIdx"]), "easy"))
     same = phrased = 0
     score = 0.0
     for line in log["history"]:
-        _, score, completed, _ = outcome = play.step(line["action"])
+        _, score, completed, _ = outcome = simulation.step(line["action"])
         same += (score, completed) == (float(line["score"]), line["isCompleted"] == "true")
         phrased += canonical(outcome.text) == canonical(line["observation"])
-    play.close()
+    simulation.close()
     final = score == float(log["history"][-1]["score"])
     return Scores(len(log["history"]), same, phrased, final)
 
@@ -114,7 +114,7 @@ def test_oracle_scores_come_back(
 ) -> None:
     logs = list(oracle(data_dir, all_of_them=all_of_them))
     assert len({log["taskName"] for log in logs}) == 15
-    found = [(log["taskName"], int(log["variationIdx"]), scores(tasks.engine, log)) for log in logs]
+    found = [(log["taskName"], int(log["variationIdx"]), scores(tasks.pool, log)) for log in logs]
     steps, same, phrased, final = (sum(c) for c in zip(*(each for *_, each in found), strict=True))
     print(f"{len(logs)} logs, {steps} steps: {same} scores, {phrased} texts, {final} final scores")
     assert {each[:2] for each in found if not each[2].final} <= {LOST_BY_CHANCE}

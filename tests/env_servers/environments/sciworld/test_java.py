@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from env_servers.environments.sciworld import java as java_module
-from env_servers.environments.sciworld.engine import Engine
 from env_servers.environments.sciworld.java import find_java
 from env_servers.environments.sciworld.simulator import Assignment
+from env_servers.environments.sciworld.simulator_pool import SimulatorPool
 from env_servers.sdk import EnvironmentUnavailable
 
 
@@ -57,6 +57,6 @@ def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_java_that_does_not_start_is_told_with_its_own_words(tmp_path: Path) -> None:
-    engine = Engine(executable(tmp_path), 128)
+    pool = SimulatorPool(executable(tmp_path), 128)
     with pytest.raises(EnvironmentUnavailable, match="cannot run this"):
-        engine.open(Assignment("boil", 0)).look()
+        pool.open(Assignment("boil", 0)).look()

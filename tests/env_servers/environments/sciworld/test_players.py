@@ -206,7 +206,7 @@ def solve(tasks: SciWorldTasks, item: str) -> tuple[int, bool]:
         live = episode.episode
     assert observation.reward == 100.0
     limited, observation = start(tasks, item)
-    for action in live.play.journal[1:]:
+    for action in live.simulation.journal[1:]:
         observation = limited.step(action)
         if observation.terminated or observation.truncated:
             break

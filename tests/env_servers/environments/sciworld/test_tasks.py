@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from env_servers.environments.sciworld import SciWorld
-from env_servers.environments.sciworld.engine import Engine
 from env_servers.environments.sciworld.facts import BY_NAME, ROOMS, TASKS
 from env_servers.environments.sciworld.simulator import Assignment
+from env_servers.environments.sciworld.simulator_pool import SimulatorPool
 from env_servers.environments.sciworld.tasks import SciWorldTasks, load_tasks, official_order
 from env_servers.sdk import (
     EnvironmentConfig,
@@ -32,8 +32,8 @@ def test_listing_tasks_starts_no_java() -> None:
     for split, size in tasks.splits().items():
         assert len(tasks.item_ids(split, 0, EVERYTHING)) == size
     assert tasks.digest()
-    assert tasks.engine.starts == 0
-    assert tasks.engine.pid is None
+    assert tasks.pool.starts == 0
+    assert tasks.pool.pid is None
 
 
 def test_embedded_splits_are_all_variations_and_disjoint() -> None:
@@ -123,9 +123,9 @@ def test_doors_lead_both_ways() -> None:
 
 
 @pytest.mark.slow
-def test_the_facts_are_the_simulators(engine: Engine) -> None:
-    engine.open(Assignment("boil", 0)).look()
-    simulator = engine._simulator
+def test_the_facts_are_the_simulators(pool: SimulatorPool) -> None:
+    pool.open(Assignment("boil", 0)).look()
+    simulator = pool._simulator
     assert simulator is not None
     sets = simulator.variations()
     assert sets == {task.name: (task.train, task.dev, task.test) for task in TASKS}

@@ -9,7 +9,7 @@ import pytest
 from env_servers.environments.webshop.catalogue import Product
 from env_servers.environments.webshop.fuzzy import resembles, token_set_ratio
 from env_servers.environments.webshop.nouns import split_words, title_nouns
-from env_servers.environments.webshop.reward import COLOURS, Wish, score_purchase
+from env_servers.environments.webshop.reward import COLOURS, GoalSpec, score_purchase
 
 LAMP = Product(
     asin="B000000001",
@@ -24,7 +24,7 @@ LAMP = Product(
     query="desk lamps",
     product_category="Home \u203a Lighting \u203a Lamps",
 )
-WISH = Wish(
+WISH = GoalSpec(
     title=LAMP.title,
     query=LAMP.query,
     product_category=LAMP.product_category,
@@ -74,20 +74,22 @@ def test_every_property_option_and_the_price_count_alike(
 
 
 def test_properties_may_stand_in_title_features_or_description() -> None:
-    wish = replace(WISH, attributes=("desk lamp", "dimmable", "warm light", "cheap"), options=())
-    assert score_purchase(LAMP, {}, 30.0, wish).attributes == 3
+    goal_spec = replace(
+        WISH, attributes=("desk lamp", "dimmable", "warm light", "cheap"), options=()
+    )
+    assert score_purchase(LAMP, {}, 30.0, goal_spec).attributes == 3
 
 
 def test_another_kind_of_product_loses_by_its_title() -> None:
-    wish = replace(WISH, query="sofas", product_category="Home \u203a Furniture \u203a Sofas")
+    goal_spec = replace(WISH, query="sofas", product_category="Home \u203a Furniture \u203a Sofas")
     other = replace(LAMP, title="Acme Reading Chair Sofa Cushion Pillow Set Blanket")
-    assert score_purchase(LAMP, {}, 30.0, wish).kind == 1.0
+    assert score_purchase(LAMP, {}, 30.0, goal_spec).kind == 1.0
     for title, kind in (
         ("Acme One Two Wood Stone Iron Steel", 0.5),
         ("Lamp " + " ".join(f"Thing{letter}" for letter in "abcdefghijkl"), 0.1),
         ("Velvet Sofa", 0.0),
     ):
-        wished = replace(wish, title=title)
+        wished = replace(goal_spec, title=title)
         assert score_purchase(replace(other, title="Acme Lamp"), {}, 1.0, wished).kind == kind
 
 
@@ -96,24 +98,26 @@ def test_the_same_kind_without_a_shared_noun_still_earns_nothing() -> None:
 
 
 def test_a_colour_word_inside_a_value_spoils_it_as_in_the_original() -> None:
-    wish = replace(WISH, attributes=("clear glass",), options=(("style", "dash"),))
-    score = score_purchase(LAMP, {"style": "dash"}, 30.0, wish)
+    goal_spec = replace(WISH, attributes=("clear glass",), options=(("style", "dash"),))
+    score = score_purchase(LAMP, {"style": "dash"}, 30.0, goal_spec)
     assert (score.options, score.reward) == (0, 2 / 3)
-    exact = replace(wish, exact_options=True)
+    exact = replace(goal_spec, exact_options=True)
     assert score_purchase(LAMP, {"style": "dash"}, 30.0, exact).reward == 1.0
 
 
 def test_exact_options_do_not_take_large_for_extra_large() -> None:
-    wish = replace(WISH, options=(("size", "x-large"),))
-    assert score_purchase(LAMP, {"size": "large"}, 30.0, wish).options == 1
-    exact = replace(wish, exact_options=True)
+    goal_spec = replace(WISH, options=(("size", "x-large"),))
+    assert score_purchase(LAMP, {"size": "large"}, 30.0, goal_spec).options == 1
+    exact = replace(goal_spec, exact_options=True)
     assert score_purchase(LAMP, {"size": "large"}, 30.0, exact).options == 0
 
 
 def test_a_persons_goal_names_values_alone() -> None:
-    wish = replace(WISH, options=("deep navy", "small"))
-    assert score_purchase(LAMP, {"color": "navy blue", "size": "small"}, 1.0, wish).options == 1
-    assert score_purchase(LAMP, {"color": "navy"}, 1.0, wish).options == 1
+    goal_spec = replace(WISH, options=("deep navy", "small"))
+    assert (
+        score_purchase(LAMP, {"color": "navy blue", "size": "small"}, 1.0, goal_spec).options == 1
+    )
+    assert score_purchase(LAMP, {"color": "navy"}, 1.0, goal_spec).options == 1
 
 
 def test_there_are_102_colours_in_alphabetical_order() -> None:

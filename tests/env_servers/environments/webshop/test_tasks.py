@@ -12,9 +12,9 @@ import pytest
 
 from env_servers.environments.webshop import WebShop
 from env_servers.environments.webshop.catalogue import draw_price
-from env_servers.environments.webshop.embedded import read_wares, wares_text
+from env_servers.environments.webshop.embedded import product_types_text, read_product_types
 from env_servers.environments.webshop.goals import price_steps
-from env_servers.environments.webshop.reward import Wish, score_purchase
+from env_servers.environments.webshop.reward import GoalSpec, score_purchase
 from env_servers.environments.webshop.tasks import EVAL_BASE, WebShopTasks
 from env_servers.sdk import (
     EMBEDDED_BASE,
@@ -77,11 +77,11 @@ def test_embedded_products_are_whole_and_distinct(embedded: WebShopTasks) -> Non
 
 def test_every_embedded_option_value_can_be_matched_by_the_reward(embedded: WebShopTasks) -> None:
     product = embedded.shops["embedded"].products[0]
-    for ware in read_wares(wares_text()):
-        for name, values in ware.options.items():
+    for product_type in read_product_types(product_types_text()):
+        for name, values in product_type.options.items():
             for value in values:
-                wish = Wish("", "", "", (), ((name, value),), 10**6)
-                assert score_purchase(product, {name: value}, 1.0, wish).options == 1, value
+                goal_spec = GoalSpec("", "", "", (), ((name, value),), 10**6)
+                assert score_purchase(product, {name: value}, 1.0, goal_spec).options == 1, value
 
 
 def test_categories_are_departments(embedded: WebShopTasks) -> None:
@@ -114,13 +114,13 @@ def test_every_recorded_goal_is_the_one_of_its_id(official: WebShopTasks, data_d
         rows = [json.loads(line) for line in lines]
     for row in rows:
         recorded = row["conversations"][2]["value"].split(" [SEP] ")[2]
-        errand = official.get(row["item_id"]).payload
-        product = errand.shop.products[errand.goal.number]
+        task_spec = official.get(row["item_id"]).payload
+        product = task_spec.shop.products[task_spec.goal.number]
         plain = re.sub(r", and price lower than [0-9.]+ dollars$", "", recorded)
-        assert errand.goal.instruction == plain
+        assert task_spec.goal.instruction == plain
         if len(product.prices) == 1:
-            limit = errand.goal.limit(draw_price(product, 0))
-            assert errand.goal.sentence(limit) == recorded
+            limit = task_spec.goal.limit(draw_price(product, 0))
+            assert task_spec.goal.sentence(limit) == recorded
             exact += 1
     assert (len(rows), exact) == (402, 217)
 

@@ -1,9 +1,9 @@
 """The Java process that all episodes of this process share, and how episodes outlive it.
 
-Owns the lazy start, the bound on what is held in memory, and replacement: a process that died, or
-that has to be recycled, is started anew by the next episode that needs it, and each episode is
-rebuilt from its own journal when it is used again. Invariant: a `Play` answers the same whether or
-not that happened. It knows nothing of rewards and item ids.
+The process is started by the first episode that needs it. What it holds in memory is bounded. A
+process that died or had to be replaced is started anew by the next episode that needs it, and each
+episode is rebuilt from its own journal when it is used again: a `Simulation` answers the same
+whether or not that happened.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 from env_servers.environments.sciworld.jvm import JvmDied
 from env_servers.environments.sciworld.simulator import Assignment, Instance, Outcome, Simulator
 
-__all__ = ["Engine", "EngineCrashed", "Play", "default_heap"]
+__all__ = ["Simulation", "SimulatorCrashed", "SimulatorPool", "default_heap"]
 
 T = TypeVar("T")
 
@@ -35,58 +35,58 @@ _CHECK_EVERY: Final = 128
 """Loads between two looks at the heap."""
 _FULL: Final = 0.85
 _STILL_FULL: Final = 0.7
-"""Shares of the heap that make the engine collect, and then replace, its process."""
+"""Shares of the heap that make the pool collect, and then replace, its process."""
 _GOLD_PATHS: Final = 4096
 """Gold paths that are remembered."""
 _ATTEMPTS: Final = 2
 
 
-class EngineCrashed(Exception):
+class SimulatorCrashed(Exception):
     """When one call ended two Java processes."""
 
 
-class Play:
+class Simulation:
     """An episode's state as its journal; an instance of the simulator makes it fast."""
 
-    __slots__ = ("__weakref__", "_engine", "assignment", "instance", "journal")
+    __slots__ = ("__weakref__", "_pool", "assignment", "instance", "journal")
 
-    def __init__(self, engine: Engine, assignment: Assignment, journal: list[str]) -> None:
-        self._engine = engine
+    def __init__(self, pool: SimulatorPool, assignment: Assignment, journal: list[str]) -> None:
+        self._pool = pool
         self.assignment = assignment
         self.journal = journal
         """Every action so far, as it was given to the simulator."""
         self.instance: Instance | None = None
-        """The engine's: None, or in step with the journal on the process that it names."""
+        """The pool's: None, or in step with the journal on the process that it names."""
 
     def step(self, action: str) -> Outcome:
-        """Apply any text; raises EngineCrashed."""
-        outcome = self._engine.use(self, lambda instance: instance.step(action))
+        """Apply any text; raises SimulatorCrashed."""
+        outcome = self._pool.use(self, lambda instance: instance.step(action))
         self.journal.append(action)
         return outcome
 
     def description(self) -> str:
         """The task in words."""
-        return self._engine.use(self, Instance.description)
+        return self._pool.use(self, Instance.description)
 
     def look(self) -> str:
         """The room; asking changes nothing."""
-        return self._engine.use(self, Instance.look)
+        return self._pool.use(self, Instance.look)
 
     def valid_actions(self) -> list[str]:
         """Every action that can be done now, sorted; asking changes nothing."""
-        return self._engine.use(self, Instance.valid_actions)
+        return self._pool.use(self, Instance.valid_actions)
 
-    def copy(self) -> Play:
-        """An independent play in the same state."""
-        return Play(self._engine, self.assignment, list(self.journal))
+    def copy(self) -> Simulation:
+        """An independent simulation in the same state."""
+        return Simulation(self._pool, self.assignment, list(self.journal))
 
     def close(self) -> None:
         """Give the instance back."""
-        self._engine.release(self)
+        self._pool.release(self)
 
 
-class Engine:
-    """At most one Java process, and the plays that have an instance on it."""
+class SimulatorPool:
+    """At most one Java process, and the simulations that have an instance on it."""
 
     def __init__(self, java: Path, heap_mib: int) -> None:
         """Starts nothing. `heap_mib` bounds the Java heap."""
@@ -98,7 +98,7 @@ class Engine:
         """Java processes started so far."""
         self._lock = threading.RLock()
         self._simulator: Simulator | None = None
-        self._recent: OrderedDict[int, weakref.ref[Play]] = OrderedDict()
+        self._recent: OrderedDict[int, weakref.ref[Simulation]] = OrderedDict()
         self._gold_paths: OrderedDict[Assignment, tuple[str, ...]] = OrderedDict()
         self._loads = 0
 
@@ -108,41 +108,41 @@ class Engine:
         return None if self._simulator is None else self._simulator.jvm.pid
 
     @property
-    def held(self) -> int:
-        """Plays that have an instance now."""
+    def instances(self) -> int:
+        """How many simulations have an instance now."""
         return len(self._recent)
 
-    def open(self, assignment: Assignment) -> Play:
-        """A new play; its instance is made at the first use."""
-        return Play(self, assignment, [])
+    def open(self, assignment: Assignment) -> Simulation:
+        """A new simulation; its instance is made at the first use."""
+        return Simulation(self, assignment, [])
 
-    def use(self, play: Play, work: Callable[[Instance], T]) -> T:
-        """Do something with a play's instance, rebuilding it where it is gone."""
-        return self._attempt(lambda simulator: work(self._instance(simulator, play)))
+    def use(self, simulation: Simulation, work: Callable[[Instance], T]) -> T:
+        """Do something with a simulation's instance, rebuilding it where it is gone."""
+        return self._run(lambda simulator: work(self._instance(simulator, simulation)))
 
     def gold_path(self, assignment: Assignment) -> tuple[str, ...]:
         """The simulator's own solution from the start; remembered."""
         with self._lock:
             found = self._gold_paths.get(assignment)
             if found is None:
-                found = self._attempt(lambda simulator: simulator.gold_path(assignment))
+                found = self._run(lambda simulator: simulator.gold_path(assignment))
                 self._gold_paths[assignment] = found
                 if len(self._gold_paths) > _GOLD_PATHS:
                     self._gold_paths.popitem(last=False)
             return found
 
-    def release(self, play: Play) -> None:
-        """Forget a play's instance."""
+    def release(self, simulation: Simulation) -> None:
+        """Forget a simulation's instance."""
         with self._lock:
-            play.instance = None
-            self._recent.pop(id(play), None)
+            simulation.instance = None
+            self._recent.pop(id(simulation), None)
 
     def recycle(self) -> None:
-        """End the Java process; plays go on, on the next one."""
+        """End the Java process; simulations go on, on the next one."""
         with self._lock:
             for reference in self._recent.values():
-                if (play := reference()) is not None:
-                    play.instance = None
+                if (simulation := reference()) is not None:
+                    simulation.instance = None
             self._recent.clear()
             if self._simulator is not None:
                 self._simulator.close()
@@ -150,55 +150,55 @@ class Engine:
 
     close = recycle
 
-    def _attempt(self, work: Callable[[Simulator], T]) -> T:
+    def _run(self, work: Callable[[Simulator], T]) -> T:
         with self._lock:
             for attempt in range(_ATTEMPTS):
                 try:
-                    return work(self._running())
+                    return work(self._start())
                 except JvmDied as death:
                     self.recycle()
                     if death.out_of_memory:
                         self.capacity = max(_FEWEST, self.capacity // 2)
                     if attempt + 1 == _ATTEMPTS:
-                        raise EngineCrashed(f"twice: {death}") from death
+                        raise SimulatorCrashed(f"twice: {death}") from death
         raise AssertionError("unreachable")
 
-    def _running(self) -> Simulator:
+    def _start(self) -> Simulator:
         if self._simulator is None:
             self._simulator = Simulator(self._java, self.heap_mib)
             self.starts += 1
         return self._simulator
 
-    def _instance(self, simulator: Simulator, play: Play) -> Instance:
-        if play.instance is not None:
-            self._recent.move_to_end(id(play))
-            return play.instance
+    def _instance(self, simulator: Simulator, simulation: Simulation) -> Instance:
+        if simulation.instance is not None:
+            self._recent.move_to_end(id(simulation))
+            return simulation.instance
         self._make_room()
-        instance = self._running().load(play.assignment)
-        for action in play.journal:
+        instance = self._start().load(simulation.assignment)
+        for action in simulation.journal:
             instance.step(action)
-        play.instance = instance
-        key = id(play)
-        self._recent[key] = weakref.ref(play, partial(self._gone, key))
+        simulation.instance = instance
+        key = id(simulation)
+        self._recent[key] = weakref.ref(simulation, partial(self._forget_dropped, key))
         return instance
 
-    def _gone(self, key: int, reference: weakref.ref[Play]) -> None:
-        """A play was dropped without being closed."""
+    def _forget_dropped(self, key: int, reference: weakref.ref[Simulation]) -> None:
+        """A simulation was dropped without being closed."""
         if self._recent.get(key) is reference:
             del self._recent[key]
 
     def _make_room(self) -> None:
         self._loads += 1
         if self._loads % _CHECK_EVERY == 0:
-            self._relieve()
+            self._replace_if_full()
         while len(self._recent) >= self.capacity:
             _, reference = self._recent.popitem(last=False)
-            if (play := reference()) is not None:
-                play.instance = None
+            if (simulation := reference()) is not None:
+                simulation.instance = None
 
-    def _relieve(self) -> None:
+    def _replace_if_full(self) -> None:
         """Replace a process whose heap stays full: it leaks, or instances are larger than said."""
-        jvm = self._running().jvm
+        jvm = self._start().jvm
         used, most = jvm.heap()
         if used < _FULL * most:
             return

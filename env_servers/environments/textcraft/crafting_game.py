@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from env_servers.environments.textcraft.world import Recipe, World, item_id, spoken
 
-__all__ = ["Bench", "Outcome"]
+__all__ = ["CraftingGame", "Outcome"]
 
 _CRAFT: Final = re.compile(r"craft (.*) using (.*)")
 _GET: Final = re.compile(r"get ([0-9]+) (.*)")
@@ -38,11 +38,11 @@ class Offer(NamedTuple):
     amount: int
 
 
-class _Refused(Exception):
+class _ActionRefused(Exception):
     """The action cannot be done; the text is the observation."""
 
 
-class Bench:
+class CraftingGame:
     """One agent's crafting bench."""
 
     __slots__ = ("fixed", "goal", "inventory", "world")
@@ -64,7 +64,7 @@ class Bench:
                 return self._get(action, match[1], match[2])
             if wanted.startswith("inventory"):
                 return Outcome(f"Inventory: {self._carried()}")
-        except _Refused as refusal:
+        except _ActionRefused as refusal:
             return Outcome(str(refusal))
         return Outcome(f"Could not execute {action}")
 
@@ -72,9 +72,9 @@ class Bench:
         count = _number(digits, action)
         name = item_id(text)
         if name not in self.world.obtainable:
-            raise _Refused(f"Could not find {text}")
+            raise _ActionRefused(f"Could not find {text}")
         if self.fixed and count == 0:
-            raise _Refused(f"Wrong item format: {digits} {text}")
+            raise _ActionRefused(f"Wrong item format: {digits} {text}")
         self.inventory[name] = self.inventory.get(name, 0) + count
         return Outcome(f"Got {count} {text}", name == self.goal)
 
@@ -101,12 +101,12 @@ class Bench:
         group = item in self.world.groups
         if not all(self._carries(offer) for offer in offers):
             shown = None if group else f"minecraft:{item}"
-            raise _Refused(f"Could not find enough items to craft {shown}")
+            raise _ActionRefused(f"Could not find enough items to craft {shown}")
         for recipe in () if group else self._candidates(item):
             if _uses_up(self.world, recipe, offers):
                 return recipe, offers
         tag, plain = (f"minecraft:{item}", None) if group else (None, f"minecraft:{item}")
-        raise _Refused(
+        raise _ActionRefused(
             "Could not find a valid recipe for ItemTagWithCount(item_tag="
             f"ItemTag(tag={tag!r}, item_id={plain!r}), count={count})"
         )
@@ -136,8 +136,8 @@ class Bench:
                 resolved = self._resolved(recipe, summed)
                 if all(map(self._carries, resolved)):
                     return recipe, resolved
-                raise _Refused(f"Could not find enough items to craft {spoken(item)}")
-        raise _Refused(f"Could not find a valid recipe for {count} {spoken(item)}")
+                raise _ActionRefused(f"Could not find enough items to craft {spoken(item)}")
+        raise _ActionRefused(f"Could not find a valid recipe for {count} {spoken(item)}")
 
     def _resolved(self, recipe: Recipe, offers: Sequence[Offer]) -> list[Offer]:
         """Offers with a group's name replaced by a carried member that suffices, if any does."""
@@ -166,14 +166,14 @@ class Bench:
 
 def _number(digits: str, action: str) -> int:
     if len(digits) > _MAX_DIGITS:
-        raise _Refused(f"Could not execute {action}")
+        raise _ActionRefused(f"Could not execute {action}")
     return int(digits)
 
 
 def _offer(text: str, action: str) -> Offer:
     match = _COUNTED.match(text)
     if match is None:
-        raise _Refused(f"Wrong item format: {text}")
+        raise _ActionRefused(f"Wrong item format: {text}")
     return Offer(item_id(match[2]), _number(match[1], action))
 
 

@@ -1,8 +1,7 @@
-"""What to do next in a household: one step towards the goal from any state.
+"""A scripted player of ALFWorld's six kinds of tasks: one step towards the goal from any state.
 
-Owns a planner for ALFWorld's six kinds of tasks. It reads what is wanted off the game's goal and
-where things are off the state, hidden or not, and is a pure function of both. It asks the game for
-deeds by the names of ALFWorld's actions; a game with other actions has no plan. It knows no texts.
+It searches nothing. It reads the goal of the game and where things are, hidden or not, and is a
+pure function of both. Games whose actions do not have ALFWorld's names are not played.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from env_servers.environments.alfworld.game import Deed, Game
+from env_servers.environments.alfworld.game import Game, GroundedAction
 from env_servers.environments.alfworld.pddl import (
     And,
     Atom,
@@ -26,7 +25,7 @@ from env_servers.environments.alfworld.pddl import (
 )
 from env_servers.environments.alfworld.world import State
 
-__all__ = ["Purpose", "Step", "Wish", "next_step", "plan", "wish_of"]
+__all__ = ["GoalSpec", "Purpose", "Step", "next_step", "parse_goal", "plan"]
 
 STATES: Final = ("isclean", "ishot", "iscool")
 _TREATMENTS: Final = {
@@ -65,7 +64,7 @@ class Purpose(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class Entity:
     """An object that the goal speaks of."""
 
     types: tuple[str, ...]
@@ -73,10 +72,10 @@ class Thing:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class GoalSpec:
     """A goal as a household task."""
 
-    things: tuple[Thing, ...]
+    things: tuple[Entity, ...]
     """What has to be put together, or the one thing to look at."""
     place_types: tuple[str, ...] = ()
     """Types of the receptacle; empty = look at the thing by the lamp."""
@@ -85,9 +84,9 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The next deed, and what it is for."""
+    """The next action, and what it is for."""
 
-    deed: Deed
+    grounded: GroundedAction
     purpose: Purpose
     thing: str = ""
     """Id of the object that it is about."""
@@ -95,7 +94,7 @@ class Step:
     """Id of the receptacle that it is about."""
 
 
-def wish_of(goal: Formula) -> Wish | None:
+def parse_goal(goal: Formula) -> GoalSpec | None:
     """The household task of a goal; None where it is none of the six kinds."""
     types: dict[str, list[str]] = {}
     states: dict[str, list[str]] = {}
@@ -119,14 +118,14 @@ def wish_of(goal: Formula) -> Wish | None:
             case _:
                 pass
 
-    def thing(name: str) -> Thing:
-        return Thing(tuple(types.get(name, ())), tuple(states.get(name, ())))
+    def thing(name: str) -> Entity:
+        return Entity(tuple(types.get(name, ())), tuple(states.get(name, ())))
 
     if held and lit:
-        return Wish((thing(held[0]),), lamp_types=tuple(types.get(lit[0], ())))
+        return GoalSpec((thing(held[0]),), lamp_types=tuple(types.get(lit[0], ())))
     if not placed:
         return None
-    return Wish(tuple(thing(name) for name in placed), tuple(types.get(place, ())))
+    return GoalSpec(tuple(thing(name) for name in placed), tuple(types.get(place, ())))
 
 
 def plan(game: Game, state: State, limit: int) -> list[Step] | None:
@@ -137,14 +136,14 @@ def plan(game: Game, state: State, limit: int) -> list[Step] | None:
         if step is None:
             return None
         steps.append(step)
-        state, _ = game.do(state, step.deed)
+        state, _ = game.do(state, step.grounded)
     return steps
 
 
 def next_step(game: Game, state: State) -> Step | None:
     """The next step towards the goal; None where the planner knows none."""
-    wish = wish_of(game.goal)
-    return None if wish is None else _Plan(game, state).step(wish)
+    spec = parse_goal(game.goal)
+    return None if spec is None else _Plan(game, state).step(spec)
 
 
 class _Plan:
@@ -156,22 +155,22 @@ class _Plan:
         self.here = next(iter(state.matching("atlocation", (None, None))), ("", ""))[1]
         self.held = next((fact[1] for fact in state.matching("holds", (None, None))), None)
 
-    def step(self, wish: Wish) -> Step | None:
+    def step(self, spec: GoalSpec) -> Step | None:
         """The next step for a wish."""
-        return self._place(wish) if wish.place_types else self._look(wish)
+        return self._place(spec) if spec.place_types else self._look(spec)
 
-    def _look(self, wish: Wish) -> Step | None:
-        thing = wish.things[0]
+    def _look(self, spec: GoalSpec) -> Step | None:
+        thing = spec.things[0]
         if self.held is None or not self._is(self.held, thing.types):
             return self._rid() if self.held else self._get(thing, avoid=None)
-        for lamp, place in self._inside(wish.lamp_types):
+        for lamp, place in self._inside(spec.lamp_types):
             if not self._at(place):
                 return self._go(place, Purpose.SEEK_LIGHT, self.held)
             return self._do("toggleobject", {"o": lamp}, Purpose.LIGHT, lamp, place)
         return None
 
-    def _place(self, wish: Wish) -> Step | None:
-        place, missing = self._choose_place(wish)
+    def _place(self, spec: GoalSpec) -> Step | None:
+        place, missing = self._choose_place(spec)
         if place is None:
             return None
         if self.held is None:
@@ -188,19 +187,19 @@ class _Plan:
             return self._do("openobject", {"r": place}, Purpose.UNLOCK, self.held, place)
         return self._do("putobject", {"o": self.held, "r": place}, Purpose.PUT, self.held, place)
 
-    def _choose_place(self, wish: Wish) -> tuple[str | None, list[Thing]]:
+    def _choose_place(self, spec: GoalSpec) -> tuple[str | None, list[Entity]]:
         """Where to put things, and which of them are not there yet."""
-        best: tuple[tuple[int, bool, bool, str], str, list[Thing]] | None = None
-        for place in self._places(wish.place_types):
-            missing = self._missing(place, wish.things)
+        best: tuple[tuple[int, bool, bool, str], str, list[Entity]] | None = None
+        for place in self._places(spec.place_types):
+            missing = self._missing(place, spec.things)
             order = (len(missing), self._closed(place), not self._at(place), place)
             if best is None or order < best[0]:
                 best = order, place, missing
         return (None, []) if best is None else (best[1], best[2])
 
-    def _missing(self, place: str, things: Sequence[Thing]) -> list[Thing]:
+    def _missing(self, place: str, things: Sequence[Entity]) -> list[Entity]:
         there = sorted(fact[0] for fact in self.state.matching("inreceptacle", (None, place)))
-        missing: list[Thing] = []
+        missing: list[Entity] = []
         for thing in things:
             found = next((name for name in there if self._fits(name, thing)), None)
             if found is None:
@@ -209,7 +208,7 @@ class _Plan:
                 there.remove(found)
         return missing
 
-    def _get(self, thing: Thing, avoid: str | None) -> Step | None:
+    def _get(self, thing: Entity, avoid: str | None) -> Step | None:
         """A step towards holding such a thing, from anywhere but `avoid` unless it needs work."""
         best: tuple[tuple[int, bool, bool, str, str], str, str] | None = None
         for name, place in self._inside(thing.types):
@@ -242,8 +241,8 @@ class _Plan:
     def _rid(self) -> Step | None:
         """A step towards having free hands."""
         held = self.held or ""
-        for deed in self.game.deeds(self.state, "putobject"):
-            return Step(deed, Purpose.RID, held, self.game.argument(deed, "r"))
+        for grounded in self.game.grounded_actions(self.state, "putobject"):
+            return Step(grounded, Purpose.RID, held, self.game.argument(grounded, "r"))
         best: tuple[tuple[bool, bool, str], str] | None = None
         for _, own in self.state.matching("objecttype", (held, None)):
             for kind, _ in self.state.matching("cancontain", (None, own)):
@@ -260,9 +259,9 @@ class _Plan:
     def _do(
         self, action: str, known: dict[str, str], purpose: Purpose, thing: str, place: str
     ) -> Step | None:
-        for deed in self.game.deeds(self.state, action):
-            if all(self.game.argument(deed, key) == value for key, value in known.items()):
-                return Step(deed, purpose, thing, place)
+        for grounded in self.game.grounded_actions(self.state, action):
+            if all(self.game.argument(grounded, key) == value for key, value in known.items()):
+                return Step(grounded, purpose, thing, place)
         return None
 
     def _go(self, place: str, purpose: Purpose, thing: str) -> Step | None:
@@ -287,7 +286,7 @@ class _Plan:
     def _is(self, name: str, types: Sequence[str]) -> bool:
         return all(self.state.is_fact("objecttype", (name, kind)) for kind in types)
 
-    def _fits(self, name: str, thing: Thing) -> bool:
+    def _fits(self, name: str, thing: Entity) -> bool:
         has_states = all(self.state.is_fact(state, (name,)) for state in thing.states)
         return has_states and self._is(name, thing.types)
 
