@@ -1,7 +1,7 @@
-"""One HTTP server that speaks JSON: a pooled connection, limits, and typed errors.
+"""One HTTP server that speaks JSON: pooled connections, limits, and typed errors.
 
-Owns how many requests are in flight, how fast they start, and what each failure is called. Every
-call is single-shot: nothing here retries. Knows nothing of models or messages.
+Bounds how many requests are in flight and how fast they start, and gives each failure its type.
+Nothing here repeats a request.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import json
 import re
 import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import aiohttp
 import orjson
+from anyio import CapacityLimiter
 from asyncio_throttle.throttler import Throttler
 
 from agent_runtime.errors import (
@@ -31,7 +32,6 @@ from agent_runtime.errors import (
     PolicyRejected,
     PolicyUnavailable,
 )
-from agent_runtime.slots import Slots
 
 __all__ = ["Endpoint", "error_for", "is_loopback"]
 
@@ -62,7 +62,18 @@ class Endpoint:
         requests_per_minute: int | None = None,
         api_key: str = "",
     ) -> None:
-        """Raises PolicyMisconfigured unless `base_url` is an http(s) address."""
+        """Describe the server; nothing is connected before `open`.
+
+        Args:
+            base_url: What paths are appended to, http(s)://HOST...
+            timeout: Seconds for one request, its limits not counted.
+            concurrency: Requests in flight at once, at first.
+            requests_per_minute: Requests started in any minute; None = no limit.
+            api_key: Bearer token; never shown in errors.
+
+        Raises:
+            PolicyMisconfigured: `base_url` is not an http(s) address.
+        """
         try:
             parts = urlsplit(base_url)
             usable = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -73,20 +84,38 @@ class Endpoint:
         self.base_url = base_url.rstrip("/")
         self._api_key = api_key
         self._timeout = timeout
-        self.slots = Slots(concurrency)
-        """Requests in flight at once; the limit may be changed at any time."""
+        self._limiter = CapacityLimiter(concurrency)
         self._throttle = None
         if requests_per_minute is not None:
             self._throttle = Throttler(requests_per_minute, 60.0, _THROTTLE_INTERVAL)
-        # The throttle polls; the gate lets one waiter poll at a time and keeps them in order.
-        self._gate = asyncio.Lock()
+        # The throttle polls: under the lock one request polls at a time, in order of arrival.
+        self._throttle_lock = asyncio.Lock()
         self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def concurrency_limit(self) -> int:
+        """Requests that may be in flight at once; may be changed at any time."""
+        return int(self._limiter.total_tokens)
+
+    @concurrency_limit.setter
+    def concurrency_limit(self, limit: int) -> None:
+        self._limiter.total_tokens = limit
+
+    @property
+    def in_flight(self) -> int:
+        """Requests in flight; above the limit for a while after it was lowered."""
+        return self._limiter.borrowed_tokens
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for others to end."""
+        return self._limiter.statistics().tasks_waiting
 
     async def open(self) -> None:
         """Make the connection pool; needs a running event loop."""
         if self._session is None:
             headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
-            # The slots bound what is in flight; the pool must not queue beneath them.
+            # The limiter bounds what is in flight; the pool must not queue beneath it.
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE)
             self._session = aiohttp.ClientSession(connector=connector, headers=headers)
 
@@ -99,21 +128,33 @@ class Endpoint:
     async def post(
         self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """Send one request within the limits; the reply's JSON object. Raises PolicyError."""
-        async with self._admitted():
+        """Send one request within the limits.
+
+        Returns:
+            The reply's JSON object.
+
+        Raises:
+            PolicyError: The server refused, failed or could not be reached.
+        """
+        async with self._within_limits():
             content = await self._exchange("POST", path, self._timeout, body, headers)
         return _json_object(content)
 
     async def stream(
         self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[dict[str, Any]]:
-        """Send one request within the limits; the JSON objects of its server-sent events.
+        """Send one request within the limits and read its server-sent events.
 
-        Ends with the stream, whether or not the server said that it was whole. Raises PolicyError;
-        an event with an error is raised as that error.
+        Ends with the stream, whether or not the server said that it was whole.
+
+        Yields:
+            The JSON object of each event.
+
+        Raises:
+            PolicyError: As `post`; also what an event says that went wrong.
         """
         async with (
-            self._admitted(),
+            self._within_limits(),
             self._request("POST", path, self._timeout, body, headers) as response,
         ):
             if response.status >= 300:
@@ -132,9 +173,13 @@ class Endpoint:
     async def control(
         self, path: str, body: Mapping[str, Any], *, timeout: float
     ) -> dict[str, Any]:
-        """Send one request past the limits; its reply where that is a JSON object, else nothing.
+        """Send one request past the limits, for control.
 
-        Raises PolicyError.
+        Returns:
+            The reply where that is a JSON object; else an empty one.
+
+        Raises:
+            PolicyError: As `post`.
         """
         content = await self._exchange("POST", path, timeout, body)
         try:
@@ -143,18 +188,22 @@ class Endpoint:
             return {}
 
     async def get(self, path: str, *, timeout: float) -> dict[str, Any]:
-        """The JSON object under this path; empty for an empty reply. Raises PolicyError."""
+        """Read the JSON object under a path; empty for an empty reply. Raises PolicyError."""
         content = await self._exchange("GET", path, timeout)
         return _json_object(content) if content.strip() else {}
 
     @asynccontextmanager
-    async def _admitted(self) -> AsyncGenerator[None]:
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.slots)
+    async def _within_limits(self) -> AsyncGenerator[None]:
+        # Not on behalf of the task: an abandoned stream may be closed by another one.
+        borrower = object()
+        await self._limiter.acquire_on_behalf_of(borrower)
+        try:
             if self._throttle is not None:
-                async with self._gate:
+                async with self._throttle_lock:
                     await self._throttle.acquire()
             yield
+        finally:
+            self._limiter.release_on_behalf_of(borrower)
 
     async def _exchange(
         self,
@@ -179,7 +228,7 @@ class Endpoint:
         body: Mapping[str, Any] | None,
         headers: Mapping[str, str] | None,
     ) -> AsyncGenerator[aiohttp.ClientResponse]:
-        """One exchange, also while its body is read; what breaks it becomes a PolicyError."""
+        """Open one exchange; what breaks it, also while its body is read, becomes a PolicyError."""
         if self._session is None:
             raise RuntimeError("the policy is not started")
         try:
@@ -211,7 +260,7 @@ class Endpoint:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is this machine."""
+    """Tell whether an address is this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -220,7 +269,13 @@ def is_loopback(url: str) -> bool:
 
 
 def error_for(status: int, content: str, headers: Mapping[str, str]) -> PolicyError:
-    """What an HTTP status of 300 and above means; `content` is the reply's body."""
+    """Return the error that an HTTP status of 300 and above means.
+
+    Args:
+        status: The HTTP status.
+        content: The reply's body.
+        headers: The reply's headers; `Retry-After` counts.
+    """
     code, message = _error_fields(content)
     text = f"HTTP {status}: {message[:_MESSAGE_LIMIT] or 'no message'}"
     if status in (400, 413, 422) and (
@@ -238,34 +293,34 @@ def error_for(status: int, content: str, headers: Mapping[str, str]) -> PolicyEr
 
 
 def _error_fields(content: str) -> tuple[str, str]:
-    """Code and message of an error body, whichever of the common layouts it has."""
+    """Read code and message of an error body, whichever of the common layouts it has."""
     try:
         body = json.loads(content)
     except (ValueError, RecursionError):
         return "", content.strip()
-    found: object = body
-    if isinstance(found, dict):
-        outer = cast("dict[str, object]", found)
-        found = outer.get("error") or outer.get("detail") or outer
-    if isinstance(found, dict):
-        inner = cast("dict[str, object]", found)
+    error: object = body
+    if isinstance(error, dict):
+        outer = cast("dict[str, object]", error)
+        error = outer.get("error") or outer.get("detail") or outer
+    if isinstance(error, dict):
+        inner = cast("dict[str, object]", error)
         return str(inner.get("code") or inner.get("type") or ""), str(inner.get("message") or inner)
-    return "", str(found)
+    return "", str(error)
 
 
 def _event(data: bytes) -> dict[str, Any]:
-    """One event's object; raises the error that it carries."""
+    """Read one event's object; raises the error that it carries."""
     event = _json_object(data)
     if "error" not in event:
         return event
-    found = event["error"]
-    details = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    error = event["error"]
+    details = cast("dict[str, object]", error) if isinstance(error, dict) else {}
     status = details.get("code")
     raise error_for(status if isinstance(status, int) else 500, data.decode("utf-8", "replace"), {})
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait by `Retry-After`, which is a number or a date; None = not said."""
+    """Read `Retry-After`, a number of seconds or a date; returns seconds, None = not said."""
     value = headers.get("Retry-After", "").strip()
     if value.isdecimal():
         return float(value)

@@ -1,24 +1,22 @@
 """An SGLang server as a policy, by its native token-in token-out endpoint.
 
-Owns the exchange of ids: each call sends the episode's ledger and gets back sampled ids, their
-logprobs, and the weight versions that sampled them; nothing is tokenised twice and nothing that
-the engine left out is filled in. A failed request is the run's to retry; two things are not
-failures and are handled here: a reply that the engine gave back half-done (its weights were being
-replaced) goes on from its last token, and a request that was cut off because its engine went away
-is sent again when the engine is back. An abandoned request is aborted on the server.
+Each call sends the ids of the episode's ledger and gets back sampled ids, their logprobs, and the
+weight versions that sampled them; nothing is tokenised twice and nothing that the engine left out
+is filled in. A reply that the engine gave back half-done (its weights were being replaced) goes on
+from its last token; a request that was cut off because its engine went away is sent again when the
+engine is back. An abandoned request is aborted on the server.
 
 Logprobs are those of the untruncated distribution at the given temperature as the engine reports
 them: with top_p < 1 or top_k set, tokens were drawn from a truncated one. The sampling seed takes
 effect on servers started with --enable-deterministic-inference; others ignore it.
 
-Knows the server's HTTP interface (0.5.x); what engines are asked besides /generate is
-`agent_runtime.sglang.engines`'.
+What engines are asked besides /generate is in `agent_runtime.sglang.engines`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import dataclasses
 import datetime
 import os
 import re
@@ -40,6 +38,7 @@ from agent_runtime.errors import (
     PolicyUnavailable,
 )
 from agent_runtime.huggingface import HuggingFaceRenderer
+from agent_runtime.logs import get_logger
 from agent_runtime.policies.base import (
     Completion,
     EpisodeContext,
@@ -50,23 +49,29 @@ from agent_runtime.policies.config import PolicyConfig, SGLangOptions
 from agent_runtime.rendering import ChatRenderer
 from agent_runtime.sampled_reply import SampledReply
 from agent_runtime.sampling import FinishReason
-from agent_runtime.sglang.admission import Admission, AdmissionRules
+from agent_runtime.sglang.concurrency import ConcurrencyController, ConcurrencyRules, Load
 from agent_runtime.sglang.engines import EngineGroup, WeightUpdate
 from agent_runtime.sglang.tensors import WeightTensors
 from agent_runtime.sglang.wire import Streamed, generate_body, read_reply, read_scores
+from agent_runtime.supervision import Supervisor, cancel_tasks, supervise
 from agent_runtime.weights import Interrupt, Weights
 from agentgym.episode.v1 import episode_pb2
 
 __all__ = ["SGLangPolicy"]
 
 _LOAD_SECONDS: Final = 0.5
-"""Between two looks at the engines' load."""
+"""Seconds between two questions for the engines' load."""
 _MAX_SENDS: Final = 4
-"""How often one request may be sent: a request that ends its engine each time must not go on."""
+"""How often one request may be sent. A prompt that ends its engine (an id beyond the vocabulary,
+for example) would otherwise end it again and again, and every other request with it."""
 _MAX_STALLED: Final = 4
-"""Resumptions in a row that sampled nothing."""
+"""Resumptions in a row that sampled nothing: an engine that gives everything back at once, because
+somebody keeps aborting, must not be asked for ever."""
 _STALL_PAUSE: Final = 0.2
+"""Seconds by which each of them waits longer than the one before."""
 _PROBE: Final = [Message(Role.USER, "Which tokens is this, and <which> are 12.5% of them?")]
+
+log = get_logger(__name__)
 
 StopRule = Callable[[Sequence[int]], bool]
 
@@ -77,9 +82,15 @@ class SGLangPolicy(TrainablePolicy):
     def __init__(
         self, url: str, config: PolicyConfig, renderer: ChatRenderer | None = None
     ) -> None:
-        """`renderer` replaces the one made from the server's tokenizer.
+        """Prepare the policy; nothing is connected before `start`.
 
-        Raises PolicyMisconfigured for an address that is none or a key that is missing.
+        Args:
+            url: Address of an engine or a router, http(s)://HOST:PORT.
+            config: Sampling, limits and SGLang's own settings.
+            renderer: Takes the place of the one made from the server's tokenizer.
+
+        Raises:
+            PolicyMisconfigured: The address is not one, or the server's key is missing.
         """
         self.name = f"sglang:{url}"
         """After `start`: `sglang:` and the model's name as the server gives it."""
@@ -88,14 +99,14 @@ class SGLangPolicy(TrainablePolicy):
         self._config = config
         self._renderer = renderer
         self._key = _api_key(config.sglang)
-        self._admission = Admission(_rules(config))
+        self._concurrency = ConcurrencyController(_concurrency_rules(config))
         self._endpoint = self._connect(url)
         self.engines = EngineGroup(self._endpoint, self._connect, recovery=config.sglang.recovery)
         """The engines behind the address: health, load, weights."""
         self._limit = config.sglang.context_length or 0
         self._stream = config.sglang.stream or bool(config.sglang.early_stop)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._watch: asyncio.Task[None] | None = None
+        self._aborts = Supervisor()
+        self._load_watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Check that the server is up and generates, and load its tokenizer. Raises PolicyError."""
@@ -114,28 +125,28 @@ class SGLangPolicy(TrainablePolicy):
             raise
         served = model.get("served_model_name") or model.get("model_path")
         self.name = f"sglang:{served}" if served else self.name
-        self._watch = asyncio.create_task(self._watch_load(), name="watch the engines' load")
+        # Where the watch dies the limit stays as it is: requests go on, and the log says why.
+        self._load_watch = supervise(self._watch_load(), "watch the engines' load")
+        log.info(
+            "policy ready", policy=self.name, engines=self.engines.addresses, context=self._limit
+        )
 
     def open(self, context: EpisodeContext) -> PolicySession:
-        """A session with a ledger of its own; raises RuntimeError before `start`."""
+        """Open a session with a ledger of its own; raises RuntimeError before `start`."""
         if self._renderer is None:
             raise RuntimeError("the policy is not started")
         return _SGLangSession(self, self._renderer, context.episode_id)
 
     async def close(self) -> None:
         """Finish aborts that are under way, then disconnect."""
-        if self._watch is not None:
-            self._watch.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watch
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await cancel_tasks(self._load_watch)
+        await self._aborts.finish()
         await self.engines.close()
         await self._endpoint.close()
 
     @property
     def config(self) -> PolicyConfig:
-        """What the policy was made with."""
+        """The configuration that the policy was made with."""
         return self._config
 
     @property
@@ -144,9 +155,9 @@ class SGLangPolicy(TrainablePolicy):
         return self._limit
 
     @property
-    def admitted(self) -> int:
+    def concurrency_limit(self) -> int:
         """Requests that may be in flight now."""
-        return self._endpoint.slots.limit
+        return self._endpoint.concurrency_limit
 
     async def update_weights(
         self, weights: Weights, *, version: str = "", interrupt: Interrupt | None = None
@@ -178,32 +189,43 @@ class SGLangPolicy(TrainablePolicy):
             "sampling_params": sampling,
             "return_logprob": True,
         }
-        body |= {"logprob_start_len": 0, "extra_key": _cache_key(await self.engines.passage())}
+        body |= {"logprob_start_len": 0, "extra_key": _cache_key(await self.engines.wait_ready())}
         answer = await self._endpoint.post("/generate", body)
         return read_scores(answer, ids)
 
     async def generate(
         self, body: Mapping[str, Any], *, routing_key: str, stop_at: StopRule | None = None
     ) -> SampledReply:
-        """One reply or a part of one; aborted on the server when it is given up.
+        """Sample one reply or a part of one; it is aborted on the server when it is given up.
 
-        `stop_at` ends a streamed reply at the first ids for which it holds. Raises PolicyError.
+        A request that was cut off because its engine went away is sent again.
+
+        Args:
+            body: The request; see `generate_body`.
+            routing_key: Requests of one key go to one engine, which has their prefixes cached.
+            stop_at: Ends a streamed reply at the first ids for which it holds.
+
+        Raises:
+            PolicyError: The engines refused it, failed or did not come back.
         """
         for sends in range(1, _MAX_SENDS + 1):
-            versions = await self.engines.passage()
+            versions = await self.engines.wait_ready()
             try:
-                found = await self._attempt(
+                reply = await self._attempt(
                     {**body, "extra_key": _cache_key(versions)}, routing_key, stop_at
                 )
-            except PolicyLost:
-                self.engines.lost()
+            except PolicyLost as error:
+                self.engines.report_failure(str(error))
                 if sends == _MAX_SENDS or self._config.sglang.recovery == 0:
                     raise
+                reason = str(error)
             else:
-                used = {span.version for span in found.versions if span.end > span.start}
-                if await self.engines.believes(used, versions):
-                    return found
+                used = {span.version for span in reply.versions if span.end > span.start}
+                if await self.engines.are_current(used, versions):
+                    return reply
+                reason = f"sampled by stale weights {sorted(used)}"
             self.resent += 1
+            log.info("request resent", sends=sends + 1, reason=reason)
         raise PolicyStale(f"{self._endpoint.base_url}: stale engines answered {_MAX_SENDS} times")
 
     async def _attempt(
@@ -219,7 +241,7 @@ class SGLangPolicy(TrainablePolicy):
                 return await self._streamed(request, headers, rid, stop_at)
             answer = await self._endpoint.post("/generate", request, headers=headers)
         except PolicyOverloaded:
-            self._endpoint.slots.limit = self._admission.refused()
+            self._set_limit(self._concurrency.refused())
             raise
         except (asyncio.CancelledError, PolicyUnavailable):
             self._abort_later(rid)
@@ -245,32 +267,45 @@ class SGLangPolicy(TrainablePolicy):
                     self._abort_later(rid)
         if not reply.ended:
             raise PolicyLost(f"{self._endpoint.base_url}: the stream broke off")
-        found = read_reply(reply.answer(), len(request["input_ids"]))
-        return found if reply.enough is None else found.cut(reply.enough, FinishReason.STOP)
+        whole = read_reply(reply.answer(), len(request["input_ids"]))
+        return whole if reply.enough is None else whole.cut(reply.enough, FinishReason.STOP)
 
     def _abort_later(self, rid: str) -> None:
-        task = asyncio.create_task(self.engines.abort(rid))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        # In a task of its own: whoever gave the request up may be cancelled and cannot wait.
+        self._aborts.start(self.engines.abort(rid), "abort a request")
 
     async def _watch_load(self) -> None:
         """Adapt the number of requests in flight to what the engines report."""
-        slots = self._endpoint.slots
         while True:
             await asyncio.sleep(_LOAD_SECONDS)
-            if not slots.used:
+            in_flight = self._endpoint.in_flight
+            if not in_flight:
                 continue
             load = await self.engines.loads()
             if load is None:
-                slots.limit = self._admission.rules.ceiling
+                self._endpoint.concurrency_limit = self._concurrency.rules.ceiling
+                log.info("engines report no load", limit=self._endpoint.concurrency_limit)
                 return
-            slots.limit = self._admission.observe(load, slots.used)
+            self._set_limit(self._concurrency.observe(load, self._endpoint.in_flight), load)
+
+    def _set_limit(self, limit: int, load: Load | None = None) -> None:
+        """Change the concurrency limit, and log the change with what caused it."""
+        before, self._endpoint.concurrency_limit = self._endpoint.concurrency_limit, limit
+        if limit != before:
+            log.info(
+                "concurrency limit changed",
+                before=before,
+                limit=limit,
+                signal=self._concurrency.signal.value,
+                in_flight=self._endpoint.in_flight,
+                **(dataclasses.asdict(load) if load is not None else {}),
+            )
 
     def _connect(self, url: str) -> Endpoint:
         return Endpoint(
             url,
             timeout=self._config.request_timeout,
-            concurrency=self._admission.limit,
+            concurrency=self._concurrency.limit,
             requests_per_minute=self._config.requests_per_minute,
             api_key=self._key,
         )
@@ -395,11 +430,11 @@ def _cache_key(versions: frozenset[str]) -> str:
     return "weights:" + ",".join(sorted(versions))
 
 
-def _rules(config: PolicyConfig) -> AdmissionRules:
-    defaults = AdmissionRules()
+def _concurrency_rules(config: PolicyConfig) -> ConcurrencyRules:
+    defaults = ConcurrencyRules()
     ceiling = config.max_requests or defaults.ceiling
     start = min(defaults.start, ceiling)
-    return AdmissionRules(ceiling=ceiling, start=start, floor=min(defaults.floor, start))
+    return ConcurrencyRules(ceiling=ceiling, start=start, floor=min(defaults.floor, start))
 
 
 def _context_limit(wanted: int, server: Mapping[str, Any]) -> int:

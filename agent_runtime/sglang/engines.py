@@ -1,9 +1,8 @@
 """The engines behind one address: what they report, which may serve, and their weights.
 
-Owns the control side of an SGLang server or of a router with several: discovery, load, aborts,
-weight updates, and the gate that requests wait at while no engine may serve. Requests themselves
-are `agent_runtime.policies.sglang`'s. Invariant: the gate is open only while every engine that
-answers has the weights that it should have (`agent_runtime.sglang.health`).
+This is the control side of an SGLang server, or of a router with several: discovery, load, aborts,
+weight updates, and the gate that requests wait at while no engine may serve. It is open only while
+every engine that answers has the weights that it should have (`agent_runtime.sglang.health`).
 
 A router forwards no control requests, so engines are spoken to directly, by the addresses that the
 router lists; where they cannot be reached from here, only the router is asked.
@@ -13,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -27,9 +27,11 @@ from agent_runtime.errors import (
     PolicyStale,
     PolicyUnavailable,
 )
-from agent_runtime.sglang.admission import Load
-from agent_runtime.sglang.health import FleetHealth, Sighting
+from agent_runtime.logs import get_logger
+from agent_runtime.sglang.concurrency import Load
+from agent_runtime.sglang.health import EngineHealth, EngineInfo, EngineState, GroupHealth
 from agent_runtime.sglang.tensors import WeightTensors
+from agent_runtime.supervision import cancel_tasks, supervise
 from agent_runtime.weights import Interrupt
 
 __all__ = ["EngineGroup", "WeightUpdate"]
@@ -39,6 +41,8 @@ _START_TIMEOUT: Final = 30.0
 _ABORT_TIMEOUT: Final = 5.0
 _PAUSE_TIMEOUT: Final = 60.0
 _RECOVERY_PAUSE: Final = 0.5
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +72,14 @@ class EngineGroup:
     def __init__(
         self, front: Endpoint, connect: Callable[[str], Endpoint], *, recovery: float
     ) -> None:
-        """`front` takes the requests; `connect` makes a client for one engine's address.
+        """Know the address, not yet the engines behind it.
 
-        `recovery` is how many seconds requests wait at a closed gate before they fail.
+        Args:
+            front: Takes the requests: a server or a router.
+            connect: Makes a client for one engine's address.
+            recovery: Seconds that requests wait at the closed gate before they fail.
         """
-        self.health = FleetHealth(())
+        self.health = GroupHealth(())
         self.recoveries = 0
         """How often the gate was closed and opened again."""
         self._front = front
@@ -80,8 +87,8 @@ class EngineGroup:
         self._recovery_seconds = recovery
         self._clients: dict[str, Endpoint] = {}
         self._routed = False
-        self._open = asyncio.Event()
-        self._closed_at = 0.0
+        self._gate = asyncio.Event()
+        self._gate_closed_at = 0.0
         self._recovering: asyncio.Task[None] | None = None
         self._update: WeightUpdate | None = None
 
@@ -91,9 +98,13 @@ class EngineGroup:
         return tuple(self._clients)
 
     async def start(self) -> dict[str, Any]:
-        """Find the engines and check that they serve; what one of them says of its model.
+        """Find the engines and check that they serve.
 
-        Raises PolicyError.
+        Returns:
+            What one of them says of its model.
+
+        Raises:
+            PolicyError: None of them may serve.
         """
         await self._discover()
         path = "/readiness" if self._routed else "/health"
@@ -102,28 +113,26 @@ class EngineGroup:
         await self.probe()
         if not self.health.may_serve:
             raise PolicyUnavailable(f"{self._front.base_url}: {self.health.describe()}")
-        self._open.set()
+        self._gate.set()
+        log.info("engines found", server=self._front.base_url, engines=list(self._clients))
         return model
 
     async def close(self) -> None:
         """Stop recovering and disconnect."""
-        if self._recovering is not None:
-            self._recovering.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._recovering
+        await cancel_tasks(self._recovering)
         for client in self._clients.values():
             if client is not self._front:
                 await client.close()
 
     async def server_info(self) -> dict[str, Any]:
-        """Limits and settings of an engine; empty where none tells."""
+        """Ask an engine for its limits and settings; empty where none tells."""
         for client in self._clients.values():
             with contextlib.suppress(PolicyError):
                 return await self._server_info(client, _START_TIMEOUT)
         return {}
 
     async def tokenize(self, text: str) -> list[int] | None:
-        """An engine's ids of a text, special tokens in it counting as such; None = it can't say."""
+        """Ask for the ids of a text, in which special tokens count as such; None = none can say."""
         for client in self._clients.values():
             body = {"prompt": text, "add_special_tokens": False}
             with contextlib.suppress(PolicyError):
@@ -133,60 +142,73 @@ class EngineGroup:
         return None
 
     async def probe(self) -> None:
-        """Look at every engine and note what was seen."""
+        """Ask every engine how it is."""
         await asyncio.gather(*(self._probe_one(address) for address in self._clients))
 
     async def loads(self) -> Load | None:
-        """What the engines report of their load; None = they do not tell."""
+        """Ask the engines for their load, all of them together; None = they do not tell."""
         answers = await asyncio.gather(
-            *(self._load_of(client) for client in self._clients.values()), return_exceptions=True
+            *(self._engine_load(client) for client in self._clients.values()),
+            return_exceptions=True,
         )
-        known = [answer for answer in answers if isinstance(answer, Load)]
+        loads = [answer for answer in answers if isinstance(answer, Load)]
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, PolicyError):
                 raise answer
-        if not known:
+        if not loads:
             return None
         return Load(
-            running=sum(load.running for load in known),
-            waiting=sum(load.waiting for load in known),
-            cache=max(load.cache for load in known),
-            retracted=sum(load.retracted for load in known),
+            running=sum(load.running for load in loads),
+            waiting=sum(load.waiting for load in loads),
+            kv_usage=max(load.kv_usage for load in loads),
+            retracted=sum(load.retracted for load in loads),
         )
 
     async def abort(self, rid: str) -> None:
-        """Abort a request wherever it runs; best effort."""
+        """Abort a request wherever it runs, as well as that goes."""
         await asyncio.gather(*(self._abort_at(client, rid) for client in self._clients.values()))
 
-    async def passage(self) -> frozenset[str]:
-        """Wait until engines may serve; the versions that they serve now.
+    async def wait_ready(self) -> frozenset[str]:
+        """Wait until engines may serve.
 
-        Raises PolicyUnavailable, or PolicyStale, when that takes too long.
+        Returns:
+            The versions of the weights that they serve now.
+
+        Raises:
+            PolicyUnavailable: They did not come back in time.
+            PolicyStale: They did, with weights that they should not have.
         """
-        if not self._open.is_set():
-            left = self._closed_at + self._recovery_seconds - time.monotonic()
+        if not self._gate.is_set():
+            remaining = self._gate_closed_at + self._recovery_seconds - time.monotonic()
             try:
-                async with asyncio.timeout(max(0.0, left)):
-                    await self._open.wait()
+                async with asyncio.timeout(max(0.0, remaining)):
+                    await self._gate.wait()
             except TimeoutError:
-                raise self._unserved() from None
+                raise self._not_ready() from None
         return self.health.versions
 
-    def lost(self) -> None:
-        """A request was cut off: let nothing pass until the engines were looked at."""
-        self._shut()
+    def report_failure(self, reason: str) -> None:
+        """Let no request pass until the engines were looked at: one was cut off, for example."""
+        if self._gate.is_set():
+            log.warning("engines suspected", server=self._front.base_url, reason=reason)
+        self._close_gate()
         if self._recovering is None or self._recovering.done():
-            self._recovering = asyncio.create_task(self._recover(), name="recover engines")
+            self._recovering = supervise(self._recover(), "recover engines")
 
-    async def believes(self, versions: Iterable[str], before: frozenset[str]) -> bool:
-        """Whether tokens of these versions may be used; `before` was served when they were asked
-        for. Where a version is a surprise, the engines are looked at first.
+    async def are_current(self, versions: Iterable[str], expected: frozenset[str]) -> bool:
+        """Tell whether tokens of these versions may be used.
+
+        Where a version is a surprise, the engines are asked first.
+
+        Args:
+            versions: What the tokens say that sampled them.
+            expected: The versions that were served when the tokens were asked for.
         """
-        if before | self.health.versions >= set(versions):
+        if expected | self.health.versions >= set(versions):
             return True
         await self.probe()
         if self.health.stale:
-            self.lost()
+            self.report_failure("tokens of weights that should not be served")
             return False
         return True
 
@@ -207,7 +229,8 @@ class EngineGroup:
             )
         self._update = update if update.path else None
         if update.interrupt == "abort":
-            self._shut()  # replies that are given back wait here for the new weights
+            self._close_gate()  # replies that are given back wait here for the new weights
+        started = time.monotonic()
         try:
             results = await asyncio.gather(
                 *(self._update_one(address, update) for address in self._clients),
@@ -215,23 +238,45 @@ class EngineGroup:
             )
         finally:
             if self.health.may_serve:
-                self._open.set()
+                self._gate.set()
         failures = [result for result in results if isinstance(result, BaseException)]
         if failures:
-            self.lost()
+            log.warning("weight update failed", version=update.version, error=str(failures[0]))
+            self.report_failure("a weight update failed")
             raise failures[0]
+        log.info(
+            "weights updated",
+            version=update.version,
+            engines=len(self._clients),
+            interrupt=update.interrupt,
+            seconds=round(time.monotonic() - started, 3),
+        )
 
     async def _update_one(self, address: str, update: WeightUpdate) -> None:
         client = self._clients[address]
-        self.health[address] = self.health[address].update_begun()
+        self._set_health(address, self.health[address].update_begun())
         try:
-            sighting = await self._replace_weights(client, update)
+            info = await self._replace_weights(client, update)
         except BaseException:
-            self.health[address] = self.health[address].update_failed()
+            self._set_health(address, self.health[address].update_failed())
             raise
-        self.health[address] = self.health[address].update_done(sighting)
+        self._set_health(address, self.health[address].update_done(info))
 
-    async def _replace_weights(self, client: Endpoint, update: WeightUpdate) -> Sighting:
+    def _set_health(self, address: str, health: EngineHealth) -> None:
+        before, self.health[address] = self.health[address], health
+        if health.state is before.state:
+            return
+        bad = health.state in (EngineState.DOWN, EngineState.STALE)
+        log.log(
+            logging.WARNING if bad else logging.INFO,
+            f"engine {health.state}",
+            engine=address,
+            before=before.state.value,
+            version=health.info.version if health.info is not None else None,
+            expected_version=health.version,
+        )
+
+    async def _replace_weights(self, client: Endpoint, update: WeightUpdate) -> EngineInfo:
         paused = update.interrupt != "finish"
         if paused:
             mode = {"mode": update.interrupt}
@@ -239,26 +284,26 @@ class EngineGroup:
         try:
             # A cache that replies go on with cannot be flushed.
             flush = update.interrupt != "in_place"
-            await self._load(client, update, flush)
+            await self._send_weights(client, update, flush)
         finally:
             if paused:
                 await client.control("/continue_generation", {}, timeout=_PAUSE_TIMEOUT)
-        sighting = await self._sighting(client)
-        if sighting.version != update.version:
+        info = await self._engine_info(client)
+        if info.version != update.version:
             raise PolicyMisbehaved(
-                f"{client.base_url} serves {sighting.version!r} after it took {update.version!r}"
+                f"{client.base_url} serves {info.version!r} after it took {update.version!r}"
             )
-        return sighting
+        return info
 
-    async def _load(self, client: Endpoint, update: WeightUpdate, flush: bool) -> None:
+    async def _send_weights(self, client: Endpoint, update: WeightUpdate, flush: bool) -> None:
         async def ask(path: str, body: Mapping[str, Any]) -> None:
             answer = await client.control(path, body, timeout=update.timeout)
             if answer.get("success") is False:
                 raise PolicyRejected(f"{client.base_url}: {answer.get('message')}")
 
-        wanted = {"weight_version": update.version, "flush_cache": flush}
+        options = {"weight_version": update.version, "flush_cache": flush}
         if update.tensors is None:
-            await ask("/update_weights_from_disk", {"model_path": update.path, **wanted})
+            await ask("/update_weights_from_disk", {"model_path": update.path, **options})
             return
         server = await self._server_info(client, _START_TIMEOUT)
         ranks = server.get("tp_size")
@@ -266,18 +311,18 @@ class EngineGroup:
         await ask("/begin_weight_update", {})
         try:
             while bucket := await asyncio.to_thread(next, buckets, None):
-                body = {"serialized_named_tensors": bucket, **wanted}
+                body = {"serialized_named_tensors": bucket, **options}
                 await ask("/update_weights_from_tensor", body)
         finally:
             await ask("/end_weight_update", {})
 
-    def _shut(self) -> None:
-        if self._open.is_set():
-            self._open.clear()
-            self._closed_at = time.monotonic()
+    def _close_gate(self) -> None:
+        if self._gate.is_set():
+            self._gate.clear()
+            self._gate_closed_at = time.monotonic()
 
     async def _recover(self) -> None:
-        """Look at the engines until they may serve; give weights to those that lost them."""
+        """Ask the engines until they may serve; give weights to those that lost them."""
         while True:
             await self.probe()
             for address in self.health.stale:
@@ -286,11 +331,17 @@ class EngineGroup:
                         await self._update_one(address, self._update)
             if self.health.may_serve:
                 self.recoveries += 1
-                self._open.set()
+                self._gate.set()
+                log.info(
+                    "engines recovered",
+                    server=self._front.base_url,
+                    versions=sorted(self.health.versions),
+                    seconds=round(time.monotonic() - self._gate_closed_at, 3),
+                )
                 return
             await asyncio.sleep(_RECOVERY_PAUSE)
 
-    def _unserved(self) -> PolicyUnavailable:
+    def _not_ready(self) -> PolicyUnavailable:
         url, state = self._front.base_url, self.health.describe()
         if self.health.stale:
             return PolicyStale(f"{url}: {state}; update its weights before it may serve")
@@ -319,25 +370,25 @@ class EngineGroup:
                 continue
             clients[url] = client
         self._clients = clients or {self._front.base_url: self._front}
-        self.health = FleetHealth(self._clients)
+        self.health = GroupHealth(self._clients)
 
     async def _probe_one(self, address: str) -> None:
         try:
-            sighting = await self._sighting(self._clients[address])
+            info = await self._engine_info(self._clients[address])
         except PolicyError:
-            self.health[address] = self.health[address].unreachable()
+            self._set_health(address, self.health[address].unreachable())
         else:
-            self.health[address] = self.health[address].probed(sighting)
+            self._set_health(address, self.health[address].answered(info))
 
-    async def _sighting(self, client: Endpoint) -> Sighting:
+    async def _engine_info(self, client: Endpoint) -> EngineInfo:
         model = await self._model_info(client, _PROBE_TIMEOUT)
         try:
             server = await self._server_info(client, _PROBE_TIMEOUT)
         except PolicyRejected:
             server = {}
         # Seconds that the start took, to the nanosecond: no two starts agree.
-        boot = server.get("startup_time") or server.get("random_seed") or ""
-        return Sighting(str(boot), str(model.get("weight_version") or ""))
+        boot_id = server.get("startup_time") or server.get("random_seed") or ""
+        return EngineInfo(str(boot_id), str(model.get("weight_version") or ""))
 
     async def _model_info(self, client: Endpoint, timeout: float) -> dict[str, Any]:
         try:
@@ -351,7 +402,7 @@ class EngineGroup:
         except PolicyRejected:
             return await client.get("/get_server_info", timeout=timeout)
 
-    async def _load_of(self, client: Endpoint) -> Load:
+    async def _engine_load(self, client: Endpoint) -> Load:
         try:
             answer = await client.get("/v1/loads", timeout=_PROBE_TIMEOUT)
         except PolicyRejected:
@@ -359,15 +410,15 @@ class EngineGroup:
         rows = answer.get("loads")
         if not isinstance(rows, list):
             raise PolicyMisbehaved("the server reports no loads")
-        return _load(cast("list[Mapping[str, Any]]", rows))
+        return _sum_load(cast("list[Mapping[str, Any]]", rows))
 
     async def _abort_at(self, client: Endpoint, rid: str) -> None:
         with contextlib.suppress(PolicyError):  # dead servers need none, routers forward none
             await client.control("/abort_request", {"rid": rid}, timeout=_ABORT_TIMEOUT)
 
 
-def _load(rows: list[Mapping[str, Any]]) -> Load:
-    """One engine's load over its data-parallel ranks."""
+def _sum_load(rows: list[Mapping[str, Any]]) -> Load:
+    """Add up one engine's load over its data-parallel ranks."""
 
     def total(name: str) -> int:
         values = (row.get(name) for row in rows)
@@ -378,6 +429,6 @@ def _load(rows: list[Mapping[str, Any]]) -> Load:
     return Load(
         running=total("num_running_reqs"),
         waiting=total("num_waiting_reqs"),
-        cache=max(shares, default=0.0),
+        kv_usage=max(shares, default=0.0),
         retracted=sum(int(queue.get("retracted") or 0) for queue in queues),
     )

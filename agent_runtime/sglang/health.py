@@ -5,8 +5,8 @@
     STALE      it was restarted, or an update failed: its weights are not those that it should have
     DOWN       does not answer
 
-Owns one rule: an engine that was restarted serves again only with the version that it had before,
-or once somebody has given it new weights. Knows no network and no clock.
+One rule: an engine that was restarted serves again only with the version that it had before, or
+once it was given new weights.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-__all__ = ["EngineHealth", "EngineState", "FleetHealth", "Sighting"]
+__all__ = ["EngineHealth", "EngineInfo", "EngineState", "GroupHealth"]
 
 
 class EngineState(StrEnum):
@@ -26,16 +26,16 @@ class EngineState(StrEnum):
     UPDATING = "updating"
     """Its weights are being replaced; tokens carry the version that sampled them."""
     STALE = "stale"
-    """It answers with weights that it should not have; it may not serve until refitted."""
+    """It answers with weights that it should not have; it may not serve until they are reloaded."""
     DOWN = "down"
     """It does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """An engine as it described itself."""
+class EngineInfo:
+    """What an engine says of itself."""
 
-    boot: str
+    boot_id: str
     """Differs after a restart; empty = the engine does not tell."""
     version: str
     """Name of the weights that it serves."""
@@ -45,10 +45,10 @@ class Sighting:
 class EngineHealth:
     """One engine; every event gives the next state."""
 
-    seen: Sighting | None = None
-    """The last sighting; None = it was never seen."""
+    info: EngineInfo | None = None
+    """What it last said of itself; None = it never answered."""
     version: str | None = None
-    """The version that it should serve; None = whatever it says when it is first seen."""
+    """The version that it should serve; None = whatever it says when it first answers."""
     reachable: bool = False
     """It answered when it was last asked."""
     updating: bool = False
@@ -70,37 +70,37 @@ class EngineHealth:
         """Whether tokens of this engine may be used."""
         return self.reachable and (self.trusted or self.updating)
 
-    def probed(self, sighting: Sighting) -> EngineHealth:
-        """It answered."""
-        known = replace(self, seen=sighting, reachable=True)
-        if self.seen is None or self.version is None:
-            return replace(known, version=sighting.version)
-        if sighting.boot != self.seen.boot:
-            return replace(known, trusted=sighting.version == self.version)
-        if self.updating or (not self.trusted and sighting.version == self.seen.version):
-            return known
+    def answered(self, info: EngineInfo) -> EngineHealth:
+        """Return the state after it answered."""
+        reached = replace(self, info=info, reachable=True)
+        if self.info is None or self.version is None:
+            return replace(reached, version=info.version)
+        if info.boot_id != self.info.boot_id:
+            return replace(reached, trusted=info.version == self.version)
+        if self.updating or (not self.trusted and info.version == self.info.version):
+            return reached
         # Same boot, another name: only somebody who replaced its weights can have changed it.
-        return replace(known, trusted=True, version=sighting.version)
+        return replace(reached, trusted=True, version=info.version)
 
     def unreachable(self) -> EngineHealth:
-        """It did not answer; what it should serve is remembered."""
+        """Return the state after it did not answer; what it should serve is remembered."""
         return replace(self, reachable=False)
 
     def update_begun(self) -> EngineHealth:
-        """Its weights are about to be replaced."""
+        """Return the state while its weights are replaced."""
         return replace(self, updating=True)
 
-    def update_done(self, sighting: Sighting) -> EngineHealth:
-        """It serves new weights, and says so."""
-        return EngineHealth(sighting, sighting.version, reachable=True)
+    def update_done(self, info: EngineInfo) -> EngineHealth:
+        """Return the state of an engine that serves new weights, and says so."""
+        return EngineHealth(info, info.version, reachable=True)
 
     def update_failed(self) -> EngineHealth:
-        """Nobody knows which weights it has."""
+        """Return the state of an engine of which nobody knows which weights it has."""
         return replace(self, updating=False, trusted=False)
 
 
-class FleetHealth:
-    """Engines by address; the only mutable thing here is which state each is in."""
+class GroupHealth:
+    """The engines behind one address, each with its state."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
         self._engines = {address: EngineHealth() for address in addresses}
@@ -119,13 +119,20 @@ class FleetHealth:
     @property
     def stale(self) -> tuple[str, ...]:
         """Engines that need weights before they may serve."""
-        return tuple(a for a, it in self._engines.items() if it.state is EngineState.STALE)
+        return tuple(
+            address
+            for address, engine in self._engines.items()
+            if engine.state is EngineState.STALE
+        )
 
     @property
     def versions(self) -> frozenset[str]:
         """Versions that tokens may carry now."""
-        named = (it.version for it in self._engines.values() if it.may_serve)
-        return frozenset(version for version in named if version is not None)
+        return frozenset(
+            engine.version
+            for engine in self._engines.values()
+            if engine.may_serve and engine.version is not None
+        )
 
     @property
     def may_serve(self) -> bool:
@@ -133,10 +140,14 @@ class FleetHealth:
 
         A router leaves out engines that are down by itself, but cannot tell that one is stale.
         """
-        able = any(engine.may_serve for engine in self._engines.values())
-        return able and not self.stale
+        any_serves = any(engine.may_serve for engine in self._engines.values())
+        return any_serves and not self.stale
 
     def describe(self) -> str:
-        """The engines that may not serve, and why."""
-        troubled = [f"{a} is {it.state}" for a, it in self._engines.items() if not it.may_serve]
-        return ", ".join(troubled) or "all engines serve"
+        """Say which engines may not serve, and why."""
+        states = [
+            f"{address} is {engine.state}"
+            for address, engine in self._engines.items()
+            if not engine.may_serve
+        ]
+        return ", ".join(states) or "all engines serve"

@@ -215,7 +215,7 @@ class EngineContract:
             with pytest.raises(PolicyError, match="stale"):
                 await play(policy.open(episode_context()), 1)
             version = await policy.update_weights(target.model, version=new_version())
-            await policy.engines.passage()
+            await policy.engines.wait_ready()
             [reply] = await play(policy.open(episode_context()), 1)
         assert reply.policy_version == version
 

@@ -94,7 +94,14 @@ def plays(policy: SGLangPolicy, count: int, turns: int) -> list[asyncio.Task[lis
     ]
 
 
-async def test_no_request_is_lost_when_the_engine_restarts(engine: Engine) -> None:
+def events_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [getattr(record, "event", record.msg) for record in caplog.records]
+
+
+async def test_no_request_is_lost_when_the_engine_restarts(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="agent_runtime")
     async with policy_of(engine, recovery=60) as policy:
         tasks = plays(policy, 100, 3)
         await asyncio.sleep(0.6)
@@ -105,11 +112,23 @@ async def test_no_request_is_lost_when_the_engine_restarts(engine: Engine) -> No
         assert len(replies) == 300
         assert policy.resent >= 50
         assert policy.engines.recoveries == 1
+    story = events_of(caplog)
+    assert story.count("request resent") == policy.resent
+    steps = [
+        "policy ready",
+        "engines suspected",
+        "engine down",
+        "engine ready",
+        "engines recovered",
+    ]
+    places = [story.index(step, story.index("policy ready")) for step in steps]
+    assert places == sorted(places)
 
 
 async def test_a_restarted_engine_is_given_its_weights_before_it_serves(
-    engine: Engine, models: tuple[Path, Path]
+    engine: Engine, models: tuple[Path, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", logger="agent_runtime")
     async with policy_of(engine, recovery=60) as policy:
         await policy.update_weights(models[1], version="second")
         tasks = plays(policy, 20, 3)
@@ -119,6 +138,8 @@ async def test_a_restarted_engine_is_given_its_weights_before_it_serves(
         played = await asyncio.gather(*tasks)
     versions = {reply.policy_version for replies in played for reply in replies}  # type: ignore[attr-defined]
     assert versions == {"second"}
+    story = events_of(caplog)
+    assert {"weights updated", "engine stale", "engines recovered"} <= set(story)
 
 
 async def test_a_restart_between_two_requests_is_noticed_by_the_version(
@@ -168,19 +189,27 @@ async def test_without_recovery_a_lost_request_fails_at_once(engine: Engine) -> 
     assert all(isinstance(result, PolicyUnavailable) for result in results)
 
 
-async def test_admission_follows_what_the_engine_reports(models: tuple[Path, Path]) -> None:
+async def test_the_concurrency_limit_follows_what_the_engine_reports(
+    models: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="agent_runtime")
     engine = Engine(models[0], options=("--max-running", "64"))
     await engine.start()
     try:
         async with policy_of(engine) as policy:
             tasks = plays(policy, 300, 1)
             async with asyncio.timeout(60):
-                while policy.admitted >= 1024:
+                while policy.concurrency_limit >= 1024:
                     await asyncio.sleep(0.05)
             await asyncio.gather(*tasks)
-            assert policy.admitted < 1024
+            assert policy.concurrency_limit < 1024
     finally:
         engine.kill()
+    changes = [record for record in caplog.records if "limit changed" in record.getMessage()]
+    first = changes[0].fields  # type: ignore[attr-defined]
+    assert (first["before"], first["limit"]) == (1024, 716)
+    assert first["signal"] == "requests wait in the engine"
+    assert first["waiting"] > first["running"] / 4
 
 
 @pytest.mark.slow

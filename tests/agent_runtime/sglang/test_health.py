@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_runtime.sglang.health import EngineHealth, EngineState, FleetHealth, Sighting
+from agent_runtime.sglang.health import EngineHealth, EngineInfo, EngineState, GroupHealth
 
-READY = EngineHealth().probed(Sighting("boot-1", "default"))
-UPDATED = READY.update_begun().update_done(Sighting("boot-1", "v1"))
+READY = EngineHealth().answered(EngineInfo("boot-1", "default"))
+UPDATED = READY.update_begun().update_done(EngineInfo("boot-1", "v1"))
 
 
 def test_the_first_sighting_says_what_an_engine_should_serve() -> None:
@@ -21,49 +21,51 @@ def test_an_engine_that_was_never_seen_is_down() -> None:
 
 
 def test_a_restarted_engine_with_its_first_weights_is_stale_until_it_is_refitted() -> None:
-    restarted = UPDATED.unreachable().probed(Sighting("boot-2", "default"))
+    restarted = UPDATED.unreachable().answered(EngineInfo("boot-2", "default"))
     assert restarted.state is EngineState.STALE
-    assert restarted.probed(Sighting("boot-2", "default")).state is EngineState.STALE
-    assert restarted.unreachable().probed(Sighting("boot-2", "default")).state is EngineState.STALE
-    refitted = restarted.update_begun().update_done(Sighting("boot-2", "v1"))
-    assert refitted.state is EngineState.READY
+    assert restarted.answered(EngineInfo("boot-2", "default")).state is EngineState.STALE
+    assert (
+        restarted.unreachable().answered(EngineInfo("boot-2", "default")).state is EngineState.STALE
+    )
+    reloaded = restarted.update_begun().update_done(EngineInfo("boot-2", "v1"))
+    assert reloaded.state is EngineState.READY
 
 
 def test_an_engine_restarted_with_the_weights_that_it_had_serves() -> None:
-    assert UPDATED.unreachable().probed(Sighting("boot-2", "v1")).state is EngineState.READY
-    assert READY.probed(Sighting("boot-2", "default")).state is EngineState.READY
+    assert UPDATED.unreachable().answered(EngineInfo("boot-2", "v1")).state is EngineState.READY
+    assert READY.answered(EngineInfo("boot-2", "default")).state is EngineState.READY
 
 
 def test_somebody_elses_refit_is_noticed_by_the_new_version() -> None:
-    restarted = UPDATED.probed(Sighting("boot-2", "default"))
-    assert restarted.probed(Sighting("boot-2", "v7")).state is EngineState.READY
+    restarted = UPDATED.answered(EngineInfo("boot-2", "default"))
+    assert restarted.answered(EngineInfo("boot-2", "v7")).state is EngineState.READY
 
 
 def test_somebody_elses_update_of_a_running_engine_is_followed() -> None:
-    followed = READY.probed(Sighting("boot-1", "v5"))
+    followed = READY.answered(EngineInfo("boot-1", "v5"))
     assert (followed.state, followed.version) == (EngineState.READY, "v5")
 
 
 def test_an_engine_that_was_only_out_of_reach_serves_again() -> None:
-    assert UPDATED.unreachable().probed(Sighting("boot-1", "v1")).state is EngineState.READY
+    assert UPDATED.unreachable().answered(EngineInfo("boot-1", "v1")).state is EngineState.READY
 
 
 def test_a_failed_update_leaves_nothing_to_be_trusted() -> None:
     failed = READY.update_begun().update_failed()
     assert failed.state is EngineState.STALE
-    assert failed.probed(Sighting("boot-1", "default")).state is EngineState.STALE
+    assert failed.answered(EngineInfo("boot-1", "default")).state is EngineState.STALE
 
 
 def test_one_stale_engine_closes_the_fleet_and_one_that_is_down_does_not() -> None:
-    fleet = FleetHealth(["a", "b"])
-    assert not fleet.may_serve
-    fleet["a"], fleet["b"] = UPDATED, UPDATED.unreachable()
-    assert fleet.may_serve
-    assert fleet.versions == {"v1"}
-    fleet["b"] = fleet["b"].probed(Sighting("boot-2", "default"))
-    assert not fleet.may_serve
-    assert fleet.stale == ("b",)
-    assert "b is stale" in fleet.describe()
+    group = GroupHealth(["a", "b"])
+    assert not group.may_serve
+    group["a"], group["b"] = UPDATED, UPDATED.unreachable()
+    assert group.may_serve
+    assert group.versions == {"v1"}
+    group["b"] = group["b"].answered(EngineInfo("boot-2", "default"))
+    assert not group.may_serve
+    assert group.stale == ("b",)
+    assert "b is stale" in group.describe()
 
 
 events = st.one_of(
@@ -84,10 +86,10 @@ def test_what_is_served_was_always_vouched_for(history: list[tuple[str, int, str
     seen: str | None = None
     for kind, number, version in history:
         if kind == "probed":
-            sighting = Sighting(f"boot-{number}", version)
+            info = EngineInfo(f"boot-{number}", version)
             if seen is None or (number == boot and version != seen and not engine.updating):
                 vouched = version
-            engine, boot, seen = engine.probed(sighting), number, version
+            engine, boot, seen = engine.answered(info), number, version
         elif kind == "unreachable":
             engine = engine.unreachable()
         elif kind == "begun":
@@ -95,7 +97,7 @@ def test_what_is_served_was_always_vouched_for(history: list[tuple[str, int, str
         elif kind == "failed":
             engine = engine.update_failed()
         else:
-            engine = engine.update_done(Sighting(f"boot-{number}", version))
+            engine = engine.update_done(EngineInfo(f"boot-{number}", version))
             boot, seen, vouched = number, version, version
         if engine.state is EngineState.READY:
             assert seen == vouched == engine.version

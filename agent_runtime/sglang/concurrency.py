@@ -1,0 +1,151 @@
+"""How many requests engines are given at once: additive increase, multiplicative decrease.
+
+The limit doubles until the engines first report pressure, then grows by a fixed step while it is
+used up, and shrinks by a factor under pressure. Pure: no clock, no I/O; whoever feeds it
+observations reads the limit, and the signal that set it, to log the two together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["ConcurrencyController", "ConcurrencyRules", "Load", "Signal"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConcurrencyRules:
+    """When to grow and when to shrink; counts are requests."""
+
+    floor: int = 8
+    """The limit never falls below this: a series of bursts must not end in one request at a time,
+    of which an engine, which works in batches, learns nothing."""
+    ceiling: int = 16_384
+    """The limit never grows above this: each request in flight is a connection of its own, and
+    a process may open only so many."""
+    start: int = 1024
+    """The first limit: with less, a run's first episodes would wait for the doubling although any
+    engine queues what it cannot run yet."""
+    step: int = 32
+    """Growth per observation once there was pressure. Doubling again would run into the same wall
+    every few seconds; 32 twice a second are still some 4,000 in a minute."""
+    factor: float = 0.7
+    """What pressure multiplies the limit by. Requests in flight end by themselves: halving would
+    leave the engine idle until the limit has grown back."""
+    waiting: float = 0.25
+    """Requests that may wait in the engine, as a share of those that run: a short queue keeps its
+    batches full, a long one only makes prefixes fall out of its cache before their turn."""
+    waiting_least: int = 16
+    """Requests that may always wait: with few that run, the share alone would call every newcomer
+    pressure."""
+    kv_usage: float = 0.95
+    """Share of the engine's cache that may be in use. Above, engines put running requests back
+    into the queue and compute them anew."""
+    settle: int = 3
+    """Observations after a decrease before the next one: the requests of one burst are refused one
+    by one, and each would shrink the limit again."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.floor <= self.start <= self.ceiling:
+            raise ValueError("1 <= floor <= start <= ceiling")
+        if not 0 < self.factor < 1 or self.step < 1 or self.settle < 0:
+            raise ValueError("factor is between 0 and 1, step at least 1, settle at least 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What engines report, all of them together."""
+
+    running: int = 0
+    """Requests that are being computed."""
+    waiting: int = 0
+    """Requests in the engines' queues."""
+    kv_usage: float = 0.0
+    """Share of the fullest engine's cache that is in use."""
+    retracted: int = 0
+    """Running requests that were put back into the queue for want of cache."""
+
+
+class Signal(StrEnum):
+    """What the last observation said."""
+
+    NOTHING = "nothing"
+    """Nothing was observed yet."""
+    UNUSED = "limit unused"
+    """No pressure, but fewer requests than allowed: what more would do, nobody knows."""
+    USED = "limit used up without pressure"
+    """The limit grows."""
+    WAITING = "requests wait in the engine"
+    """The limit shrinks."""
+    KV_CACHE = "the cache is nearly full"
+    """The limit shrinks."""
+    RETRACTED = "running requests were put back"
+    """The limit shrinks."""
+    REFUSED = "a request was refused for load"
+    """The limit shrinks."""
+
+
+class ConcurrencyController:
+    """Sets the limit by what engines report."""
+
+    def __init__(self, rules: ConcurrencyRules | None = None) -> None:
+        self.rules = rules or ConcurrencyRules()
+        self.signal = Signal.NOTHING
+        """Why the limit is what it is."""
+        self._limit = float(self.rules.start)
+        self._probing = True
+        self._settling = 0
+
+    @property
+    def limit(self) -> int:
+        """Requests that may be in flight."""
+        return int(self._limit)
+
+    def observe(self, load: Load, in_flight: int) -> int:
+        """Take in what the engines report.
+
+        Args:
+            load: Their load.
+            in_flight: Requests that were sent to them and not answered yet.
+
+        Returns:
+            The limit from now on.
+        """
+        pressure = self._pressure(load)
+        if pressure is not None:
+            self.signal = pressure
+            self._shrink()
+            return self.limit
+        self._settling = max(0, self._settling - 1)
+        if in_flight >= 0.9 * self.limit:
+            self.signal = Signal.USED
+            self._grow()
+        else:
+            self.signal = Signal.UNUSED
+        return self.limit
+
+    def refused(self) -> int:
+        """Take in that an engine refused a request for load; returns the limit from now on."""
+        self.signal = Signal.REFUSED
+        self._shrink()
+        return self.limit
+
+    def _pressure(self, load: Load) -> Signal | None:
+        rules = self.rules
+        if load.waiting > max(rules.waiting_least, rules.waiting * load.running):
+            return Signal.WAITING
+        if load.kv_usage > rules.kv_usage:
+            return Signal.KV_CACHE
+        return Signal.RETRACTED if load.retracted > 0 else None
+
+    def _grow(self) -> None:
+        grown = self._limit * 2 if self._probing else self._limit + self.rules.step
+        self._limit = min(float(self.rules.ceiling), grown)
+
+    def _shrink(self) -> None:
+        self._probing = False
+        if self._settling:
+            self._settling -= 1
+            return
+        self._settling = self.rules.settle
+        self._limit = max(float(self.rules.floor), self._limit * self.rules.factor)
