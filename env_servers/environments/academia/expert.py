@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final
 
-from env_servers.toolkit.tool_calls import Planned
+from env_servers.toolkit.tool_calls import PlannedCall
 
 __all__ = [
     "Run",
@@ -23,7 +23,7 @@ __all__ = [
     "references",
 ]
 
-Run = Generator[Planned, Any, Any]
+Run = Generator[PlannedCall, Any, Any]
 """A plan under way: yields calls, is sent what they returned, returns the answer."""
 
 _WHY: Final = (
@@ -42,12 +42,12 @@ _LOAD: Final = (
 def load(*graphs: str) -> Run:
     """Load graphs."""
     for graph in graphs:
-        yield Planned(f"load{graph}", {}, [why.format(graph=graph) for why in _LOAD])
+        yield PlannedCall(f"load{graph}", {}, [why.format(graph=graph) for why in _LOAD])
 
 
 def look_up(tool: str, arguments: Mapping[str, Any], purpose: str) -> Run:
     """Make a call and return what it returned."""
-    return (yield Planned(tool, arguments, [why.format(purpose=purpose) for why in _WHY]))
+    return (yield PlannedCall(tool, arguments, [why.format(purpose=purpose) for why in _WHY]))
 
 
 def paper_facts(title: str) -> Run:
@@ -81,7 +81,9 @@ def joint_papers(one: str, other: str) -> Run:
     return edge["collaborative_papers"]
 
 
-def papers_facts(titles: Iterable[str]) -> Generator[Planned, Any, dict[str, Mapping[str, Any]]]:
+def papers_facts(
+    titles: Iterable[str],
+) -> Generator[PlannedCall, Any, dict[str, Mapping[str, Any]]]:
     """Return the attributes of papers by title."""
     facts: dict[str, Mapping[str, Any]] = {}
     for title in titles:
@@ -89,7 +91,7 @@ def papers_facts(titles: Iterable[str]) -> Generator[Planned, Any, dict[str, Map
     return facts
 
 
-def organisations(names: Iterable[str]) -> Generator[Planned, Any, dict[str, str]]:
+def organisations(names: Iterable[str]) -> Generator[PlannedCall, Any, dict[str, str]]:
     """Return where authors work, by name."""
     by_name: dict[str, str] = {}
     for name in names:

@@ -28,7 +28,7 @@ from env_servers.environments.academia.fields import (
     QUALITIES,
     TITLES,
 )
-from env_servers.toolkit.tool_calls.people import CULTURES, mixed, scattered
+from env_servers.toolkit.tool_calls.people import CULTURES, mix_bits, permuted_index
 
 __all__ = ["AUTHORS", "COMMUNITIES", "PAPERS", "Graphs", "InventedGraphs", "Paper"]
 
@@ -166,7 +166,7 @@ class InventedGraphs:
         generation, field = divmod(community, len(FIELDS))
         topics = FIELDS[field].topics
         size = len(QUALITIES) * len(METHODS) * len(topics) * len(TITLES)
-        rest, pattern = divmod(scattered(generation * PAPERS_EACH + local, size), len(TITLES))
+        rest, pattern = divmod(permuted_index(generation * PAPERS_EACH + local, size), len(TITLES))
         rest, topic = divmod(rest, len(topics))
         quality, method = divmod(rest, len(METHODS))
         return TITLES[pattern].format(
@@ -185,9 +185,9 @@ class InventedGraphs:
     def organisation(self, author: int) -> str:
         """Where an author works: mostly at one of a few places of the community."""
         community = author // AUTHORS_EACH
-        draw = mixed(SEED, _ORGANISATION, author)
+        draw = mix_bits(SEED, _ORGANISATION, author)
         places = len(CITIES) * len(ORGANISATIONS)
-        near = mixed(SEED, _ORGANISATION, community, draw % 7 % 5) % places
+        near = mix_bits(SEED, _ORGANISATION, community, draw % 7 % 5) % places
         place = near if draw >> 8 & 7 else (draw >> 16) % places
         city, kind = divmod(place, len(ORGANISATIONS))
         return ORGANISATIONS[kind].format(city=CITIES[city])
@@ -196,7 +196,7 @@ class InventedGraphs:
         """The attributes of a paper."""
         number, local = divmod(paper, PAPERS_EACH)
         community, field = self._community(number), FIELDS[number % len(FIELDS)]
-        rng = random.Random(mixed(SEED, _NODE, paper))
+        rng = random.Random(mix_bits(SEED, _NODE, paper))
         venue, doc_type = _venue(rng, field.name)
         return Paper(
             tuple(self.name(author) for author in community.team(local)),
@@ -231,7 +231,7 @@ class InventedGraphs:
         number, local = divmod(paper, PAPERS_EACH)
         return self._community(number).cited(local)
 
-    def papers_of(self, author: int) -> list[int]:
+    def papers_by(self, author: int) -> list[int]:
         """The papers of an author, at home and as a guest."""
         home = author // AUTHORS_EACH
         hosts = (home, *((home - step) % COMMUNITIES for step in _GUESTS_FROM))
@@ -244,7 +244,7 @@ class InventedGraphs:
     def collaborators(self, author: int) -> list[int]:
         """Everybody with whom an author wrote, by number."""
         found = dict.fromkeys(
-            other for paper in self.papers_of(author) for other in self.team(paper)
+            other for paper in self.papers_by(author) for other in self.team(paper)
         )
         found.pop(author, None)
         return list(found)
@@ -253,7 +253,7 @@ class InventedGraphs:
         """What two authors wrote together, by number."""
         if one == other:
             return []
-        return [paper for paper in self.papers_of(one) if other in self.team(paper)]
+        return [paper for paper in self.papers_by(one) if other in self.team(paper)]
 
     def cited_titles(self, paper: int) -> list[str]:
         return [self.title(other) for other in self.cited(paper)]
@@ -271,7 +271,7 @@ class InventedGraphs:
     def _community(self, number: int) -> _Community:
         community = self._communities.get(number)
         if community is None:
-            rng = random.Random(mixed(SEED, _COMMUNITY, number))
+            rng = random.Random(mix_bits(SEED, _COMMUNITY, number))
             community = _build(rng, number)
             self._communities[number] = community
         return community

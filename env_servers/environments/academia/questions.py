@@ -100,7 +100,7 @@ class Subject:
         base = self.paper - self.paper % PAPERS_EACH
         near = [base + (self.paper - base + step) % PAPERS_EACH for step in range(-16, 17)]
         own = [
-            paper for who in self.graphs.team(self.paper) for paper in self.graphs.papers_of(who)
+            paper for who in self.graphs.team(self.paper) for paper in self.graphs.papers_by(who)
         ]
         drawn = [base + self.rng.randrange(PAPERS_EACH) for _ in range(8)]
         return self._other(
@@ -151,7 +151,7 @@ _YES_NO: Final = "Please answer with Yes or No."
 # One lookup.
 
 
-def _of_paper(
+def _paper_kind(
     name: str, field: str, read: Callable[[Any], Any], truth: Callable[[Paper], Any], *words: str
 ) -> Kind:
     def ask(subject: Subject) -> Question | None:
@@ -168,7 +168,7 @@ def _of_paper(
     return Kind(name, ask)
 
 
-def _of_neighbours(
+def _neighbours_kind(
     name: str, graph: str, read: Callable[[list[str]], Any], most: int, *words: str
 ) -> Kind:
     """A kind about the neighbours of the paper or of the author, of whom there are at most some."""
@@ -214,7 +214,7 @@ def _partner(subject: Subject, least: int, most: int) -> tuple[str, list[int]] |
     return None
 
 
-def _of_pair(name: str, read: Callable[[list[str]], Any], *words: str) -> Kind:
+def _pair_kind(name: str, read: Callable[[list[str]], Any], *words: str) -> Kind:
     def ask(subject: Subject) -> Question | None:
         found = _partner(subject, subject.rng.randrange(1, 4), 8)
         if found is None:
@@ -235,7 +235,7 @@ def _of_pair(name: str, read: Callable[[list[str]], Any], *words: str) -> Kind:
 # Two lookups.
 
 
-def _of_two_papers(
+def _comparison_kind(
     name: str,
     decide: Callable[[Mapping[str, Mapping[str, Any]]], Any],
     wanted: Callable[[Paper, Paper], bool],
@@ -314,7 +314,7 @@ def _ask_same_org(subject: Subject) -> Question:
     return Question("same organization", goal, answer, plan, 2, 1)
 
 
-def _of_mutual(name: str, read: Callable[[list[str]], Any], *words: str) -> Kind:
+def _mutual_kind(name: str, read: Callable[[list[str]], Any], *words: str) -> Kind:
     def ask(subject: Subject) -> Question | None:
         friends = subject.graphs.collaborators(subject.author)
         if not friends:
@@ -372,7 +372,7 @@ def _ask_orgs_of_paper(subject: Subject) -> Question | None:
     return Question("organizations of a paper", goal, answer, plan, 1 + len(team), 2)
 
 
-def _of_joint_papers(name: str, decide: Callable[[Mapping[str, int]], Any], *words: str) -> Kind:
+def _joint_papers_kind(name: str, decide: Callable[[Mapping[str, int]], Any], *words: str) -> Kind:
     """A kind that decides from the citations of what two authors wrote together."""
 
     def ask(subject: Subject) -> Question | None:
@@ -396,7 +396,7 @@ def _of_joint_papers(name: str, decide: Callable[[Mapping[str, int]], Any], *wor
     return Kind(name, ask)
 
 
-def _of_colleagues(name: str, *words: str, same: bool) -> Kind:
+def _colleagues_kind(name: str, *words: str, same: bool) -> Kind:
     """A kind about the collaborators who do (or do not) work where the author works."""
 
     def ask(subject: Subject) -> Question | None:
@@ -418,7 +418,7 @@ def _of_colleagues(name: str, *words: str, same: bool) -> Kind:
     return Kind(name, ask)
 
 
-def _of_references(
+def _references_kind(
     name: str,
     decide: Callable[[Mapping[str, Mapping[str, Any]]], Any],
     *words: str,
@@ -505,7 +505,7 @@ def _ask_best_connected(subject: Subject) -> Question | None:
 
 
 KINDS: Final[tuple[Kind, ...]] = (
-    _of_paper(
+    _paper_kind(
         "year",
         "year",
         int,
@@ -513,7 +513,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         f"In which year was the paper {{paper}} published? {_NUMBER}",
         "When did {paper} come out? Please answer with the year as a number.",
     ),
-    _of_paper(
+    _paper_kind(
         "venue",
         "venue",
         str,
@@ -521,7 +521,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         "Where was the paper {paper} published? Please answer with the venue.",
         f"What is the publication venue of {{paper}}? {_TEXT}",
     ),
-    _of_paper(
+    _paper_kind(
         "citations",
         "n_citation",
         int,
@@ -529,7 +529,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         f"How often has the paper {{paper}} been cited? {_NUMBER}",
         f"What is the number of citations of {{paper}}? {_NUMBER}",
     ),
-    _of_paper(
+    _paper_kind(
         "keywords",
         "keywords",
         sorted,
@@ -537,7 +537,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         f"Which keywords does the paper {{paper}} have? {_LIST}",
         f"What are the keywords of {{paper}}? {_LIST}",
     ),
-    _of_paper(
+    _paper_kind(
         "authors",
         "authors",
         sorted,
@@ -545,7 +545,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         f"Who wrote the paper titled {{paper}}? {_LIST}",
         f"Who are the authors of {{paper}}? {_LIST}",
     ),
-    _of_paper(
+    _paper_kind(
         "number of authors",
         "authors",
         len,
@@ -553,7 +553,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         f"How many authors does the paper {{paper}} have? {_NUMBER}",
         f"By how many people was {{paper}} written? {_NUMBER}",
     ),
-    _of_paper(
+    _paper_kind(
         "document type",
         "doc_type",
         str,
@@ -562,7 +562,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         f"As what type of document was {{paper}} published? {_TEXT}",
     ),
     Kind("organization", _ask_org),
-    _of_neighbours(
+    _neighbours_kind(
         "number of collaborators",
         _AUTHOR,
         len,
@@ -570,7 +570,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         f"With how many people has {{author}} written papers? {_NUMBER}",
         f"How many collaborators does {{author}} have? {_NUMBER}",
     ),
-    _of_neighbours(
+    _neighbours_kind(
         "collaborators",
         _AUTHOR,
         sorted,
@@ -578,7 +578,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         f"Who has written papers together with {{author}}? {_LIST}",
         f"Who are the collaborators of {{author}}? {_LIST}",
     ),
-    _of_neighbours(
+    _neighbours_kind(
         "number of references",
         _PAPER,
         len,
@@ -586,7 +586,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         f"How many papers of the network does {{paper}} cite? {_NUMBER}",
         f"How many references into the citation network does {{paper}} have? {_NUMBER}",
     ),
-    _of_neighbours(
+    _neighbours_kind(
         "references",
         _PAPER,
         sorted,
@@ -594,61 +594,61 @@ KINDS: Final[tuple[Kind, ...]] = (
         f"Which papers of the network does {{paper}} cite? {_LIST}",
         f"What are the titles of the papers that {{paper}} refers to? {_LIST}",
     ),
-    _of_pair(
+    _pair_kind(
         "number of joint papers",
         len,
         f"How many papers have {{author}} and {{other}} written together? {_NUMBER}",
         f"On how many papers are both {{author}} and {{other}} authors? {_NUMBER}",
     ),
-    _of_pair(
+    _pair_kind(
         "joint papers",
         sorted,
         f"Which papers have {{author}} and {{other}} written together? {_LIST}",
         f"What are the titles of the papers by both {{author}} and {{other}}? {_LIST}",
     ),
-    _of_two_papers(
+    _comparison_kind(
         "more citations",
         _most_cited,
         lambda one, other: one.n_citation != other.n_citation,
         f"Which paper has more citations, {{paper}} or {{other}}? {_TITLE}",
         f"Of {{paper}} and {{other}}, which has been cited more often? {_TITLE}",
     ),
-    _of_two_papers(
+    _comparison_kind(
         "published first",
         _earliest,
         lambda one, other: one.year != other.year,
         f"Which was published earlier, {{paper}} or {{other}}? {_TITLE}",
         f"Of {{paper}} and {{other}}, which one came out first? {_TITLE}",
     ),
-    _of_two_papers(
+    _comparison_kind(
         "same venue",
         _equal_fields("venue"),
         lambda one, other: one.venue == other.venue,
         f"Did {{paper}} and {{other}} appear at the same venue? {_YES_NO}",
         f"Is the venue of {{paper}} the same as that of {{other}}? {_YES_NO}",
     ),
-    _of_two_papers(
+    _comparison_kind(
         "same venue and year",
         _equal_fields("venue", "year"),
         lambda one, other: (one.venue, one.year) == (other.venue, other.year),
         f"Were {{paper}} and {{other}} published at the same venue in the same year? {_YES_NO}",
         f"Do {{paper}} and {{other}} agree in both venue and year? {_YES_NO}",
     ),
-    _of_two_papers(
+    _comparison_kind(
         "both conference papers",
         _both_conference,
         lambda one, other: one.doc_type == other.doc_type == "Conference",
         f"Are {{paper}} and {{other}} both conference papers? {_YES_NO}",
         f"Is it true that both {{paper}} and {{other}} were published at conferences? {_YES_NO}",
     ),
-    _of_two_papers(
+    _comparison_kind(
         "overlap of authors",
         lambda papers: _yes(_shared_authors(papers)),
         _share_authors,
         f"Do the authors of {{paper}} and {{other}} overlap? {_YES_NO}",
         f"Did anybody write both {{paper}} and {{other}}? {_YES_NO}",
     ),
-    _of_two_papers(
+    _comparison_kind(
         "mean citations",
         _mean_citations,
         lambda one, other: True,
@@ -656,13 +656,13 @@ KINDS: Final[tuple[Kind, ...]] = (
         f"How often have {{paper}} and {{other}} been cited on average? {_NUMBER}",
     ),
     Kind("same organization", _ask_same_org),
-    _of_mutual(
+    _mutual_kind(
         "number of mutual collaborators",
         len,
         f"How many collaborators do {{author}} and {{other}} have in common? {_NUMBER}",
         f"How many people have written with both {{author}} and {{other}}? {_NUMBER}",
     ),
-    _of_mutual(
+    _mutual_kind(
         "mutual collaborators",
         lambda names: names,
         f"Which collaborators do {{author}} and {{other}} have in common? {_LIST}",
@@ -670,37 +670,37 @@ KINDS: Final[tuple[Kind, ...]] = (
     ),
     Kind("first author's org", _ask_first_author_org),
     Kind("organizations of a paper", _ask_orgs_of_paper),
-    _of_joint_papers(
+    _joint_papers_kind(
         "citations of joint papers",
         lambda counts: sum(counts.values()),
         f"How many citations do the papers by both {{author}} and {{other}} have in all? {_NUMBER}",
         f"Add up the citations of what {{author}} and {{other}} wrote together. {_NUMBER}",
     ),
-    _of_joint_papers(
+    _joint_papers_kind(
         "most cited joint paper",
         _single_best,
         f"Which paper by both {{author}} and {{other}} has the most citations? {_TITLE}",
         f"Of what {{author}} and {{other}} wrote together, what is cited most? {_TITLE}",
     ),
-    _of_colleagues(
+    _colleagues_kind(
         "collaborators of the same org",
         f"Which collaborators of {{author}} work for the same organization? {_LIST}",
         f"With whom has {{author}} written who is at the same organization? {_LIST}",
         same=True,
     ),
-    _of_colleagues(
+    _colleagues_kind(
         "collaborators of other orgs",
         f"Which collaborators of {{author}} work for another organization? {_LIST}",
         f"With whom has {{author}} written who is at a different organization? {_LIST}",
         same=False,
     ),
-    _of_references(
+    _references_kind(
         "most cited reference",
         _most_cited,
         f"Of the papers that {{paper}} cites, which has the most citations itself? {_TITLE}",
         f"Which reference of {{paper}} is cited most? {_TITLE}",
     ),
-    _of_references(
+    _references_kind(
         "mean citations of references",
         _mean_citations,
         "What is the mean number of citations of the papers that {paper} cites, rounded to two "
@@ -708,13 +708,13 @@ KINDS: Final[tuple[Kind, ...]] = (
         "How often have the references of {paper} been cited on average? Round to two decimals. "
         f"{_NUMBER}",
     ),
-    _of_references(
+    _references_kind(
         "venue of most cited reference",
         _venue_of_most_cited,
         f"At which venue did the most cited reference of {{paper}} appear? {_TEXT}",
         f"Where was the most cited of the papers that {{paper}} cites published? {_TEXT}",
     ),
-    _of_references(
+    _references_kind(
         "oldest reference",
         _oldest_year,
         f"In which year was the oldest paper that {{paper}} cites published? {_NUMBER}",

@@ -31,7 +31,7 @@ from env_servers.toolkit.tool_calls import (
     official_splits,
     read_tasks,
 )
-from env_servers.toolkit.tool_calls.people import scattered
+from env_servers.toolkit.tool_calls.people import permuted_index
 
 __all__ = ["EVAL_SIZE", "OFFICIAL_PREFIX", "TRAIN_SIZE", "AcademiaTasks", "load_tasks"]
 
@@ -84,13 +84,13 @@ def load_tasks(config: EnvironmentConfig) -> AcademiaTasks:
 
 
 def _train_task(index: int) -> Task:
-    number = scattered(index - EMBEDDED_BASE, SUBJECTS - SUBJECTS // _EVAL_EVERY)
+    number = permuted_index(index - EMBEDDED_BASE, SUBJECTS - SUBJECTS // _EVAL_EVERY)
     decade, place = divmod(number, _EVAL_EVERY - 1)
     return _task(index, index - EMBEDDED_BASE, decade * _EVAL_EVERY + 1 + place)
 
 
 def _eval_task(index: int) -> Task:
-    number = scattered(index - EVAL_BASE, SUBJECTS // _EVAL_EVERY)
+    number = permuted_index(index - EVAL_BASE, SUBJECTS // _EVAL_EVERY)
     return _task(index, index - EVAL_BASE, number * _EVAL_EVERY)
 
 

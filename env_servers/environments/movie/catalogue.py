@@ -41,7 +41,7 @@ from env_servers.environments.movie.scenes import (
     Scene,
     build_scene,
 )
-from env_servers.toolkit.tool_calls.people import CULTURES, Culture, mixed, scattered
+from env_servers.toolkit.tool_calls.people import CULTURES, Culture, mix_bits, permuted_index
 
 __all__ = ["COMPANIES", "FILMS", "PEOPLE", "Catalogue", "Company", "Film", "Person"]
 
@@ -51,7 +51,7 @@ PEOPLE: Final = SCENES * PEOPLE_PER_SCENE
 COMPANIES: Final = SCENES * COMPANIES_PER_SCENE
 SEED: Final = 20_261_121
 _FILM_IDS: Final = 1_299_709
-"""A prime: ids lie scattered below it, as the service's do."""
+"""A prime: ids lie permuted_index below it, as the service's do."""
 _PERSON_IDS: Final = 4_256_233
 _FILM, _PERSON, _COMPANY, _CREDITS, _CHARACTER = range(5)
 """What a seed is for."""
@@ -131,18 +131,19 @@ def _film_title(number: int) -> str:
     """A title per number; no two are equal, within a pattern or across them."""
     k, pattern = divmod(number, 5)
     if pattern == 0:
-        noun, adjective = divmod(scattered(k, len(NOUNS) * len(ADJECTIVES)), len(ADJECTIVES))
+        noun, adjective = divmod(permuted_index(k, len(NOUNS) * len(ADJECTIVES)), len(ADJECTIVES))
         return f"The {ADJECTIVES[adjective]} {NOUNS[noun]}"
     if pattern == 1:
-        plural, adjective = divmod(scattered(k, len(PLURALS) * len(ADJECTIVES)), len(ADJECTIVES))
+        number = permuted_index(k, len(PLURALS) * len(ADJECTIVES))
+        plural, adjective = divmod(number, len(ADJECTIVES))
         return f"{ADJECTIVES[adjective]} {PLURALS[plural]}"
     if pattern == 2:
-        plural, noun = divmod(scattered(k, len(PLURALS) * len(NOUNS)), len(NOUNS))
+        plural, noun = divmod(permuted_index(k, len(PLURALS) * len(NOUNS)), len(NOUNS))
         return f"{NOUNS[noun]} of {PLURALS[plural]}"
     if pattern == 3:
-        place, noun = divmod(scattered(k, len(PLACES) * len(NOUNS)), len(NOUNS))
+        place, noun = divmod(permuted_index(k, len(PLACES) * len(NOUNS)), len(NOUNS))
         return f"The {NOUNS[noun]} of {PLACES[place]}"
-    other, noun = divmod(scattered(k, len(NOUNS) * (len(NOUNS) - 1)), len(NOUNS))
+    other, noun = divmod(permuted_index(k, len(NOUNS) * (len(NOUNS) - 1)), len(NOUNS))
     return f"The {NOUNS[noun]}'s {NOUNS[(noun + 1 + other) % len(NOUNS)]}"
 
 
@@ -197,18 +198,18 @@ class Catalogue:
     @staticmethod
     def film_popularity(number: int) -> float:
         """How prominent a film is; search prefers prominent ones."""
-        return (mixed(SEED, _FILM, number, 1) >> 40) / 2**18
+        return (mix_bits(SEED, _FILM, number, 1) >> 40) / 2**18
 
     @staticmethod
     def person_popularity(number: int) -> float:
         """How prominent a person is."""
-        return (mixed(SEED, _PERSON, number, 1) >> 40) / 2**18
+        return (mix_bits(SEED, _PERSON, number, 1) >> 40) / 2**18
 
     def scene(self, number: int) -> Scene:
         """The credits of a scene, built when first asked for."""
         scene = self._scenes.get(number)
         if scene is None:
-            scene = build_scene(random.Random(mixed(SEED, _CREDITS, number)))
+            scene = build_scene(random.Random(mix_bits(SEED, _CREDITS, number)))
             self._scenes[number] = scene
         return scene
 
@@ -232,15 +233,15 @@ class Catalogue:
 
     def character(self, film: int, place: int) -> str:
         """Who the cast member at a place of the billing plays; distinct within a film."""
-        draw = mixed(SEED, _CHARACTER, film, place)
+        draw = mix_bits(SEED, _CHARACTER, film, place)
         if place >= 7:
-            return ROLES[(mixed(SEED, _CHARACTER, film) + 5 * place) % len(ROLES)]
+            return ROLES[(mix_bits(SEED, _CHARACTER, film) + 5 * place) % len(ROLES)]
         culture, _, _ = _NAMING[film // FILMS_PER_SCENE % len(INDUSTRIES)]
         return culture.name((draw >> 8) % (culture.size // 16) * 16 + 2 * place)
 
     def _film(self, number: int) -> Film:
         scene = number // FILMS_PER_SCENE
-        rng = random.Random(mixed(SEED, _FILM, number))
+        rng = random.Random(mix_bits(SEED, _FILM, number))
         title = _film_title(number)
         start, years = PERIODS[scene // len(INDUSTRIES)]
         day = datetime.date(start, 1, 1) + datetime.timedelta(days=rng.randrange(365 * years))
@@ -272,18 +273,18 @@ class Catalogue:
     def company(self, number: int) -> Company:
         """The company of a number."""
         word, ending = divmod(
-            scattered(number, len(COMPANY_WORDS) * len(COMPANY_ENDINGS)), len(COMPANY_ENDINGS)
+            permuted_index(number, len(COMPANY_WORDS) * len(COMPANY_ENDINGS)), len(COMPANY_ENDINGS)
         )
-        draw = mixed(SEED, _COMPANY, number)
+        draw = mix_bits(SEED, _COMPANY, number)
         industry = number // COMPANIES_PER_SCENE % len(INDUSTRIES)
         logo = f"/{draw:016x}.png" if draw % 4 else None
         country = COUNTRIES[INDUSTRIES[industry]].code if draw % 11 else ""
         name = f"{COMPANY_WORDS[word]} {COMPANY_ENDINGS[ending]}"
-        return Company(scattered(number, 170_003) + 1, name, logo, country)
+        return Company(permuted_index(number, 170_003) + 1, name, logo, country)
 
     def _person(self, number: int) -> Person:
         period, industry = divmod(number // PEOPLE_PER_SCENE, len(INDUSTRIES))
-        rng = random.Random(mixed(SEED, _PERSON, number))
+        rng = random.Random(mix_bits(SEED, _PERSON, number))
         name = self.person_name(number)
         country = COUNTRIES[INDUSTRIES[industry]]
         born = datetime.date(PERIODS[period][0] - rng.randrange(18, 55), 1, 1)
@@ -297,7 +298,7 @@ class Catalogue:
             birthday=born.isoformat(),
             place_of_birth=place,
             biography=_biography(rng, name, born, place),
-            imdb_id=f"nm{1_000_000 + scattered(number, 8_999_993)}",
+            imdb_id=f"nm{1_000_000 + permuted_index(number, 8_999_993)}",
             facebook_id=_handle(rng, f"{handle}official"),
             instagram_id=_handle(rng, handle),
             twitter_id=_handle(rng, f"real{handle}"),

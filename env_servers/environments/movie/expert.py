@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any, Final
 
-from env_servers.toolkit.tool_calls import Planned
+from env_servers.toolkit.tool_calls import PlannedCall
 
 __all__ = [
     "Run",
@@ -19,10 +19,10 @@ __all__ = [
     "find_player",
     "look_into_film",
     "planned_call",
-    "roles_of_player",
+    "player_roles",
 ]
 
-Run = Generator[Planned, Any, Any]
+Run = Generator[PlannedCall, Any, Any]
 """A plan under way: yields calls, is sent what they returned, returns the answer."""
 
 _WHY: Final = (
@@ -33,12 +33,12 @@ _WHY: Final = (
 )
 
 
-def planned_call(tool: str, arguments: Mapping[str, Any], purpose: str) -> Planned:
+def planned_call(tool: str, arguments: Mapping[str, Any], purpose: str) -> PlannedCall:
     """Return a call with several wordings of its reason."""
-    return Planned(tool, arguments, [wording.format(purpose=purpose) for wording in _WHY])
+    return PlannedCall(tool, arguments, [wording.format(purpose=purpose) for wording in _WHY])
 
 
-def find_film(title: str) -> Generator[Planned, Any, str]:
+def find_film(title: str) -> Generator[PlannedCall, Any, str]:
     """Search for a film; return the id of its best match."""
     matches = yield planned_call(
         "get_search_movie", {"movie_name": title}, f'the id of the film "{title}"'
@@ -46,7 +46,7 @@ def find_film(title: str) -> Generator[Planned, Any, str]:
     return str(matches[0]["id"])
 
 
-def find_person(name: str) -> Generator[Planned, Any, str]:
+def find_person(name: str) -> Generator[PlannedCall, Any, str]:
     """Search for a person; return the id of the best match."""
     matches = yield planned_call("get_search_person", {"person_name": name}, f"the id of {name}")
     return str(matches[0]["id"])
@@ -80,7 +80,7 @@ def look_into_film(function: str, film: object, purpose: str) -> Run:
     return (yield planned_call(function, {"movie_id": str(film)}, purpose))
 
 
-def roles_of_player(title: str, character: str) -> Run:
+def player_roles(title: str, character: str) -> Run:
     """Return the roles of the one who plays a character, as (film, character) entries."""
     member = yield from find_player(title, character)
     purpose = f"the roles of {member['name']}"

@@ -25,7 +25,7 @@ from env_servers.environments.movie.expert import (
     find_player,
     look_into_film,
     planned_call,
-    roles_of_player,
+    player_roles,
 )
 from env_servers.environments.movie.functions import SHOWN, shown_crew
 from env_servers.environments.movie.lexicon import LANGUAGES
@@ -321,7 +321,7 @@ def _ask_other_role(subject: Subject) -> Question | None:
     film, answer = other_role
 
     def plan() -> Run:
-        roles = yield from roles_of_player(subject.film.title, character)
+        roles = yield from player_roles(subject.film.title, character)
         return next(role["character"] for role in roles if role["title"] == film.title)
 
     goal = subject.pick(
@@ -343,7 +343,7 @@ def _ask_role_film_date(subject: Subject) -> Question | None:
     film, role = other_role
 
     def plan() -> Run:
-        roles = yield from roles_of_player(subject.film.title, character)
+        roles = yield from player_roles(subject.film.title, character)
         other = next(entry for entry in roles if entry["character"] == role)
         purpose = f'the release date of "{other["title"]}"'
         return (yield from look_into_film("get_movie_details", other["id"], purpose))[
@@ -374,7 +374,7 @@ def _ask_role_film_director(subject: Subject) -> Question | None:
         return None
 
     def plan() -> Run:
-        roles = yield from roles_of_player(subject.film.title, character)
+        roles = yield from player_roles(subject.film.title, character)
         other = next(entry for entry in roles if entry["character"] == role)
         purpose = f'the director of "{other["title"]}"'
         crew = yield from look_into_film("get_movie_crew", other["id"], purpose)

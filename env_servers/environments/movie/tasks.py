@@ -27,16 +27,16 @@ from env_servers.toolkit.tool_calls import (
     LIVE,
     RECORDED,
     Backend,
-    Planned,
+    PlannedCall,
     Recording,
     ToolSettings,
     ToolTask,
     ToolTaskSet,
+    fixed_plan,
     official_splits,
-    plan_of_calls,
     read_tasks,
 )
-from env_servers.toolkit.tool_calls.people import scattered
+from env_servers.toolkit.tool_calls.people import permuted_index
 
 __all__ = ["AGENT_EVAL", "EVAL_SIZE", "TRAIN_SIZE", "load_tasks"]
 
@@ -81,13 +81,13 @@ def load_tasks(config: EnvironmentConfig) -> ToolTaskSet:
 
 
 def _train_task(index: int) -> Task:
-    number = scattered(index - EMBEDDED_BASE, FILMS - FILMS // _EVAL_EVERY)
+    number = permuted_index(index - EMBEDDED_BASE, FILMS - FILMS // _EVAL_EVERY)
     decade, place = divmod(number, _EVAL_EVERY - 1)
     return _task(index, index - EMBEDDED_BASE, decade * _EVAL_EVERY + 1 + place)
 
 
 def _eval_task(index: int) -> Task:
-    number = scattered(index - EVAL_BASE, FILMS // _EVAL_EVERY)
+    number = permuted_index(index - EVAL_BASE, FILMS // _EVAL_EVERY)
     return _task(index, index - EVAL_BASE, number * _EVAL_EVERY)
 
 
@@ -106,11 +106,11 @@ def _task(index: int, place: int, film: int) -> Task:
 def _with_plan(task: ToolTask, recording: Recording) -> ToolTask:
     """An official task with the calls that succeeded in its conversation, if there is one."""
     calls = [
-        Planned(exchange.tool, exchange.arguments, _PURPOSE)
+        PlannedCall(exchange.tool, exchange.arguments, _PURPOSE)
         for exchange in recording.conversations.get(task.index, ())
         if exchange.tool != "finish"
         and exchange.reply is not None
         and not exchange.reply.startswith("ERROR | ")
     ]
     answer = task.subgoals[0]
-    return replace(task, plan=plan_of_calls(calls, answer), steps=len(calls) + 1)
+    return replace(task, plan=fixed_plan(calls, answer), steps=len(calls) + 1)

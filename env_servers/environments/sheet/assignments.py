@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from env_servers.environments.sheet.workbook import Sheet
-from env_servers.toolkit.tool_calls import NO_ANSWER, Planned, ToolTask, plan_of_calls
+from env_servers.toolkit.tool_calls import NO_ANSWER, PlannedCall, ToolTask, fixed_plan
 
 __all__ = ["Assignment", "as_tool_task"]
 
@@ -23,9 +23,9 @@ class Assignment:
     sheet: str
     """Name of the sheet that counts."""
     goal: str
-    wanted: tuple[tuple[str, ...], ...]
+    target: tuple[tuple[str, ...], ...]
     """The grid of texts that is asked for."""
-    calls: tuple[Planned, ...]
+    calls: tuple[PlannedCall, ...]
     """What the expert does, from `open_sheet` on."""
     kind: str = ""
     """Sort of work."""
@@ -39,7 +39,7 @@ def as_tool_task(assignment: Assignment, index: int, *, official: bool = False) 
         official=official,
         index=index,
         init={"assignment": assignment},
-        end_state=assignment.wanted,
-        plan=plan_of_calls(assignment.calls, NO_ANSWER),
+        end_state=assignment.target,
+        plan=fixed_plan(assignment.calls, NO_ANSWER),
         steps=len(assignment.calls) + 1,
     )

@@ -26,8 +26,8 @@ __all__ = [
     "Value",
     "calculate",
     "column_label",
-    "number_of",
     "parse_address",
+    "parse_number",
     "render",
 ]
 
@@ -135,7 +135,7 @@ class Cell(NamedTuple):
 EMPTY: Final = Cell()
 
 
-def number_of(value: object) -> float | str:
+def parse_number(value: object) -> float | str:
     """A value as it is written: numeric text becomes a number.
 
     Raises CellError for anything but finite numbers and short text without a formula.

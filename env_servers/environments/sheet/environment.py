@@ -11,12 +11,12 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
-from env_servers.environments.sheet.desk import NOT_OPEN
 from env_servers.environments.sheet.expert import MAX_ROUNDS
 from env_servers.environments.sheet.prompt import TOOLS
 from env_servers.environments.sheet.scoring import overlap_share, strict_share
-from env_servers.environments.sheet.sessions import SheetSession, assignment_of
+from env_servers.environments.sheet.sessions import SheetSession, get_assignment
 from env_servers.environments.sheet.tasks import NAME, OFFICIAL_PREFIX, load_tasks
+from env_servers.environments.sheet.tools import NOT_OPEN
 from env_servers.sdk import Advice, EnvironmentConfig, EnvironmentSpec, Parameter
 from env_servers.toolkit.tool_calls import (
     Call,
@@ -88,16 +88,16 @@ class SheetWork(ToolEnvironment):
     def load_tasks(cls, config: EnvironmentConfig) -> ToolTaskSet:
         return load_tasks(config)
 
-    def rate(self, episode: ToolEpisode) -> float:
+    def dense_reward(self, episode: ToolEpisode) -> float:
         session = _session(episode)
         if session.book.opened is None:  # there is nothing to compare yet
             return 0.0
-        assignment = assignment_of(episode.task)
-        return overlap_share(session.grid(assignment.sheet), assignment.wanted)
+        assignment = get_assignment(episode.task)
+        return overlap_share(session.grid(assignment.sheet), assignment.target)
 
-    def rate_finish(self, episode: ToolEpisode, answer: Any) -> float:
-        assignment = assignment_of(episode.task)
-        return strict_share(_session(episode).grid(assignment.sheet), assignment.wanted)
+    def finish_reward(self, episode: ToolEpisode, answer: Any) -> float:
+        assignment = get_assignment(episode.task)
+        return strict_share(_session(episode).grid(assignment.sheet), assignment.target)
 
     def finish(self, episode: ToolEpisode, arguments: Mapping[str, Any]) -> Reply:
         return Reply(DONE)
@@ -118,7 +118,7 @@ class SheetWork(ToolEnvironment):
 
     def sample_argument(self, tool: Tool, parameter: Parameter, rng: random.Random) -> Any:
         if parameter.name == "name" and self._episode is not None:
-            return rng.choice(sorted(assignment_of(self._episode.task).book))
+            return rng.choice(sorted(get_assignment(self._episode.task).book))
         sample = _SAMPLES.get(parameter.name)
         return sample(rng) if sample else super().sample_argument(tool, parameter, rng)
 

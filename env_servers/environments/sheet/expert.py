@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from env_servers.environments.sheet.cells import Address
-from env_servers.environments.sheet.desk import Desk
 from env_servers.environments.sheet.memory import MemorySpreadsheet
 from env_servers.environments.sheet.scoring import strict_share
+from env_servers.environments.sheet.tools import SheetTools
 from env_servers.environments.sheet.workbook import Sheet, Workbook
 from env_servers.sdk import EnvironmentUnavailable
-from env_servers.toolkit.tool_calls import Planned
+from env_servers.toolkit.tool_calls import PlannedCall
 
 __all__ = ["MAX_ROUNDS", "planned", "solution"]
 
@@ -36,18 +36,18 @@ _WHY: Final[Mapping[str, str]] = {
 }
 
 
-def planned(tool: str, arguments: Mapping[str, Any]) -> Planned:
+def planned(tool: str, arguments: Mapping[str, Any]) -> PlannedCall:
     """Return a call with the reason that fits its tool."""
-    return Planned(tool, arguments, (_WHY.get(tool, "This comes next.").format(**arguments),))
+    return PlannedCall(tool, arguments, (_WHY.get(tool, "This comes next.").format(**arguments),))
 
 
 def solution(
     book: Mapping[str, Sheet],
     name: str,
-    wanted: Sequence[Sequence[str]],
-    reference: Sequence[Planned],
-    opening: Planned,
-) -> tuple[Planned, ...]:
+    target: Sequence[Sequence[str]],
+    reference: Sequence[PlannedCall],
+    opening: PlannedCall,
+) -> tuple[PlannedCall, ...]:
     """Return the first sequence of calls that leads to the answer.
 
     Tried are the file's own actions, then writing the answer: as many columns as possible as
@@ -56,35 +56,38 @@ def solution(
     Raises:
         EnvironmentUnavailable: No sequence leads there within the rounds.
     """
-    width = len(wanted[0])
+    width = len(target[0])
     candidates = [reference]
-    candidates += [[opening, *_writing(book[name], wanted, c)] for c in range(width, 0, -1)]
+    candidates += [[opening, *_writing(book[name], target, c)] for c in range(width, 0, -1)]
     for calls in candidates:
-        if len(calls) < MAX_ROUNDS and _leads_to(book, name, calls, wanted):
+        if len(calls) < MAX_ROUNDS and _leads_to(book, name, calls, target):
             return tuple(calls)
     raise EnvironmentUnavailable(f"the answer of {name} cannot be written into its sheet")
 
 
 def _leads_to(
-    book: Mapping[str, Sheet], name: str, calls: Sequence[Planned], wanted: Sequence[Sequence[str]]
+    book: Mapping[str, Sheet],
+    name: str,
+    calls: Sequence[PlannedCall],
+    target: Sequence[Sequence[str]],
 ) -> bool:
     spreadsheet = MemorySpreadsheet(Workbook(book))
-    desk = Desk(spreadsheet)
+    tools = SheetTools(spreadsheet)
     for call in calls:
         try:
-            getattr(desk, call.tool)(**call.arguments)
+            getattr(tools, call.tool)(**call.arguments)
         except TypeError:  # arguments of another function
             return False
-    return strict_share(spreadsheet.book.sheet(name).values(), wanted) == 1.0
+    return strict_share(spreadsheet.book.sheet(name).values(), target) == 1.0
 
 
-def _writing(sheet: Sheet, wanted: Sequence[Sequence[str]], kept: int) -> Iterator[Planned]:
+def _writing(sheet: Sheet, target: Sequence[Sequence[str]], kept: int) -> Iterator[PlannedCall]:
     """Calls that write an answer: the first `kept` columns as values, the others as new columns.
 
     New columns take the number format of their neighbour, which values do not.
     """
     grid = sheet.values()
-    height, width = len(wanted), len(wanted[0])
+    height, width = len(target), len(target[0])
     if len(grid) > height:
         rows = list(range(height + 1, len(grid) + 1))
         yield planned("delete_batch_data", {"dimension": "row", "index_list": rows})
@@ -94,9 +97,9 @@ def _writing(sheet: Sheet, wanted: Sequence[Sequence[str]], kept: int) -> Iterat
     arguments = {
         "start_position": "A2",
         "end_position": Address(height - 1, kept - 1).label,
-        "values_list": [list(row[:kept]) for row in wanted[1:]],
+        "values_list": [list(row[:kept]) for row in target[1:]],
     }
     yield planned("update_range", arguments)
     if kept < width:
-        columns = [[row[column] for row in wanted] for column in range(kept, width)]
+        columns = [[row[column] for row in target] for column in range(kept, width)]
         yield planned("insert_cols", {"values_list": columns, "col_idx": kept + 1})

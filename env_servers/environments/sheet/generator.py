@@ -16,14 +16,14 @@ from typing import Any, Final
 
 from env_servers.environments.sheet.assignments import Assignment
 from env_servers.environments.sheet.cells import EMPTY, Address, Cell, column_label, render
-from env_servers.environments.sheet.desk import Desk
 from env_servers.environments.sheet.memory import MemorySpreadsheet
 from env_servers.environments.sheet.scoring import Grid, overlap_share
 from env_servers.environments.sheet.tables import EVAL_TOPICS, TRAIN_TOPICS, Topic, draw_rows
+from env_servers.environments.sheet.tools import SheetTools
 from env_servers.environments.sheet.workbook import Sheet, Workbook
-from env_servers.toolkit.tool_calls import Planned, call_key
+from env_servers.toolkit.tool_calls import PlannedCall, call_key
 
-__all__ = ["CHAINS", "KINDS", "kind_of", "make_assignment"]
+__all__ = ["CHAINS", "KINDS", "make_assignment", "task_kind"]
 
 CHAINS: Final = range(1, 7)
 """Calls of a task between `open_sheet` and `finish`."""
@@ -44,9 +44,9 @@ class Draft:
 
     rng: random.Random
     topic: Topic
-    desk: Desk
+    tools: SheetTools
     sentences: list[str] = field(default_factory=list[str])
-    calls: list[Planned] = field(default_factory=list[Planned])
+    calls: list[PlannedCall] = field(default_factory=list[PlannedCall])
     states: list[Grid] = field(default_factory=list[Grid])
     """The grid before the first call and after each."""
     frozen: bool = False
@@ -54,17 +54,17 @@ class Draft:
     @property
     def grid(self) -> list[list[str]]:
         """Displayed values now."""
-        return self.desk.book.values()
+        return self.tools.book.values()
 
     def call(self, tool: str, arguments: Mapping[str, Any], *why: str) -> Any:
         """Do a call; raises _Unsuitable where it repeats one or fails."""
         if any(c.tool == tool and c.arguments == arguments for c in self.calls):
             raise _Unsuitable("repeats a call")
-        method: Callable[..., Any] = getattr(self.desk, tool)
+        method: Callable[..., Any] = getattr(self.tools, tool)
         value = method(**arguments)
         if isinstance(value, str) and ("Error" in value or "cannot" in value):
             raise _Unsuitable(value)
-        self.calls.append(Planned(tool, arguments, why))
+        self.calls.append(PlannedCall(tool, arguments, why))
         self.states.append([list(row) for row in self.grid])
         return value
 
@@ -403,7 +403,7 @@ def _merge_titles(draft: Draft) -> None:
 
 def _follow_note(draft: Draft) -> None:
     """The table comes with notes, see `_with_note`; this reads one and does what it says."""
-    book = draft.desk.book
+    book = draft.tools.book
     noted = [
         (row, book.note(Address(row, 0)))
         for row in range(1, len(draft.grid))
@@ -481,7 +481,7 @@ KINDS: Final[tuple[tuple[str, ...], ...]] = (
 """Combinations of pieces; an index takes them in turn."""
 
 
-def kind_of(index: int) -> str:
+def task_kind(index: int) -> str:
     """Sort of work of a task, by its index."""
     return " + ".join(KINDS[index % len(KINDS)])
 
@@ -502,7 +502,7 @@ def _assignment(rng: random.Random, topics: Sequence[Topic], pieces: Sequence[st
     topic = rng.choice(topics)
     book = _book(rng, topic, topics, pieces)
     spreadsheet = MemorySpreadsheet(Workbook(book))
-    draft = Draft(rng, topic, Desk(spreadsheet))
+    draft = Draft(rng, topic, SheetTools(spreadsheet))
     draft.call(
         "open_sheet",
         {"name": topic.sheet},
@@ -511,8 +511,8 @@ def _assignment(rng: random.Random, topics: Sequence[Topic], pieces: Sequence[st
     )
     for piece in pieces:
         PIECES[piece](draft)
-    wanted = draft.states[-1]
-    _check(draft, wanted)
+    target = draft.states[-1]
+    _check(draft, target)
     done = draft.sentences
     steps = done[0] if len(done) == 1 else ", then ".join(done)
     goal = f'In the sheet "{topic.sheet}", {steps}.'
@@ -520,17 +520,17 @@ def _assignment(rng: random.Random, topics: Sequence[Topic], pieces: Sequence[st
         book,
         topic.sheet,
         goal,
-        tuple(map(tuple, wanted)),
+        tuple(map(tuple, target)),
         tuple(draft.calls),
         " + ".join(pieces),
     )
 
 
-def _check(draft: Draft, wanted: Grid) -> None:
+def _check(draft: Draft, target: Grid) -> None:
     """Only the last call may complete the sheet, and the plan has to have a fitting length."""
     if len(draft.calls) - 1 not in CHAINS:
         raise _Unsuitable("too many calls")
-    if any(overlap_share(state, wanted) >= 1.0 for state in draft.states[:-1]):
+    if any(overlap_share(state, target) >= 1.0 for state in draft.states[:-1]):
         raise _Unsuitable("complete too early")
     keys = [call_key(call.tool, dict(call.arguments)) for call in draft.calls]
     if None in keys or len(set(keys)) != len(keys):

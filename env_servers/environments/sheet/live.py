@@ -24,10 +24,10 @@ from env_servers.environments.sheet.cells import (
     calculate,
     render,
 )
-from env_servers.environments.sheet.desk import Desk, Spreadsheet
 from env_servers.environments.sheet.prompt import TOOLS
 from env_servers.environments.sheet.scoring import Grid
-from env_servers.environments.sheet.sessions import assignment_of
+from env_servers.environments.sheet.sessions import get_assignment
+from env_servers.environments.sheet.tools import SheetTools, Spreadsheet
 from env_servers.environments.sheet.workbook import Area, Sheet, WorksheetNotFound
 from env_servers.sdk import EnvironmentUnavailable, InvalidOption
 from env_servers.toolkit.tool_calls import (
@@ -102,7 +102,7 @@ class LiveSheet(Backend):
         return cls(client, LiveService("Google Sheets", rate=Rate(1, 60 / calls), timeout=timeout))
 
     def open(self, task: ToolTask) -> LiveSession:
-        assignment = assignment_of(task)
+        assignment = get_assignment(task)
         book = assignment.book
         names = list(book) if len(book) <= _ALONE else [assignment.sheet]
         spreadsheet = LiveSpreadsheet(self._client, self._service)
@@ -117,7 +117,7 @@ class LiveSheet(Backend):
         self._service.close()
 
 
-class LiveSession(Desk, TooledSession):
+class LiveSession(SheetTools, TooledSession):
     """Tools on the spreadsheet of one episode."""
 
     toolset: ClassVar[ToolSet] = TOOLS
@@ -185,7 +185,7 @@ class LiveSpreadsheet(Spreadsheet):
         """Displayed values of a sheet as they were last seen; empty where it was deleted."""
         return self._known[name] if name in self._ids else []
 
-    # -- the interface of the desk --------------------------------------------------------------
+    # -- the interface of the tools --------------------------------------------------------------
 
     @property
     def opened(self) -> str | None:

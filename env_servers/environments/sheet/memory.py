@@ -1,4 +1,4 @@
-"""A spreadsheet in this process: the workbook engine behind the desk's interface.
+"""A spreadsheet in this process: the workbook engine behind the tools's interface.
 
 Owns which sheet is open. It knows no tool, task or reward.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from env_servers.environments.sheet.cells import Address, CellError, Formula
-from env_servers.environments.sheet.desk import Spreadsheet
+from env_servers.environments.sheet.tools import Spreadsheet
 from env_servers.environments.sheet.workbook import Area, Sheet, Workbook
 
 __all__ = ["MemorySpreadsheet"]

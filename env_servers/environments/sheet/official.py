@@ -20,7 +20,7 @@ from env_servers.environments.sheet.prompt import TOOLS
 from env_servers.environments.sheet.reader import read_workbook
 from env_servers.environments.sheet.workbook import Sheet
 from env_servers.sdk import EnvironmentUnavailable
-from env_servers.toolkit.tool_calls import MalformedFile, Planned, Tool, ToolTask
+from env_servers.toolkit.tool_calls import MalformedFile, PlannedCall, Tool, ToolTask
 from env_servers.toolkit.tool_calls.official import read_objects
 
 __all__ = ["WORKBOOK", "read_official"]
@@ -81,8 +81,8 @@ class _Row:
     index: int
     goal: str
     difficulty: str
-    wanted: tuple[tuple[str, ...], ...]
-    reference: tuple[Planned, ...]
+    target: tuple[tuple[str, ...], ...]
+    reference: tuple[PlannedCall, ...]
 
 
 def _read_rows(path: Path) -> list[_Row]:
@@ -106,8 +106,8 @@ def _task(row: _Row, book: Mapping[str, Sheet]) -> ToolTask:
     if name not in book:
         raise row.line.wrong("id", f"the workbook has no sheet {name}")
     opening = planned("open_sheet", {"name": name})
-    calls = solution(book, name, row.wanted, (opening, *row.reference), opening)
-    made = Assignment(book, name, row.goal, row.wanted, calls, row.difficulty)
+    calls = solution(book, name, row.target, (opening, *row.reference), opening)
+    made = Assignment(book, name, row.goal, row.target, calls, row.difficulty)
     return as_tool_task(made, row.index, official=True)
 
 
@@ -125,7 +125,7 @@ def _grid(line: _Line) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(row) for row in rows)
 
 
-def _reference(line: _Line) -> Iterator[Planned]:
+def _reference(line: _Line) -> Iterator[PlannedCall]:
     """The file's own actions; one that cannot be read ends them."""
     for text in line.get("subgoals", str).splitlines():
         match = _ACTION.fullmatch(text.strip())

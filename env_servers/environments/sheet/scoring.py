@@ -13,27 +13,27 @@ __all__ = ["Grid", "overlap_share", "strict_share"]
 Grid = Sequence[Sequence[str]]
 
 
-def overlap_share(grid: Grid, wanted: Grid) -> float:
+def overlap_share(grid: Grid, target: Grid) -> float:
     """Share of equal cells in the rows and columns that both grids have; 0 without any."""
-    height = min(len(grid), len(wanted))
-    width = min(_width(grid), _width(wanted))
-    return _equal_cells(grid, wanted) / (height * width) if height and width else 0.0
+    height = min(len(grid), len(target))
+    width = min(_width(grid), _width(target))
+    return _equal_cells(grid, target) / (height * width) if height and width else 0.0
 
 
-def strict_share(grid: Grid, wanted: Grid) -> float:
+def strict_share(grid: Grid, target: Grid) -> float:
     """Share of equal cells in the rows and columns that either grid has."""
-    height = max(len(grid), len(wanted))
-    width = max(_width(grid), _width(wanted))
-    return _equal_cells(grid, wanted) / (height * width) if height and width else 0.0
+    height = max(len(grid), len(target))
+    width = max(_width(grid), _width(target))
+    return _equal_cells(grid, target) / (height * width) if height and width else 0.0
 
 
 def _width(grid: Grid) -> int:
     return len(grid[0]) if grid else 0
 
 
-def _equal_cells(grid: Grid, wanted: Grid) -> int:
+def _equal_cells(grid: Grid, target: Grid) -> int:
     return sum(
         one == other
-        for row, other_row in zip(grid, wanted, strict=False)
+        for row, other_row in zip(grid, target, strict=False)
         for one, other in zip(row, other_row, strict=False)
     )

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import ClassVar, Protocol, cast, runtime_checkable
 
 from env_servers.environments.sheet.assignments import Assignment
-from env_servers.environments.sheet.desk import Desk, Spreadsheet
 from env_servers.environments.sheet.memory import MemorySpreadsheet
 from env_servers.environments.sheet.prompt import TOOLS
 from env_servers.environments.sheet.scoring import Grid
+from env_servers.environments.sheet.tools import SheetTools, Spreadsheet
 from env_servers.environments.sheet.workbook import Workbook, WorksheetNotFound
 from env_servers.toolkit.tool_calls import EMBEDDED, Backend, TooledSession, ToolSet, ToolTask
 
-__all__ = ["EmbeddedSession", "EmbeddedSheet", "SheetSession", "assignment_of"]
+__all__ = ["EmbeddedSession", "EmbeddedSheet", "SheetSession", "get_assignment"]
 
 
 @runtime_checkable
@@ -32,12 +32,12 @@ class SheetSession(Protocol):
         ...
 
 
-def assignment_of(task: ToolTask) -> Assignment:
+def get_assignment(task: ToolTask) -> Assignment:
     """The assignment of a task."""
     return cast("Assignment", task.init["assignment"])
 
 
-class EmbeddedSession(Desk, TooledSession):
+class EmbeddedSession(SheetTools, TooledSession):
     """Tools on a workbook in memory."""
 
     toolset: ClassVar[ToolSet] = TOOLS
@@ -64,4 +64,4 @@ class EmbeddedSheet(Backend):
     name: ClassVar[str] = EMBEDDED
 
     def open(self, task: ToolTask) -> EmbeddedSession:
-        return EmbeddedSession(MemorySpreadsheet(Workbook(assignment_of(task).book)))
+        return EmbeddedSession(MemorySpreadsheet(Workbook(get_assignment(task).book)))

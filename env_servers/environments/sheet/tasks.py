@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from env_servers.environments.sheet.assignments import as_tool_task
-from env_servers.environments.sheet.generator import KINDS, kind_of, make_assignment
+from env_servers.environments.sheet.generator import KINDS, make_assignment, task_kind
 from env_servers.environments.sheet.official import read_official
-from env_servers.environments.sheet.sessions import EmbeddedSheet, assignment_of
+from env_servers.environments.sheet.sessions import EmbeddedSheet, get_assignment
 from env_servers.sdk import (
     EMBEDDED_BASE,
     EnvironmentConfig,
@@ -67,7 +67,7 @@ class SheetTasks(ToolTaskSet):
             return super().category(item_id)
         for start, size in ((EMBEDDED_BASE, TRAIN_SIZE), (EVAL_BASE, EVAL_SIZE)):
             if start <= index < start + size:
-                return kind_of(index - start)
+                return task_kind(index - start)
         return super().category(item_id)
 
 
@@ -106,7 +106,7 @@ def load_tasks(config: EnvironmentConfig) -> ToolTaskSet:
 
 
 def _category(task: ToolTask) -> str:
-    return assignment_of(task).kind
+    return get_assignment(task).kind
 
 
 def _train_task(index: int) -> Task:

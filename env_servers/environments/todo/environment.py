@@ -37,7 +37,7 @@ class Todo(ToolEnvironment):
     def load_tasks(cls, config: EnvironmentConfig) -> ToolTaskSet:
         return load_tasks(config)
 
-    def settle(self, episode: ToolEpisode, reward: float) -> float:
+    def final_reward(self, episode: ToolEpisode, reward: float) -> float:
         session = episode.session
         if not isinstance(session, TodoSession):
             raise TypeError("a session without an end state")

@@ -1,4 +1,4 @@
-"""The scripted expert's way through an errand: look up, change, answer.
+"""The scripted expert's way through a task: look up, change, answer.
 
 Owns the plan and the wording of its reasons. Ids are taken from what the calls returned, never
 from the account: the plan knows only what an agent could know, and which calls are needed.
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
-from env_servers.environments.todo.errands import Errand, Read, state_of
 from env_servers.environments.todo.store import TodoStore
-from env_servers.toolkit.tool_calls import Plan, Planned
+from env_servers.environments.todo.task_spec import Lookup, TaskSpec, current_end_state
+from env_servers.toolkit.tool_calls import Plan, PlannedCall
 
-__all__ = ["Change", "changes_of", "plan_of"]
+__all__ = ["Change", "find_changes", "make_plan"]
 
 _WHY: Final[Mapping[str, tuple[str, ...]]] = {
     "get_user_current_date": (
@@ -72,9 +72,9 @@ class Change(NamedTuple):
     value: str = ""
 
 
-def changes_of(errand: Errand) -> tuple[Change, ...]:
-    """What turns the world into the end state."""
-    before, end = state_of(TodoStore.of(errand.world)), errand.end
+def find_changes(spec: TaskSpec) -> tuple[Change, ...]:
+    """Return the calls that turn the world into the end state."""
+    before, end = current_end_state(TodoStore.of(spec.world)), spec.end
     favourites = {project[2]: project[3] for project in end.projects}
     dates = {todo[1]: todo[4] for todo in end.todos}
     changes = [
@@ -84,50 +84,50 @@ def changes_of(errand: Errand) -> tuple[Change, ...]:
     ]
     for _, content, _, _, due_date in before.todos:
         if content not in dates:
-            changes.append(Change(errand.removal, content))
+            changes.append(Change(spec.removal, content))
         elif dates[content] != due_date:
             changes.append(Change("update_task", content, dates[content]))
     return tuple(changes)
 
 
-def plan_of(errand: Errand) -> Plan:
-    """The plan of an errand."""
-    changes = changes_of(errand)
+def make_plan(spec: TaskSpec) -> Plan:
+    """Return the plan of a task."""
+    changes = find_changes(spec)
 
-    def run() -> Generator[Planned, Any, Any]:
+    def run() -> Generator[PlannedCall, Any, Any]:
         ids: dict[str, str] = {}
-        for read in errand.reads:
+        for read in spec.lookups:
             planned = _reading(read, ids)
             if planned is not None:
                 _learn(ids, (yield planned))
         for change in changes:
             if change.subject in ids:
                 yield _changing(change, ids[change.subject])
-        return errand.answer
+        return spec.answer
 
     return run
 
 
-def _reading(read: Read, ids: Mapping[str, str]) -> Planned | None:
+def _reading(read: Lookup, ids: Mapping[str, str]) -> PlannedCall | None:
     """The call of a look-up; None where what it is about was never seen."""
     why = tuple(text.format(subject=read.subject) for text in _WHY[read.tool])
     if not read.subject:
-        return Planned(read.tool, {}, why)
+        return PlannedCall(read.tool, {}, why)
     if read.subject not in ids:
         return None
     parameter = "project_id" if read.tool == "get_tasks" else "task_id"
-    return Planned(read.tool, {parameter: ids[read.subject]}, why)
+    return PlannedCall(read.tool, {parameter: ids[read.subject]}, why)
 
 
-def _changing(change: Change, known: str) -> Planned:
+def _changing(change: Change, known: str) -> PlannedCall:
     why = tuple(
         text.format(subject=change.subject, value=change.value) for text in _WHY[change.tool]
     )
     if change.tool == "update_project":
-        return Planned(change.tool, {"project_id": known, "is_favorite": change.value}, why)
+        return PlannedCall(change.tool, {"project_id": known, "is_favorite": change.value}, why)
     if change.tool == "update_task":
-        return Planned(change.tool, {"task_id": known, "due_date": change.value}, why)
-    return Planned(change.tool, {"task_id": known}, why)
+        return PlannedCall(change.tool, {"task_id": known, "due_date": change.value}, why)
+    return PlannedCall(change.tool, {"task_id": known}, why)
 
 
 def _learn(ids: dict[str, str], value: Any) -> None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from env_servers.environments.todo.errands import Errand, Read, state_of
 from env_servers.environments.todo.store import ProjectSeed, TodoSeed, TodoStore, World
+from env_servers.environments.todo.task_spec import Lookup, TaskSpec, current_end_state
 from env_servers.environments.todo.vocabulary import (
     BRING,
     CITIES,
@@ -26,7 +26,7 @@ from env_servers.environments.todo.vocabulary import (
     TRAIN_THEMES,
 )
 
-__all__ = ["CHAINS", "KINDS", "kind_of", "make_errand"]
+__all__ = ["CHAINS", "KINDS", "make_task_spec", "task_kind"]
 
 CHAINS: Final = range(1, 7)
 """Calls that a goal takes before `finish`."""
@@ -37,8 +37,8 @@ _YES: Final = " Please answer Yes or No."
 _DATE: Final = " Please answer in the 'YYYY-MM-DD' format."
 _NAME: Final = " Please answer with the name."
 _SPAN: Final = " Please answer in the format of 'number(unit)'."
-_PROJECTS: Final = Read("get_projects")
-_TODAY: Final = Read("get_user_current_date")
+_PROJECTS: Final = Lookup("get_projects")
+_TODAY: Final = Lookup("get_user_current_date")
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Draft:
 
     wordings: tuple[str, ...]
     answer: object = "done"
-    reads: tuple[Read, ...] = ()
+    lookups: tuple[Lookup, ...] = ()
     due: dict[str, str] = field(default_factory=dict[str, str])
     """New dates, by task."""
     gone: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Draft:
     def chain(self) -> int:
         """Calls before `finish`."""
         changes = len(self.due) + len(self.gone) + (self.favourite is not None)
-        return len(self.reads) + changes
+        return len(self.lookups) + changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +89,14 @@ def shifted(date: str, days: int) -> str:
     return (datetime.date.fromisoformat(date) + datetime.timedelta(days)).isoformat()
 
 
-def kind_of(index: int) -> str:
+def task_kind(index: int) -> str:
     """Sort of goal of a task, by its index."""
     return _NAMES[index % len(_NAMES)]
 
 
-def make_errand(index: int, *, held_out: bool) -> Errand:
+def make_task_spec(index: int, *, held_out: bool) -> TaskSpec:
     """The task of an index."""
-    kind = kind_of(index)
+    kind = task_kind(index)
     attempt = 0
     while True:
         rng = random.Random(f"todo:{held_out}:{index}:{attempt}")
@@ -141,7 +141,7 @@ def _todo(rng: random.Random, content: str, date: datetime.date) -> TodoSeed:
     )
 
 
-def _finished(scene: Scene, draft: Draft, kind: str, index: int) -> Errand:
+def _finished(scene: Scene, draft: Draft, kind: str, index: int) -> TaskSpec:
     store = TodoStore.of(scene.world)
     by_content = {todo.content: todo.id for todo in store.todos()}
     for content, date in draft.due.items():
@@ -152,28 +152,28 @@ def _finished(scene: Scene, draft: Draft, kind: str, index: int) -> Errand:
         name, wanted = draft.favourite
         project = next(project for project in store.projects() if project.name == name)
         store.update_project(project.id, is_favorite=wanted)
-    return Errand(
+    return TaskSpec(
         scene.world,
         scene.rng.choice(draft.wordings),
         draft.answer,
-        state_of(store),
+        current_end_state(store),
         scene.date.isoformat(),
         scene.city,
-        draft.reads,
+        draft.lookups,
         draft.removal,
         kind,
         index,
     )
 
 
-def _in(project: ProjectSeed, *more: Read) -> tuple[Read, ...]:
+def _in(project: ProjectSeed, *more: Lookup) -> tuple[Lookup, ...]:
     """Looking into a project."""
-    return (_PROJECTS, Read("get_tasks", project.name), *more)
+    return (_PROJECTS, Lookup("get_tasks", project.name), *more)
 
 
-def _everywhere(scene: Scene) -> tuple[Read, ...]:
+def _everywhere(scene: Scene) -> tuple[Lookup, ...]:
     """Looking into every project."""
-    return (_PROJECTS, *(Read("get_tasks", project.name) for project in scene.world.projects))
+    return (_PROJECTS, *(Lookup("get_tasks", project.name) for project in scene.world.projects))
 
 
 def _names(todos: Iterable[TodoSeed]) -> list[str]:
@@ -293,7 +293,7 @@ def _duration(scene: Scene) -> Draft:
             f'What duration is planned for "{todo.content}" ({project.name})?' + _SPAN,
         ),
         f"{todo.duration}({todo.duration_unit})",
-        _in(project, Read("get_task_duration", todo.content)),
+        _in(project, Lookup("get_task_duration", todo.content)),
     )
 
 
@@ -304,7 +304,7 @@ def _described(scene: Scene, label: str, wordings: tuple[str, str]) -> Draft:
     return Draft(
         tuple(w.format(todo=todo.content, project=project.name) + form for w in wordings),
         line.removeprefix(f"- {label}: "),
-        _in(project, Read("get_task_description", todo.content)),
+        _in(project, Lookup("get_task_description", todo.content)),
     )
 
 
@@ -333,7 +333,7 @@ def _two_dates(scene: Scene) -> Draft | None:
             + form,
         ),
         sorted([first.due_date, second.due_date]),
-        _in(one, Read("get_tasks", two.name)),
+        _in(one, Lookup("get_tasks", two.name)),
     )
 
 
@@ -351,8 +351,8 @@ def _longer(scene: Scene) -> Draft | None:
         max(one, two, key=lambda todo: todo.duration).content,
         _in(
             project,
-            Read("get_task_duration", one.content),
-            Read("get_task_duration", two.content),
+            Lookup("get_task_duration", one.content),
+            Lookup("get_task_duration", two.content),
         ),
     )
 
@@ -368,7 +368,7 @@ def _total_duration(scene: Scene, count: int) -> Draft | None:
             f"Add up the durations of everything in {project.name}, in minutes." + _NUMBER,
         ),
         sum(todo.duration for todo in project.todos),
-        _in(project, *(Read("get_task_duration", todo.content) for todo in project.todos)),
+        _in(project, *(Lookup("get_task_duration", todo.content) for todo in project.todos)),
     )
 
 
@@ -412,7 +412,7 @@ def _favour(scene: Scene) -> Draft:
             f"Make {project.name} one of my favorite projects.",
         )
     )
-    return Draft(wordings, reads=(_PROJECTS,), favourite=(project.name, not project.is_favorite))
+    return Draft(wordings, lookups=(_PROJECTS,), favourite=(project.name, not project.is_favorite))
 
 
 def _complete(scene: Scene) -> Draft:
@@ -422,7 +422,7 @@ def _complete(scene: Scene) -> Draft:
             f'I have finished "{todo.content}" of the {project.name} project; mark it as done.',
             f'Please complete the task "{todo.content}" in {project.name}.',
         ),
-        reads=_in(project),
+        lookups=_in(project),
         gone=(todo.content,),
     )
 
@@ -434,7 +434,7 @@ def _delete(scene: Scene) -> Draft:
             f'Please delete the task "{todo.content}" from the {project.name} project.',
             f'"{todo.content}" in {project.name} is not needed any more; remove it.',
         ),
-        reads=_in(project),
+        lookups=_in(project),
         gone=(todo.content,),
         removal="delete_task",
     )
@@ -450,7 +450,7 @@ def _set_date(scene: Scene) -> Draft | None:
             f'Please move "{todo.content}" in {project.name} to {date}.',
             f'Set the due date of "{todo.content}" ({project.name}) to {date}.',
         ),
-        reads=_in(project),
+        lookups=_in(project),
         due={todo.content: date},
     )
 
@@ -464,7 +464,7 @@ def _postpone(scene: Scene) -> Draft | None:
     when = "tomorrow" if days == 1 else f"{days} days from today"
     return Draft(
         (f'Please make "{todo.content}" in the {project.name} project due {when}.',),
-        reads=(_TODAY, *_in(project)),
+        lookups=(_TODAY, *_in(project)),
         due={todo.content: date},
     )
 
@@ -479,7 +479,7 @@ def _shift_project(scene: Scene, count: int) -> Draft | None:
     direction = "earlier" if days < 0 else "later"
     return Draft(
         (f"Move the due dates of all tasks in {project.name} {amount} {direction}.",),
-        reads=_in(project),
+        lookups=_in(project),
         due={todo.content: shifted(todo.due_date, days) for todo in project.todos},
     )
 
@@ -505,7 +505,7 @@ def _clear(scene: Scene, removal: str) -> Draft | None:
     )
     return Draft(
         (wording,),
-        reads=_in(project),
+        lookups=_in(project),
         gone=tuple(todo.content for todo in chosen),
         removal=removal,
     )
@@ -516,7 +516,7 @@ def _clear_and_count(scene: Scene) -> Draft | None:
     draft = _clear(scene, "complete_task")
     if draft is None:
         return None
-    name = draft.reads[-1].subject
+    name = draft.lookups[-1].subject
     project = next(project for project in scene.world.projects if project.name == name)
     left = [todo for todo in project.todos if todo.content not in draft.gone]
     draft.wordings = (
@@ -537,7 +537,7 @@ def _finish_longest(scene: Scene) -> Draft | None:
             + _NAME,
         ),
         ordered[0].content,
-        _in(project, *(Read("get_task_duration", todo.content) for todo in project.todos)),
+        _in(project, *(Lookup("get_task_duration", todo.content) for todo in project.todos)),
         gone=(ordered[0].content,),
     )
 
@@ -550,7 +550,7 @@ def _reschedule_overdue(scene: Scene) -> Draft | None:
         return None
     return Draft(
         (f"Set every task of {project.name} that was due before today to tomorrow.",),
-        reads=(_TODAY, *_in(project)),
+        lookups=(_TODAY, *_in(project)),
         due={todo.content: scene.later(1) for todo in late},
     )
 

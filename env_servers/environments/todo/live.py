@@ -13,8 +13,7 @@ import datetime
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Final, NoReturn, TypeVar
 
-from env_servers.environments.todo.desk import Account
-from env_servers.environments.todo.sessions import AccountSession, errand_of
+from env_servers.environments.todo.sessions import AccountSession, get_task_spec
 from env_servers.environments.todo.store import (
     COLOUR,
     NotFound,
@@ -24,6 +23,7 @@ from env_servers.environments.todo.store import (
     World,
     parse_date,
 )
+from env_servers.environments.todo.tools import Account
 from env_servers.sdk import EnvironmentUnavailable, InvalidOption
 from env_servers.toolkit.tool_calls import (
     LIVE,
@@ -85,16 +85,16 @@ class LiveTodo(Backend):
         )
 
     def open(self, task: ToolTask) -> LiveSession:
-        errand = errand_of(task)
+        spec = get_task_spec(task)
         account = LiveAccount(self._api, self._service)
         if self._empty_account:
-            account.empty()
+            account.delete_all_projects()
         try:
-            account.furnish(errand.world)
+            account.create_projects(spec.world)
         except EnvironmentUnavailable:
-            account.remove()
+            account.delete_own_projects()
             raise
-        return LiveSession(account, errand.date, errand.location)
+        return LiveSession(account, spec.date, spec.location)
 
     def close(self) -> None:
         self._service.close()
@@ -114,7 +114,7 @@ class LiveSession(AccountSession):
         self.own.cancel()
 
     def close(self) -> None:
-        self.own.remove()
+        self.own.delete_own_projects()
 
 
 class LiveAccount(Account):
@@ -129,13 +129,13 @@ class LiveAccount(Account):
 
     # -- making and removing --------------------------------------------------------------------
 
-    def empty(self) -> None:
+    def delete_all_projects(self) -> None:
         """Delete every project of the account but its inbox."""
         for project in self._all_projects():
             if not project.is_inbox_project:
                 self._ask(lambda known=project.id: self._api.delete_project(known))
 
-    def furnish(self, world: World) -> None:
+    def create_projects(self, world: World) -> None:
         """Make the projects and tasks of a world; raises ServiceUnavailable."""
         for place, seed in enumerate(world.projects, start=1):
             made = self._ask(
@@ -169,7 +169,7 @@ class LiveAccount(Account):
             for content in todo.comments:
                 self._ask(lambda c=content, m=made.id: self._api.add_comment(c, task_id=m))
 
-    def remove(self) -> None:
+    def delete_own_projects(self) -> None:
         """Delete the projects that this episode made; what cannot be reached stays."""
         while self._projects:
             known = self._projects.pop()

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
-from env_servers.environments.todo.errands import EndState, Errand, Read, end_state
-from env_servers.environments.todo.expert import changes_of, plan_of
+from env_servers.environments.todo.expert import find_changes, make_plan
 from env_servers.environments.todo.store import (
     Project,
     ProjectSeed,
@@ -25,8 +24,15 @@ from env_servers.environments.todo.store import (
     World,
     parse_date,
 )
+from env_servers.environments.todo.task_spec import EndState, Lookup, TaskSpec, end_state
 from env_servers.sdk import EnvironmentUnavailable
-from env_servers.toolkit.tool_calls import MalformedFile, Recording, ToolTask, read_tasks, value_of
+from env_servers.toolkit.tool_calls import (
+    MalformedFile,
+    Recording,
+    ToolTask,
+    parse_value,
+    read_tasks,
+)
 
 __all__ = ["as_tool_task", "read_official"]
 
@@ -66,22 +72,22 @@ def read_official(data_dir: Path, recording: Recording | None) -> list[ToolTask]
     ends = [_end(path, number, task) for number, task in enumerate(tasks, start=1)]
     world = _world(ends, _details(data_dir, tasks, recording))
     return [
-        as_tool_task(_errand(path, number, task, end, world), task.index, official=True)
+        as_tool_task(_task_spec(path, number, task, end, world), task.index, official=True)
         for number, (task, end) in enumerate(zip(tasks, ends, strict=True), start=1)
     ]
 
 
-def as_tool_task(errand: Errand, index: int, *, official: bool = False) -> ToolTask:
-    """The payload of an errand."""
+def as_tool_task(spec: TaskSpec, index: int, *, official: bool = False) -> ToolTask:
+    """Return the payload of a task."""
     return ToolTask(
-        goal=errand.goal,
-        subgoals=(errand.answer,),
+        goal=spec.goal,
+        subgoals=(spec.answer,),
         official=official,
         index=index,
-        init={"errand": errand},
-        end_state=errand.end,
-        plan=plan_of(errand),
-        steps=len(errand.reads) + len(changes_of(errand)) + 1,
+        init={"spec": spec},
+        end_state=spec.end,
+        plan=make_plan(spec),
+        steps=len(spec.lookups) + len(find_changes(spec)) + 1,
     )
 
 
@@ -115,7 +121,7 @@ def _add_seed(details: _Details, path: Path) -> None:
 def _add_recorded(details: _Details, recording: Recording) -> None:
     """Descriptions and durations that recorded replies show."""
     for texts in recording.by_call.values():
-        reply = value_of(texts[0])
+        reply = parse_value(texts[0])
         if not isinstance(reply, dict):
             continue
         told = cast("dict[str, Any]", reply)
@@ -175,7 +181,7 @@ def _world(ends: Sequence[EndState], details: _Details) -> World:
     )
 
 
-def _errand(path: Path, line: int, task: ToolTask, end: EndState, world: World) -> Errand:
+def _task_spec(path: Path, line: int, task: ToolTask, end: EndState, world: World) -> TaskSpec:
     if len(task.subgoals) != 1:
         raise MalformedFile(path, line, "subgoals", "must have exactly one entry")
     date = task.init["current_date"]
@@ -187,7 +193,7 @@ def _errand(path: Path, line: int, task: ToolTask, end: EndState, world: World) 
     names = {project.name for project in world.projects}
     if {project[2] for project in end.projects} != names:
         raise MalformedFile(path, line, "additional_info.answer.projects", "are others than before")
-    made = Errand(
+    made = TaskSpec(
         world,
         task.goal.strip(),
         task.subgoals[0],
@@ -198,40 +204,40 @@ def _errand(path: Path, line: int, task: ToolTask, end: EndState, world: World) 
         removal="delete_task" if "delete" in task.goal.lower() else "complete_task",
         seed=task.index,
     )
-    changes = changes_of(made)
+    changes = find_changes(made)
     kind = "operation" if changes else "query"
     touched = [change.subject for change in changes]
-    return replace(made, kind=kind, reads=_reads(made, touched))
+    return replace(made, kind=kind, lookups=_reads(made, touched))
 
 
-def _reads(errand: Errand, changed: Sequence[str]) -> tuple[Read, ...]:
+def _reads(spec: TaskSpec, changed: Sequence[str]) -> tuple[Lookup, ...]:
     """What the expert looks up: the projects and tasks that the goal or the changes name."""
-    goal = errand.goal
-    reads = [Read("get_projects")]
+    goal = spec.goal
+    lookups = [Lookup("get_projects")]
     if _DATE_WORDS.search(goal):
-        reads.insert(0, Read("get_user_current_date"))
-    homes = {todo.content: project.name for project, todo in errand.world.todos()}
+        lookups.insert(0, Lookup("get_user_current_date"))
+    homes = {todo.content: project.name for project, todo in spec.world.todos()}
     named = [content for content in homes if _names(goal, content)]
     touched = [subject for subject in dict.fromkeys([*named, *changed]) if subject in homes]
     wanted = {name for name in homes.values() if name in goal}
     wanted |= {homes[content] for content in touched}
-    names = [project.name for project in errand.world.projects]
+    names = [project.name for project in spec.world.projects]
     chosen = [name for name in names if name in wanted] or names
     if goal.startswith(("How many projects", "Which project is marked")):
         chosen = []
-    reads += [Read("get_tasks", name) for name in chosen]
+    lookups += [Lookup("get_tasks", name) for name in chosen]
     level = _LEVEL.search(goal)
-    priorities = {todo.content: str(todo.priority) for _, todo in errand.world.todos()}
+    priorities = {todo.content: str(todo.priority) for _, todo in spec.world.todos()}
     subjects = touched or [
         content
         for content, home in homes.items()
         if home in chosen and (level is None or priorities[content] == level[1])
     ]
     if _TEXT_WORDS.search(goal):
-        reads += [Read("get_task_description", content) for content in subjects]
+        lookups += [Lookup("get_task_description", content) for content in subjects]
     elif _TIME_WORDS.search(goal):
-        reads += [Read("get_task_duration", content) for content in subjects]
-    return tuple(reads[: MAX_READS - len(changed)])
+        lookups += [Lookup("get_task_duration", content) for content in subjects]
+    return tuple(lookups[: MAX_READS - len(changed)])
 
 
 def _names(goal: str, content: str) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
-from env_servers.environments.todo.desk import Account, Desk
-from env_servers.environments.todo.errands import EndState, Errand, end_state, state_of
 from env_servers.environments.todo.prompt import TOOLS
 from env_servers.environments.todo.store import TodoStore
+from env_servers.environments.todo.task_spec import EndState, TaskSpec, current_end_state, end_state
+from env_servers.environments.todo.tools import Account, TodoTools
 from env_servers.toolkit.tool_calls import (
     EMBEDDED,
     RECORDED,
@@ -23,7 +23,7 @@ from env_servers.toolkit.tool_calls import (
     Session,
     ToolSet,
     ToolTask,
-    value_of,
+    parse_value,
 )
 from env_servers.toolkit.tool_calls.backends import TooledSession
 
@@ -34,7 +34,7 @@ __all__ = [
     "RecordedTodo",
     "RecordedTodoSession",
     "TodoSession",
-    "errand_of",
+    "get_task_spec",
     "recorded_ids",
 ]
 
@@ -48,12 +48,12 @@ class TodoSession(Protocol):
         ...
 
 
-def errand_of(task: ToolTask) -> Errand:
-    """The errand of a task."""
-    return cast("Errand", task.init["errand"])
+def get_task_spec(task: ToolTask) -> TaskSpec:
+    """Return the specification of a task."""
+    return cast("TaskSpec", task.init["spec"])
 
 
-class AccountSession(Desk, TooledSession):
+class AccountSession(TodoTools, TooledSession):
     """Tools on an account; a refusal in words satisfies no subgoal."""
 
     toolset: ClassVar[ToolSet] = TOOLS
@@ -88,7 +88,7 @@ def recorded_ids(recording: Recording | None, item: int) -> dict[str, str]:
     ids: dict[str, str] = {}
     exchanges = recording.conversations.get(item, ()) if recording is not None else ()
     for exchange in exchanges:
-        value = value_of(exchange.reply) if exchange.reply is not None else None
+        value = parse_value(exchange.reply) if exchange.reply is not None else None
         entries = cast("list[Any]", value) if isinstance(value, list) else []
         for entry in entries:
             if isinstance(entry, dict) and "id" in entry:
@@ -109,10 +109,10 @@ class EmbeddedTodo(Backend):
         self._recording = recording
 
     def open(self, task: ToolTask) -> EmbeddedSession:
-        errand = errand_of(task)
+        spec = get_task_spec(task)
         ids = recorded_ids(self._recording, task.index) if task.official else {}
-        store = TodoStore.of(errand.world, seed=errand.seed, ids=ids)
-        return EmbeddedSession(store, errand.date, errand.location)
+        store = TodoStore.of(spec.world, seed=spec.seed, ids=ids)
+        return EmbeddedSession(store, spec.date, spec.location)
 
 
 class RecordedTodoSession(RecordedSession):
@@ -154,7 +154,7 @@ class RecordedTodoSession(RecordedSession):
 
     def state(self) -> EndState:
         """The account as the replies left it."""
-        return state_of(self.store)
+        return current_end_state(self.store)
 
     def fork(self) -> RecordedTodoSession:
         """An independent copy."""

@@ -12,9 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from env_servers.environments.todo.generator import KINDS, kind_of, make_errand
+from env_servers.environments.todo.generator import KINDS, make_task_spec, task_kind
 from env_servers.environments.todo.official import as_tool_task, read_official
-from env_servers.environments.todo.sessions import EmbeddedTodo, RecordedTodo, errand_of
+from env_servers.environments.todo.sessions import EmbeddedTodo, RecordedTodo, get_task_spec
 from env_servers.sdk import (
     EMBEDDED_BASE,
     EnvironmentConfig,
@@ -61,7 +61,7 @@ class TodoTasks(ToolTaskSet):
             return super().category(item_id)
         for start, size in ((EMBEDDED_BASE, TRAIN_SIZE), (EVAL_BASE, EVAL_SIZE)):
             if start <= index < start + size:
-                return kind_of(index - start)
+                return task_kind(index - start)
         return super().category(item_id)
 
 
@@ -106,7 +106,7 @@ def held_out_ids(data_dir: Path | None, name: Path) -> frozenset[int]:
 
 
 def _category(task: ToolTask) -> str:
-    return errand_of(task).kind
+    return get_task_spec(task).kind
 
 
 def _train_task(index: int) -> Task:
@@ -119,5 +119,5 @@ def _eval_task(index: int) -> Task:
 
 @lru_cache(maxsize=_CACHED)
 def _task(index: int, number: int, *, held_out: bool) -> Task:
-    errand = replace(make_errand(number, held_out=held_out), seed=index)
-    return Task(f"{NAME}_{index}", as_tool_task(errand, index), errand.kind)
+    spec = replace(make_task_spec(number, held_out=held_out), seed=index)
+    return Task(f"{NAME}_{index}", as_tool_task(spec, index), spec.kind)

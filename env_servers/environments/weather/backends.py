@@ -26,7 +26,7 @@ from env_servers.toolkit.tool_calls import (
     Session,
     ToolSettings,
     ToolTask,
-    reply_of,
+    parse_reply,
 )
 from env_servers.toolkit.tool_calls.live import Answer, LiveService, Rate
 from env_servers.toolkit.tool_calls.recordings import Exchange
@@ -158,13 +158,13 @@ class RecordedService(WeatherService):
         text = self._exact.get((tool, *map(_plain, given)))
         if text is None:
             raise NotRecorded(tool, given)
-        return reply_of(text)
+        return parse_reply(text)
 
     def _span(self, kind: str, latitude: Any, longitude: Any, start: Any, end: Any) -> Reply:
         given = (latitude, longitude, start, end)
         text = self._exact.get((kind, *map(_plain, given)))
         if text is not None:
-            return reply_of(text)
+            return parse_reply(text)
         series = self._series.get((kind, _plain(latitude), _plain(longitude)))
         names = _day_names(kind, start, end)
         if series is None or not names or not all(name in series.days for name in names):
@@ -191,7 +191,7 @@ class RecordedService(WeatherService):
         place = (_plain(given.get("latitude")), _plain(given.get("longitude")))
         self._exact[(kind, *place, _plain(start), _plain(end))] = text
         if text.startswith("{'"):
-            self._learn_days((kind, *place), reply_of(text).value)
+            self._learn_days((kind, *place), parse_reply(text).value)
 
     def _learn_days(self, key: tuple[str, Any, Any], value: dict[str, Any]) -> None:
         head = {name: part for name, part in value.items() if name != "daily"}

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
-__all__ = ["Day", "cell_of", "day_at", "elevation_at"]
+__all__ = ["Day", "day_at", "elevation_at", "grid_cell"]
 
 SEED: Final = 20231
 """Another seed is another world; tasks and their answers change with it."""
@@ -43,13 +43,13 @@ class Day(NamedTuple):
     """European air quality index for PM2.5, at noon."""
 
 
-def cell_of(latitude: float, longitude: float) -> Cell:
+def grid_cell(latitude: float, longitude: float) -> Cell:
     """The grid cell of a place."""
     east = (longitude + 180.0) % 360.0 - 180.0
     return round(latitude * _CELLS_PER_DEGREE), round(east * _CELLS_PER_DEGREE)
 
 
-def centre_of(cell: Cell) -> tuple[float, float]:
+def cell_centre(cell: Cell) -> tuple[float, float]:
     """(latitude, longitude) of a cell's centre."""
     return cell[0] / _CELLS_PER_DEGREE, cell[1] / _CELLS_PER_DEGREE
 
@@ -92,7 +92,7 @@ def elevation_at(latitude: float, longitude: float) -> float:
 @lru_cache(maxsize=4096)
 def _character(cell: Cell) -> tuple[float, float, float, float, float]:
     """(yearly mean, half of summer minus winter, share of wet days, daily span, dust)."""
-    latitude, longitude = centre_of(cell)
+    latitude, longitude = cell_centre(cell)
     far = abs(latitude) / 90
     height = elevation_at(latitude, longitude)
     inland = (_relief(4, latitude / 9, longitude / 9) + 1) / 2

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any, Final, NamedTuple
 
-from env_servers.toolkit.tool_calls import Planned, Recording, ToolTask, plan_of_calls
+from env_servers.toolkit.tool_calls import PlannedCall, Recording, ToolTask, fixed_plan
 
 __all__ = [
     "Place",
@@ -26,7 +26,7 @@ __all__ = [
     "with_recorded_plan",
 ]
 
-Step = Generator[Planned, Any, Any]
+Step = Generator[PlannedCall, Any, Any]
 
 
 class Place(NamedTuple):
@@ -54,32 +54,32 @@ _LEVEL: Final = (
 )
 
 
-def today() -> Generator[Planned, Any, date]:
+def today() -> Generator[PlannedCall, Any, date]:
     """The current date."""
-    text = yield Planned("get_user_current_date", {}, _TODAY)
+    text = yield PlannedCall("get_user_current_date", {}, _TODAY)
     return date.fromisoformat(text)
 
 
-def here() -> Generator[Planned, Any, str]:
+def here() -> Generator[PlannedCall, Any, str]:
     """The user's city."""
-    return (yield Planned("get_user_current_location", {}, _HERE))
+    return (yield PlannedCall("get_user_current_location", {}, _HERE))
 
 
-def locate(name: str) -> Generator[Planned, Any, Place]:
+def locate(name: str) -> Generator[PlannedCall, Any, Place]:
     """A city's coordinates; its best match."""
     why = (
         f"I need the coordinates of {name}.",
         f"To ask about {name}, I first look up where it lies.",
         f"The other tools want coordinates, so I search for {name}.",
     )
-    found = yield Planned("get_latitude_longitude", {"name": name}, why)
+    found = yield PlannedCall("get_latitude_longitude", {"name": name}, why)
     best = found["results"][0]
     return Place(name, best["latitude"], best["longitude"])
 
 
 def daily(
     kind: str, place: Place, first: date, last: date, now: date
-) -> Generator[Planned, Any, dict[str, list[Any]]]:
+) -> Generator[PlannedCall, Any, dict[str, list[Any]]]:
     """Columns of daily values, from the tool that the days call for."""
     what = _KIND_WORDS[kind]
     arguments: dict[str, Any] = {"latitude": place.latitude, "longitude": place.longitude}
@@ -96,10 +96,10 @@ def daily(
         f"With the coordinates of {place.name} I can ask for its {what} {days}.",
         f"What is missing is the {what} in {place.name} {days}.",
     )
-    return (yield Planned(tool, arguments, why))["daily"]
+    return (yield PlannedCall(tool, arguments, why))["daily"]
 
 
-def air_index(place: Place, now: date) -> Generator[Planned, Any, int]:
+def air_index(place: Place, now: date) -> Generator[PlannedCall, Any, int]:
     """Today's air quality index."""
     arguments = {
         "latitude": place.latitude,
@@ -110,27 +110,27 @@ def air_index(place: Place, now: date) -> Generator[Planned, Any, int]:
         f"Now I get today's air quality index of {place.name}.",
         f"With date and coordinates I can ask for the air quality in {place.name}.",
     )
-    value = yield Planned("get_current_air_quality_index", arguments, why)
+    value = yield PlannedCall("get_current_air_quality_index", arguments, why)
     return value["daily"]["european_aqi_pm2_5"][0]
 
 
-def air_level(index: float) -> Generator[Planned, Any, str]:
+def air_level(index: float) -> Generator[PlannedCall, Any, str]:
     """An index in words."""
     why = tuple(text.format(index=index) for text in _LEVEL)
-    return (yield Planned("get_air_quality_level", {"air_quality_index": index}, why))
+    return (yield PlannedCall("get_air_quality_level", {"air_quality_index": index}, why))
 
 
-def elevation(place: Place) -> Generator[Planned, Any, float]:
+def elevation(place: Place) -> Generator[PlannedCall, Any, float]:
     """Metres above the sea."""
     arguments = {"latitude": place.latitude, "longitude": place.longitude}
     why = (
         f"Now I look up how high {place.name} lies.",
         f"With these coordinates I can ask for the elevation of {place.name}.",
     )
-    return (yield Planned("get_elevation", arguments, why))["elevation"][0]
+    return (yield PlannedCall("get_elevation", arguments, why))["elevation"][0]
 
 
-def distance(one: Place, other: Place) -> Generator[Planned, Any, float]:
+def distance(one: Place, other: Place) -> Generator[PlannedCall, Any, float]:
     """Kilometres between two places."""
     arguments = {
         "latitude1": one.latitude,
@@ -142,7 +142,7 @@ def distance(one: Place, other: Place) -> Generator[Planned, Any, float]:
         f"I have both pairs of coordinates, so I measure from {one.name} to {other.name}.",
         f"Now the distance between {one.name} and {other.name} can be reckoned.",
     )
-    return (yield Planned("get_distance", arguments, why))
+    return (yield PlannedCall("get_distance", arguments, why))
 
 
 _RECORDED_WHY: Final[Mapping[str, Sequence[str]]] = {
@@ -164,10 +164,10 @@ def with_recorded_plan(task: ToolTask, recording: Recording | None) -> ToolTask:
     """An official task with the calls of its recorded conversation, where there is one."""
     exchanges = recording.conversations.get(task.index, ()) if recording is not None else ()
     calls = [
-        Planned(exchange.tool, exchange.arguments, _why(exchange.tool, exchange.arguments))
+        PlannedCall(exchange.tool, exchange.arguments, _why(exchange.tool, exchange.arguments))
         for exchange in exchanges
         if exchange.tool not in ("finish", "check_valid_actions")
         and isinstance(exchange.arguments, dict)
     ]
-    plan = plan_of_calls(calls, task.subgoals[0])
+    plan = fixed_plan(calls, task.subgoals[0])
     return replace(task, plan=plan, steps=len(calls) + 1)

@@ -26,11 +26,11 @@ from env_servers.environments.weather.expert import (
     today,
 )
 from env_servers.environments.weather.gazetteer import City
-from env_servers.toolkit.tool_calls import Plan, Planned
+from env_servers.toolkit.tool_calls import Plan, PlannedCall
 
 __all__ = ["TEMPLATES", "Draw", "Question", "Template"]
 
-Run = Generator[Planned, Any, Any]
+Run = Generator[PlannedCall, Any, Any]
 
 _FIRST_TODAY: Final = date(2022, 10, 1)
 _TODAYS: Final = 1000
@@ -73,7 +73,7 @@ class Draw:
                 found.append(city)
         return found
 
-    def one_of(self, *wordings: str) -> str:
+    def choose(self, *wordings: str) -> str:
         """One of several wordings."""
         return wordings[self.rng.randrange(len(wordings))]
 
@@ -102,7 +102,7 @@ def _difference(one: float, other: float) -> float:
 
 def level_of_index(draw: Draw) -> Question:
     index = draw.rng.randrange(3, 130)
-    goal = draw.one_of(
+    goal = draw.choose(
         f"My device shows an air quality index of {index}. Which air quality level is that?",
         f"Which level does an air quality index of {index} mean?",
     )
@@ -147,7 +147,7 @@ def distance_of_coordinates(draw: Draw) -> Question:
 
 def elevation_of_city(draw: Draw) -> Question:
     (city,) = draw.others(1)
-    goal = draw.one_of(
+    goal = draw.choose(
         f"How many metres above sea level is {city.name}?",
         f"What is the elevation of {city.name} in metres?",
     )
@@ -206,7 +206,7 @@ def _extreme(names: Sequence[str], values: Sequence[float], most: bool) -> str |
 def tomorrow_in_city(draw: Draw) -> Question:
     (city,) = draw.others(1)
     word, variable = draw.side()
-    goal = draw.one_of(
+    goal = draw.choose(
         f"I fly to {city.name} tomorrow. What will the {word} temperature be there, in Celsius?",
         f"What is the {word} temperature in {city.name} tomorrow, in degrees Celsius?",
     )
@@ -279,7 +279,7 @@ def snow_of_past_days(draw: Draw) -> Question:
 
 def distance_of_cities(draw: Draw) -> Question:
     one, other = draw.others(2)
-    goal = draw.one_of(
+    goal = draw.choose(
         f"How many kilometres is it from {one.name} to {other.name} as the crow flies?",
         f"How far apart are {one.name} and {other.name}, in kilometres?",
     )
@@ -309,7 +309,7 @@ def air_index_of_city(draw: Draw) -> Question:
 
 def today_at_home(draw: Draw) -> Question:
     word, variable = draw.side()
-    goal = draw.one_of(
+    goal = draw.choose(
         f"What is today's {word} temperature where I am, in degrees Celsius?",
         f"Tell me the {word} temperature of today in my city, in Celsius.",
     )
@@ -325,7 +325,7 @@ def today_at_home(draw: Draw) -> Question:
 def rain_at_home(draw: Draw) -> Question:
     ahead = draw.rng.randrange(1, 8)
     when = "tomorrow" if ahead == 1 else f"in {ahead} days"
-    goal = draw.one_of(
+    goal = draw.choose(
         f"Do I need an umbrella {when}, because it will rain in my city?",
         f"Will it rain where I live {when}?",
     )
@@ -361,7 +361,7 @@ def _name_of_more(names: Sequence[str], values: Sequence[float]) -> str | None:
 
 def air_level_of_city(draw: Draw) -> Question:
     (city,) = draw.others(1)
-    goal = draw.one_of(
+    goal = draw.choose(
         f"I want to go running in {city.name} today. Which level does the air quality have there?",
         f"Which air quality level does {city.name} have today?",
     )
@@ -414,7 +414,7 @@ def highs_at_home(draw: Draw) -> Question:
 
 def warmer_city_tomorrow(draw: Draw) -> Question:
     one, other = draw.others(2)
-    goal = draw.one_of(
+    goal = draw.choose(
         f"Will {one.name} or {other.name} be warmer tomorrow, by the mean temperature?",
         f"Tomorrow I can travel to {one.name} or to {other.name}. Where will it be warmer on "
         "average?",
@@ -453,7 +453,7 @@ def difference_today(draw: Draw) -> Question:
 
 
 def air_level_at_home(draw: Draw) -> Question:
-    goal = draw.one_of(
+    goal = draw.choose(
         "Which level does the air quality in my city have today?",
         "Is the air outside fit for sports? Tell me today's air quality level where I am.",
     )
@@ -467,7 +467,7 @@ def air_level_at_home(draw: Draw) -> Question:
 
 
 def warmer_than_last_year(draw: Draw) -> Question:
-    goal = draw.one_of(
+    goal = draw.choose(
         "Is it warmer in my city today than on the same day last year, by the mean temperature?",
         "Does today's mean temperature where I am exceed that of this date one year ago?",
     )
@@ -496,7 +496,7 @@ def warmer_there_than_here(draw: Draw) -> Question:
     (city,) = draw.others(1)
     ahead = draw.rng.randrange(1, 10)
     when = "tomorrow" if ahead == 1 else f"in {ahead} days"
-    goal = draw.one_of(
+    goal = draw.choose(
         f"I travel to {city.name} {when}. Will it be warmer there than at my place on that day, "
         "by the mean temperature?",
         f"Compare the mean temperatures {when}: is {city.name} warmer than my city?",
@@ -514,7 +514,7 @@ def warmer_there_than_here(draw: Draw) -> Question:
     return Question(f"{goal} {_YES_NO}", run)
 
 
-def _both(name: str) -> Generator[Planned, Any, tuple[tuple[Place, Place], date]]:
+def _both(name: str) -> Generator[PlannedCall, Any, tuple[tuple[Place, Place], date]]:
     """The user's city, another, and today."""
     now = yield from today()
     home = yield from locate((yield from here()))

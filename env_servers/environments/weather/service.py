@@ -12,7 +12,13 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any, Final
 
-from env_servers.environments.weather.climate import Day, cell_of, centre_of, day_at, elevation_at
+from env_servers.environments.weather.climate import (
+    Day,
+    cell_centre,
+    day_at,
+    elevation_at,
+    grid_cell,
+)
 from env_servers.environments.weather.gazetteer import Gazetteer, load_gazetteer
 from env_servers.environments.weather.geodesy import distance_km
 from env_servers.toolkit.tool_calls import Reply
@@ -77,13 +83,13 @@ class EmbeddedService(WeatherService):
 
     def daily(self, kind: str, latitude: Any, longitude: Any, start: Any, end: Any) -> Reply:
         try:
-            cell = cell_of(*_place(latitude, longitude))
+            cell = grid_cell(*_place(latitude, longitude))
             days = _days(start, end, _FIRST_DAY)
         except _Refused as refusal:
             return _error(str(refusal))
         weather = [day_at(cell, day) for day in days]
         columns = dict(zip(VARIABLES[kind], _VALUES[kind], strict=True))
-        north, east = centre_of(cell)
+        north, east = cell_centre(cell)
         return Reply(
             {
                 "latitude": north,
@@ -98,11 +104,11 @@ class EmbeddedService(WeatherService):
 
     def air_quality(self, latitude: Any, longitude: Any, start: Any, end: Any) -> Reply:
         try:
-            cell = cell_of(*_place(latitude, longitude))
+            cell = grid_cell(*_place(latitude, longitude))
             days = _days(start, end, _FIRST_AIR_DAY)
         except _Refused as refusal:
             return _error(str(refusal))
-        north, east = centre_of(cell)
+        north, east = cell_centre(cell)
         return Reply(
             {
                 "latitude": north,

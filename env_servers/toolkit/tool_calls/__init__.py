@@ -21,16 +21,16 @@ from env_servers.toolkit.tool_calls.payload import ToolTask
 from env_servers.toolkit.tool_calls.planning import (
     NO_ANSWER,
     Plan,
-    Planned,
-    plan_of_calls,
+    PlannedCall,
+    fixed_plan,
     solve,
 )
 from env_servers.toolkit.tool_calls.recordings import (
     RecordedBackend,
     RecordedSession,
     Recording,
-    reply_of,
-    value_of,
+    parse_reply,
+    parse_value,
 )
 from env_servers.toolkit.tool_calls.scoring import Subgoals, equal_exactly, equal_in_value
 from env_servers.toolkit.tool_calls.settings import AUTO, ToolSettings
@@ -50,7 +50,7 @@ __all__ = [
     "MalformedFile",
     "NotRecorded",
     "Plan",
-    "Planned",
+    "PlannedCall",
     "RecordedBackend",
     "RecordedSession",
     "Recording",
@@ -71,11 +71,11 @@ __all__ = [
     "call_key",
     "equal_exactly",
     "equal_in_value",
+    "fixed_plan",
     "official_splits",
-    "plan_of_calls",
+    "parse_reply",
+    "parse_value",
     "read_tasks",
-    "reply_of",
     "solve",
-    "value_of",
     "write_call",
 ]

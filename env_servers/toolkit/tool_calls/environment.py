@@ -41,7 +41,7 @@ from env_servers.toolkit.tool_calls.line_format import (
     write_call,
 )
 from env_servers.toolkit.tool_calls.payload import ToolTask
-from env_servers.toolkit.tool_calls.planning import advise, plan_of_calls
+from env_servers.toolkit.tool_calls.planning import advise, fixed_plan
 from env_servers.toolkit.tool_calls.scoring import Subgoals, equal_exactly, equal_in_value
 from env_servers.toolkit.tool_calls.tasks import ToolTaskSet
 
@@ -82,25 +82,25 @@ class ToolEnvironment(EpisodeEnvironment[ToolEpisode]):
         """Whether an output satisfies a subgoal, in profile `agentgym`."""
         return equal_exactly(subgoal, output)
 
-    def rate(self, episode: ToolEpisode) -> float:
+    def dense_reward(self, episode: ToolEpisode) -> float:
         """The dense reward of the state, 0 to 1, in profile `agentgym`."""
         episode.subgoals.update(self.matches)
         return episode.subgoals.share
 
-    def rate_finish(self, episode: ToolEpisode, answer: Any) -> float:
+    def finish_reward(self, episode: ToolEpisode, answer: Any) -> float:
         """What handing in an answer is worth, in profile `fixed`."""
         right = any(equal_in_value(subgoal, answer) for subgoal in episode.task.subgoals)
         return float(right)
 
-    def settle(self, episode: ToolEpisode, reward: float) -> float:
+    def final_reward(self, episode: ToolEpisode, reward: float) -> float:
         """The reward of the last step, which may depend on the state of the world."""
         return reward
 
-    def unknown_tool(self, name: str) -> str:
+    def unknown_tool_error(self, name: str) -> str:
         """What is said of a call of no tool."""
         return f"ERROR | Invalid action: {name}."
 
-    def says_finish(self, line: str) -> bool:
+    def ends_episode(self, line: str) -> bool:
         """Whether a call ends the episode, by its text, in profile `agentgym`."""
         return "finish" in line or "Finish" in line
 
@@ -111,7 +111,7 @@ class ToolEnvironment(EpisodeEnvironment[ToolEpisode]):
             answer = sorted(cast("list[Any]", answer))
         return Reply(answer)
 
-    def rates_errors(self) -> bool:
+    def scores_errors(self) -> bool:
         """Whether a call that failed is scored too, in profile `agentgym`."""
         return False
 
@@ -188,7 +188,7 @@ class ToolEnvironment(EpisodeEnvironment[ToolEpisode]):
         """What is shown of a call, and its reply where it did not fail."""
         tool = self.toolset.get(call.tool)
         if tool is None:
-            return self.unknown_tool(call.tool), None
+            return self.unknown_tool_error(call.tool), None
         try:
             arguments = tool.bind(call.arguments, strictly=episode.fixed)
             if tool.name == "check_valid_actions":
@@ -211,16 +211,16 @@ class ToolEnvironment(EpisodeEnvironment[ToolEpisode]):
         if episode.fixed:
             done = call.tool == "finish" and reply is not None
             if done and reply is not None:
-                episode.reward = self.rate_finish(episode, reply.value)
-                episode.reward = self.settle(episode, episode.reward)
+                episode.reward = self.finish_reward(episode, reply.value)
+                episode.reward = self.final_reward(episode, episode.reward)
             return done
         failed = reply is None and text.startswith("ERROR | ")
         unknown = failed and self.toolset.get(call.tool) is None
-        done = self.says_finish(call.line) and (unknown or not failed)
-        if (not failed or unknown or self.rates_errors()) and "Invalid" not in text:
-            episode.reward = max(episode.reward, self.rate(episode))
+        done = self.ends_episode(call.line) and (unknown or not failed)
+        if (not failed or unknown or self.scores_errors()) and "Invalid" not in text:
+            episode.reward = max(episode.reward, self.dense_reward(episode))
         if done:
-            episode.reward = self.settle(episode, episode.reward)
+            episode.reward = self.final_reward(episode, episode.reward)
         return done
 
     # The players.
@@ -230,7 +230,7 @@ class ToolEnvironment(EpisodeEnvironment[ToolEpisode]):
         plan = episode.task.plan
         if plan is None:
             subgoals = episode.task.subgoals
-            plan = plan_of_calls((), subgoals[0] if subgoals else "done")
+            plan = fixed_plan((), subgoals[0] if subgoals else "done")
         return advise(plan, episode.outputs, seed + episode.steps)
 
     def advise_random(self, rng: random.Random) -> Advice:

@@ -182,7 +182,9 @@ class HostileInputContract:
         episode = self.begin()
         for name in ("__init__", "__class__", "call", "close", "fork", "task", "a" * 10_000, "é"):
             seen = episode.step(f"Action: {name} with Action Input: {{}}")
-            assert seen.text == f"Observation: {episode.unknown_tool(name)}\nGive me one action."
+            assert (
+                seen.text == f"Observation: {episode.unknown_tool_error(name)}\nGive me one action."
+            )
             assert (seen.reward, seen.terminated) == (0.0, False)
 
     def play_expert(self, episode: ToolEnvironment) -> Observation:

@@ -12,12 +12,12 @@ from functools import cached_property
 from math import gcd
 from typing import Final
 
-__all__ = ["CULTURES", "Culture", "mixed", "scattered"]
+__all__ = ["CULTURES", "Culture", "mix_bits", "permuted_index"]
 
 _MASK: Final = 2**64 - 1
 
 
-def mixed(*parts: int) -> int:
+def mix_bits(*parts: int) -> int:
     """A well-mixed 64-bit number of the parts (splitmix64 over them); the same everywhere."""
     state = 0x9E3779B97F4A7C15
     for part in parts:
@@ -29,7 +29,7 @@ def mixed(*parts: int) -> int:
     return state
 
 
-def scattered(index: int, size: int) -> int:
+def permuted_index(index: int, size: int) -> int:
     """A number below `size`; different for every index below `size`, far apart for neighbours."""
     stride = int(size * 0.6180339887) | 1
     while gcd(stride, size) != 1:
@@ -53,7 +53,7 @@ class Culture:
 
     def name(self, index: int) -> str:
         """The name of a number below `size`; distinct for distinct numbers."""
-        rest, first = divmod(scattered(index, self.size), len(self.firsts))
+        rest, first = divmod(permuted_index(index, self.size), len(self.firsts))
         ending, stem = divmod(rest, len(self.stems))
         last = self.stems[stem] + self.endings[ending]
         given = self.firsts[first]

@@ -17,9 +17,9 @@ __all__ = [
     "NO_ANSWER",
     "Plan",
     "PlanState",
-    "Planned",
+    "PlannedCall",
     "advise",
-    "plan_of_calls",
+    "fixed_plan",
     "progress",
     "solve",
 ]
@@ -40,7 +40,7 @@ _ENDS: Final = (
 _MAX_SHOWN: Final = 80
 
 
-class Planned(NamedTuple):
+class PlannedCall(NamedTuple):
     """A call that a plan wants made, with true reasons for it in several wordings."""
 
     tool: str
@@ -48,8 +48,8 @@ class Planned(NamedTuple):
     why: Sequence[str]
 
 
-Plan = Callable[[], Generator[Planned, Any, Any]]
-"""Makes a fresh run of a plan: it yields `Planned`, is sent the value that each call returned,
+Plan = Callable[[], Generator[PlannedCall, Any, Any]]
+"""Makes a fresh run of a plan: it yields `PlannedCall`, is sent the value that each call returned,
 and returns the answer for `finish`."""
 
 
@@ -58,7 +58,7 @@ class PlanState(NamedTuple):
 
     made: int
     """Calls of the plan that were made."""
-    next: Planned | None
+    next: PlannedCall | None
     """The next call; None = only the answer is left."""
     answer: Any
 
@@ -121,10 +121,10 @@ def solve(plan: Plan, answer_call: Callable[[str, Mapping[str, Any]], Any]) -> t
         return end.value, made
 
 
-def plan_of_calls(calls: Sequence[Planned], answer: Any) -> Plan:
+def fixed_plan(calls: Sequence[PlannedCall], answer: Any) -> Plan:
     """The plan that makes fixed calls, whatever they return, and hands in a known answer."""
 
-    def run() -> Generator[Planned, Any, Any]:
+    def run() -> Generator[PlannedCall, Any, Any]:
         for call in calls:  # noqa: UP028 - a list cannot be sent what the calls return
             yield call
         return answer

@@ -33,9 +33,9 @@ __all__ = [
     "RecordedBackend",
     "RecordedSession",
     "Recording",
+    "parse_reply",
+    "parse_value",
     "read_conversations",
-    "reply_of",
-    "value_of",
 ]
 
 OBSERVATION: Final = "Observation: "
@@ -160,10 +160,10 @@ def _literal(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return value_of(text)
+        return parse_value(text)
 
 
-def value_of(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """The value whose `str` a recorded text is; the text itself where it is no literal."""
     try:
         return ast.literal_eval(text)
@@ -171,12 +171,12 @@ def value_of(text: str) -> Any:
         return text
 
 
-def reply_of(text: str) -> Reply:
+def parse_reply(text: str) -> Reply:
     """A recorded text as a reply; raises ToolError for a recorded error."""
     if text.startswith(_ERROR):
         raise ToolError(text.removeprefix(_ERROR))
     refused = text.startswith(("Error:", '{"error"', '{"reason"'))
-    return Reply(text if refused else value_of(text), ok=not refused)
+    return Reply(text if refused else parse_value(text), ok=not refused)
 
 
 class RecordedSession(Session):
@@ -205,7 +205,7 @@ class RecordedSession(Session):
         if text is None:
             raise NotRecorded(tool, dict(arguments))
         self.times[key] = times + 1
-        return self.value(tool, reply_of(text))
+        return self.value(tool, parse_reply(text))
 
     def value(self, tool: str, reply: Reply) -> Reply:
         """A reply as it counts for subgoals; the default compares the value itself."""

@@ -70,7 +70,7 @@ def test_a_few_papers_collect_most_citations_and_a_few_authors_write_much(
     counts = sorted((graphs.paper_facts(p).n_citation for p in range(0, PAPERS, 50)), reverse=True)
     assert sum(counts[: len(counts) // 10]) > sum(counts) / 2
     assert counts[len(counts) // 2] <= 2
-    written = sorted(len(graphs.papers_of(author)) for author in range(0, AUTHORS, 64))
+    written = sorted(len(graphs.papers_by(author)) for author in range(0, AUTHORS, 64))
     assert written[-1] > 20
     assert 2 <= written[len(written) // 2] <= 6
 

@@ -84,7 +84,7 @@ class FakeFile:
             for right, cell in enumerate(row["values"]):
                 at = Address(start["rowIndex"] + down, start["columnIndex"] + right)
                 if "userEnteredValue" in fields:
-                    sheet.write({at: value_of(cell.get("userEnteredValue", {}))})
+                    sheet.write({at: parse_value(cell.get("userEnteredValue", {}))})
                 if "note" in fields:
                     sheet.write_note(at, cell["note"])
                 if "userEnteredFormat" in cell:
@@ -106,7 +106,7 @@ class FakeFile:
         (sheet.insert_rows if rows else sheet.insert_columns)(start, [[None]] * count)
 
 
-def value_of(entered: Mapping[str, Any]) -> Value:
+def parse_value(entered: Mapping[str, Any]) -> Value:
     if "formulaValue" in entered:
         match = re.fullmatch(r"=([A-Z]+)\((.*)\)", entered["formulaValue"])
         assert match is not None

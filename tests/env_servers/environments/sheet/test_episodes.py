@@ -10,7 +10,7 @@ import pytest
 from env_servers.environments.sheet import SheetWork
 from env_servers.environments.sheet.generator import CHAINS, KINDS
 from env_servers.environments.sheet.scoring import overlap_share, strict_share
-from env_servers.environments.sheet.sessions import assignment_of
+from env_servers.environments.sheet.sessions import get_assignment
 from env_servers.sdk import Observation, ResetOptions
 from env_servers.toolkit.tool_calls import ToolTaskSet
 
@@ -60,9 +60,9 @@ def test_splits_are_large_and_share_no_table(tasks: ToolTaskSet) -> None:
     titles: dict[str, set[str]] = {}
     seen: Counter[tuple[str, object]] = Counter()
     for split in ("train", "eval"):
-        found = [assignment_of(tasks.get(item).payload) for item in every(tasks, split, 5)]
+        found = [get_assignment(tasks.get(item).payload) for item in every(tasks, split, 5)]
         titles[split] = {assignment.sheet for assignment in found}
-        seen.update((one.goal, one.wanted) for one in found)
+        seen.update((one.goal, one.target) for one in found)
     assert not titles["train"] & titles["eval"]
     assert max(seen.values()) == 1
 
@@ -91,7 +91,7 @@ def test_doing_nothing_earns_nothing_in_the_binary_unit(tasks: ToolTaskSet) -> N
     for item in every(tasks, "train", 60):
         episode = begin(tasks, item, reward="binary")
         assert episode.step(episode.advise_noop().action).reward == 0.0
-        sheet = assignment_of(tasks.get(item).payload).sheet
+        sheet = get_assignment(tasks.get(item).payload).sheet
         call(episode, "open_sheet", name=sheet)
         assert episode.step(episode.advise_noop().action).reward == 0.0
         assert call(episode, "finish").reward == 0.0
@@ -99,9 +99,9 @@ def test_doing_nothing_earns_nothing_in_the_binary_unit(tasks: ToolTaskSet) -> N
 
 def test_the_dense_reward_is_the_share_of_equal_cells_and_never_falls(tasks: ToolTaskSet) -> None:
     item = every(tasks, "train")[0]
-    assignment = assignment_of(tasks.get(item).payload)
+    assignment = get_assignment(tasks.get(item).payload)
     episode = begin(tasks, item)
-    untouched = overlap_share(assignment.book[assignment.sheet].values(), assignment.wanted)
+    untouched = overlap_share(assignment.book[assignment.sheet].values(), assignment.target)
     assert call(episode, "open_sheet", name=assignment.sheet).reward == untouched
     for row in range(1, 6):
         call(episode, "update_cell", position=f"A{row}", value="wrong")
@@ -110,9 +110,9 @@ def test_the_dense_reward_is_the_share_of_equal_cells_and_never_falls(tasks: Too
 
 def test_profile_fixed_scores_the_final_sheet_only_and_all_of_it(tasks: ToolTaskSet) -> None:
     item = every(tasks, "train")[0]
-    assignment = assignment_of(tasks.get(item).payload)
+    assignment = get_assignment(tasks.get(item).payload)
     steps = len(assignment.calls)
-    surplus = f"{'ABCDEFGHIJ'[len(assignment.wanted[0])]}1"
+    surplus = f"{'ABCDEFGHIJ'[len(assignment.target[0])]}1"
     rewards: dict[str, list[float | None]] = {}
     for profile in ("agentgym", "fixed"):
         episode = begin(tasks, item, profile)
@@ -133,7 +133,7 @@ def test_shares_of_different_sizes() -> None:
 
 def test_an_episode_shares_nothing_with_another_of_the_same_task(tasks: ToolTaskSet) -> None:
     task = tasks.get(every(tasks, "train")[1])
-    sheet = assignment_of(task.payload).sheet
+    sheet = get_assignment(task.payload).sheet
     one, other = SheetWork(tasks), SheetWork(tasks)
     for episode in (one, other):
         episode.reset(task, ResetOptions())
@@ -152,7 +152,7 @@ def test_the_random_player_can_neither_break_nor_solve_a_task(tasks: ToolTaskSet
 
     for number, item in enumerate(every(tasks, "train", 300)):
         episode, rng = begin(tasks, item, reward="binary"), random.Random(number)
-        sheet = assignment_of(tasks.get(item).payload).sheet
+        sheet = get_assignment(tasks.get(item).payload).sheet
         call(episode, "open_sheet", name=sheet)
         for _ in range(60):
             action = episode.advise_random(rng).action

@@ -14,7 +14,7 @@ pytest.importorskip("openpyxl", reason="the extra `sheet` is not installed")
 from env_servers.environments.sheet import SheetWork
 from env_servers.environments.sheet.official import TASKS, WORKBOOK
 from env_servers.environments.sheet.scoring import overlap_share, strict_share
-from env_servers.environments.sheet.sessions import assignment_of
+from env_servers.environments.sheet.sessions import get_assignment
 from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable, ResetOptions
 from env_servers.toolkit.tool_calls import MalformedFile, ToolTaskSet
 from tests.kit.data import read_eval_ids
@@ -43,8 +43,8 @@ def test_the_workbooks_answer_sheets_show_the_answers_of_the_task_file(data_dir:
 def test_untouched_sheets_score_what_was_measured_on_the_original(official: ToolTaskSet) -> None:
     shares: list[float] = []
     for item in items(official):
-        assignment = assignment_of(official.get(item).payload)
-        shares.append(overlap_share(assignment.book[assignment.sheet].values(), assignment.wanted))
+        assignment = get_assignment(official.get(item).payload)
+        shares.append(overlap_share(assignment.book[assignment.sheet].values(), assignment.target))
     assert (round(min(shares), 3), round(max(shares), 2)) == (0.125, 0.57)
     assert round(sum(shares) / 20, 2) == 0.26
 
@@ -61,8 +61,8 @@ def test_every_answer_is_written_by_the_expert_and_scored_1(
             if seen.terminated:
                 break
         assert (seen.reward, seen.terminated) == (1.0, True), item
-        grid = episode._episode.session.grid(assignment_of(official.get(item).payload).sheet)  # type: ignore[union-attr]
-        assert strict_share(grid, assignment_of(official.get(item).payload).wanted) == 1.0
+        grid = episode._episode.session.grid(get_assignment(official.get(item).payload).sheet)  # type: ignore[union-attr]
+        assert strict_share(grid, get_assignment(official.get(item).payload).target) == 1.0
 
 
 def test_most_of_the_files_own_reference_actions_lead_to_the_answer(
@@ -72,7 +72,7 @@ def test_most_of_the_files_own_reference_actions_lead_to_the_answer(
         item
         for item in items(official)
         if any(
-            call.tool == "insert_cols" for call in assignment_of(official.get(item).payload).calls
+            call.tool == "insert_cols" for call in get_assignment(official.get(item).payload).calls
         )
     ]
     assert written == ["tool_sheet_5", "tool_sheet_6"]

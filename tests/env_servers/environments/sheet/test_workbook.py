@@ -16,8 +16,8 @@ from env_servers.environments.sheet.cells import (
     Formula,
     IncorrectCellLabel,
     column_label,
-    number_of,
     parse_address,
+    parse_number,
     render,
 )
 from env_servers.environments.sheet.workbook import Area, Sheet, Workbook, WorksheetNotFound
@@ -70,13 +70,13 @@ def test_addresses_are_read_and_written_in_a1_notation() -> None:
 
 
 def test_written_text_of_digits_is_a_number_and_formulas_are_refused() -> None:
-    assert number_of("45") == 45.0
-    assert number_of(" -1.5e2 ") == -150.0
-    assert number_of("4 5") == "4 5"
-    assert number_of(None) == ""
+    assert parse_number("45") == 45.0
+    assert parse_number(" -1.5e2 ") == -150.0
+    assert parse_number("4 5") == "4 5"
+    assert parse_number(None) == ""
     for bad in ("=1+1", " =A1", "+A1", "@SUM(A1)", float("nan"), 10**400, True, [1], "x" * 2001):
         with pytest.raises(CellError):
-            number_of(bad)
+            parse_number(bad)
 
 
 def test_the_displayed_grid_ends_with_the_last_used_row_and_column() -> None:

@@ -65,7 +65,7 @@ class FakeTodoist:
         self.private = self.store.add_project("Private")
         seed = TodoSeed("Secret plan", "2024-05-05")
         self.secret = self.store.add_todo(self.private.id, seed)
-        self.store.add_todo(inbox.id, TodoSeed("Read mail", "2024-05-06"))
+        self.store.add_todo(inbox.id, TodoSeed("Lookup mail", "2024-05-06"))
         self.failing: list[int] = []
         """Statuses of the next answers."""
         self.requests: list[tuple[str, str]] = []

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from env_servers.environments.todo import Todo
-from env_servers.environments.todo.expert import changes_of
+from env_servers.environments.todo.expert import find_changes
 from env_servers.environments.todo.generator import CHAINS, KINDS
-from env_servers.environments.todo.sessions import errand_of
+from env_servers.environments.todo.sessions import get_task_spec
 from env_servers.sdk import EnvironmentConfig, InvalidOption, Observation, ResetOptions
 from env_servers.toolkit.tool_calls import ToolTaskSet
 
@@ -84,9 +84,9 @@ def test_splits_are_large_and_share_neither_projects_nor_tasks(tasks: ToolTaskSe
     for split in ("train", "eval"):
         words[split] = set()
         for item in every(tasks, split, 3):
-            errand = errand_of(tasks.get(item).payload)
-            seen[errand.goal, repr(errand.world)] += 1
-            for project, todo in errand.world.todos():
+            spec = get_task_spec(tasks.get(item).payload)
+            seen[spec.goal, repr(spec.world)] += 1
+            for project, todo in spec.world.todos():
                 words[split] |= {project.name, todo.content}
     assert not words["train"] & words["eval"]
     assert max(seen.values()) == 1
@@ -98,7 +98,7 @@ def test_tasks_have_all_chain_lengths_and_several_types_of_answers(tasks: ToolTa
         assert {payload.steps - 1 for payload in payloads} == set(CHAINS)
         types = Counter(type(payload.subgoals[0]).__name__ for payload in payloads)
         assert set(types) == {"int", "str", "list"}
-        operations = [p for p in payloads if changes_of(errand_of(p))]
+        operations = [p for p in payloads if find_changes(get_task_spec(p))]
         assert 0.2 < len(operations) / len(payloads) < 0.6
 
 

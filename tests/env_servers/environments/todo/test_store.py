@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from env_servers.environments.todo.errands import state_of
 from env_servers.environments.todo.store import (
     NotFound,
     ProjectSeed,
@@ -13,6 +12,7 @@ from env_servers.environments.todo.store import (
     World,
     parse_date,
 )
+from env_servers.environments.todo.task_spec import current_end_state
 
 WORLD = World(
     (
@@ -115,6 +115,6 @@ def test_a_fork_is_equal_and_independent(store: TodoStore) -> None:
 
 
 def test_the_end_state_has_no_ids(store: TodoStore) -> None:
-    assert state_of(store) == state_of(TodoStore.of(WORLD, seed=9))
+    assert current_end_state(store) == current_end_state(TodoStore.of(WORLD, seed=9))
     store.update_project(store.projects()[0].id, is_favorite=True)
-    assert state_of(store) != state_of(TodoStore.of(WORLD, seed=3))
+    assert current_end_state(store) != current_end_state(TodoStore.of(WORLD, seed=3))

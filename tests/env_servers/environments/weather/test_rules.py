@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from env_servers.environments.weather import Weather
-from env_servers.environments.weather.climate import cell_of, day_at, elevation_at
+from env_servers.environments.weather.climate import day_at, elevation_at, grid_cell
 from env_servers.environments.weather.gazetteer import load_gazetteer
 from env_servers.environments.weather.geodesy import distance_km
 from env_servers.toolkit.tool_calls import ToolTask, ToolTaskSet
@@ -209,7 +209,7 @@ def test_any_satisfied_subgoal_counts_as_one(official: ToolTaskSet) -> None:
 def test_the_climate_makes_sense() -> None:
     def year(latitude: float, longitude: float) -> list[Any]:
         start = date(2023, 1, 1).toordinal()
-        cell = cell_of(latitude, longitude)
+        cell = grid_cell(latitude, longitude)
         return [day_at(cell, start + day) for day in range(365)]
 
     for place in ((0.3, 32.6), (48.85, 2.35), (-33.9, 151.2), (64.1, -21.9), (-89.0, 0.0)):
@@ -230,8 +230,8 @@ def mean(days: list[Any]) -> float:
 
 def test_neighbouring_places_and_days_are_alike() -> None:
     assert abs(elevation_at(48.85, 2.35) - elevation_at(48.86, 2.35)) < 100
-    assert cell_of(48.82, 362.32) == cell_of(48.82, 2.32)
-    assert cell_of(48.82, 2.32) == cell_of(48.79, 2.34)
+    assert grid_cell(48.82, 362.32) == grid_cell(48.82, 2.32)
+    assert grid_cell(48.82, 2.32) == grid_cell(48.79, 2.34)
 
 
 def test_cities_are_found_without_case_and_accents() -> None:

@@ -24,7 +24,7 @@ from env_servers.toolkit.tool_calls import (
     FINISH,
     Backend,
     Plan,
-    Planned,
+    PlannedCall,
     Session,
     Tool,
     ToolEnvironment,
@@ -75,11 +75,13 @@ class StallBackend(Backend):
 
 
 def dearest() -> Plan:
-    def run() -> Generator[Planned, Any, Any]:
-        things = yield Planned("get_things", {}, ("I look at what there is.", "What is sold?"))
+    def run() -> Generator[PlannedCall, Any, Any]:
+        things = yield PlannedCall("get_things", {}, ("I look at what there is.", "What is sold?"))
         best, most = "", -1.0
         for thing in things:
-            price = yield Planned("get_price", {"thing": thing}, (f"I need the price of {thing}.",))
+            price = yield PlannedCall(
+                "get_price", {"thing": thing}, (f"I need the price of {thing}.",)
+            )
             if price > most:
                 best, most = thing, price
         return best

@@ -15,7 +15,7 @@ from env_servers.toolkit.tool_calls import (
     Recording,
     ToolError,
     ToolTask,
-    value_of,
+    parse_value,
 )
 
 TASK = ToolTask(goal="x", subgoals=(1,), official=True, index=3)
@@ -97,4 +97,4 @@ def test_a_malformed_recording_is_reported_with_file_and_line(folder: Path) -> N
     [("2023-10-12", "2023-10-12"), ("1.5", 1.5), ("New York", "New York"), ("{'a': 1}", {"a": 1})],
 )
 def test_texts_become_the_values_that_they_show(text: str, value: object) -> None:
-    assert value_of(text) == value
+    assert parse_value(text) == value

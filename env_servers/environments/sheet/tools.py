@@ -20,13 +20,13 @@ from env_servers.environments.sheet.cells import (
     OPERATORS,
     Address,
     CellError,
-    number_of,
     parse_address,
+    parse_number,
 )
 from env_servers.environments.sheet.pattern import PatternError, compile_pattern
 from env_servers.environments.sheet.workbook import Area, WorksheetNotFound
 
-__all__ = ["NOT_OPEN", "Desk", "Spreadsheet"]
+__all__ = ["NOT_OPEN", "SheetTools", "Spreadsheet"]
 
 NOT_OPEN: Final = "Please open a sheet before operating it"
 WHOLE_UPDATE: Final = "Warning: You cannot update whole sheet at once"
@@ -107,12 +107,12 @@ class Spreadsheet(ABC):
 
 
 def _answered(
-    function: Callable[Concatenate[Desk, _P], Any],
-) -> Callable[Concatenate[Desk, _P], Any]:
+    function: Callable[Concatenate[SheetTools, _P], Any],
+) -> Callable[Concatenate[SheetTools, _P], Any]:
     """Agents' mistakes come back as the representation of the error."""
 
     @wraps(function)
-    def call(self: Desk, *args: _P.args, **kwargs: _P.kwargs) -> Any:
+    def call(self: SheetTools, *args: _P.args, **kwargs: _P.kwargs) -> Any:
         try:
             return function(self, *args, **kwargs)
         except (CellError, WorksheetNotFound, PatternError) as error:
@@ -122,13 +122,13 @@ def _answered(
 
 
 def _on_open_sheet(
-    function: Callable[Concatenate[Desk, _P], Any],
-) -> Callable[Concatenate[Desk, _P], Any]:
+    function: Callable[Concatenate[SheetTools, _P], Any],
+) -> Callable[Concatenate[SheetTools, _P], Any]:
     """Like `_answered`, for what needs an open sheet."""
     answered = _answered(function)
 
     @wraps(function)
-    def call(self: Desk, *args: _P.args, **kwargs: _P.kwargs) -> Any:
+    def call(self: SheetTools, *args: _P.args, **kwargs: _P.kwargs) -> Any:
         if self.book.opened is None:
             return NOT_OPEN
         return answered(self, *args, **kwargs)
@@ -136,7 +136,7 @@ def _on_open_sheet(
     return call
 
 
-class Desk:
+class SheetTools:
     """The functions, on one spreadsheet."""
 
     def __init__(self, book: Spreadsheet) -> None:
@@ -156,7 +156,7 @@ class Desk:
 
     @_on_open_sheet
     def freeze_data(self, dimension: object, num: object) -> Grid:
-        chosen = _one_of(dimension, ("rows", "columns"))
+        chosen = _require_one_of(dimension, ("rows", "columns"))
         count = _integer(num)
         grid = self.book.values()
         size = len(grid) if chosen == "rows" else _width(grid)
@@ -183,7 +183,7 @@ class Desk:
         return self._insert("row", values_list, row_idx)
 
     def _insert(self, dimension: str, values_list: object, at: object) -> Grid:
-        values = [list(map(number_of, line)) for line in _lines(values_list)]
+        values = [list(map(parse_number, line)) for line in _lines(values_list)]
         index = _integer(at)
         if index < 1 or not values:
             raise CellError("rows and columns are counted from 1, and one must be given")
@@ -192,7 +192,7 @@ class Desk:
 
     @_on_open_sheet
     def delete_batch_data(self, dimension: object, index_list: object) -> Grid | str:
-        chosen = _one_of(dimension, ("row", "col"))
+        chosen = _require_one_of(dimension, ("row", "col"))
         indexes = sorted({_integer(index) - 1 for index in _list(index_list)}, reverse=True)
         grid = self.book.values()
         size = len(grid) if chosen == "row" else _width(grid)
@@ -203,7 +203,7 @@ class Desk:
 
     @_on_open_sheet
     def update_cell(self, position: object, value: object) -> Grid:
-        self.book.write({parse_address(position): number_of(value)})
+        self.book.write({parse_address(position): parse_number(value)})
         return self.book.values()
 
     @_on_open_sheet
@@ -224,7 +224,7 @@ class Desk:
         self, start_position: object, end_position: object, values_list: object
     ) -> Grid | str:
         area = _area(start_position, end_position)
-        lines = [list(map(number_of, line)) for line in _lines(values_list)]
+        lines = [list(map(parse_number, line)) for line in _lines(values_list)]
         grid = self.book.values()
         if grid and area.top == area.left == 0 and _covers(area, grid):
             return WHOLE_UPDATE
@@ -241,7 +241,7 @@ class Desk:
 
     @_on_open_sheet
     def sort_sheet_by_col(self, col_num: object, order: object) -> Grid:
-        chosen = _one_of(order, ("asc", "des"))
+        chosen = _require_one_of(order, ("asc", "des"))
         self.book.sort(_integer(col_num) - 1, descending=chosen == "des")
         return self.book.values()
 
@@ -328,7 +328,7 @@ def _formula(
     start: object, end: object, positions: object, operator: object
 ) -> tuple[str, tuple[Address, ...]]:
     """An operator and the cells that it works on: a range, or a list of positions."""
-    name = _one_of(operator, tuple(OPERATORS))
+    name = _require_one_of(operator, tuple(OPERATORS))
     if positions is not None:
         references = tuple(parse_address(position) for position in _list(positions))
     else:
@@ -361,7 +361,7 @@ def _text(value: object) -> str:
     return value
 
 
-def _one_of(value: object, valid: tuple[str, ...]) -> str:
+def _require_one_of(value: object, valid: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in valid:
         return value
     raise CellError(f"must be one of {', '.join(valid)}")

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from env_servers.environments.todo.store import NotFound, Project, Todo, parse_date
 
-__all__ = ["Account", "Desk"]
+__all__ = ["Account", "TodoTools"]
 
 
 class Account(Protocol):
@@ -45,7 +45,7 @@ class Account(Protocol):
         ...
 
 
-class Desk:
+class TodoTools:
     """The functions, on one account."""
 
     def __init__(self, account: Account, date: str, location: str) -> None:

@@ -1,7 +1,6 @@
 """What a task of this environment asks for, whoever made it: official or generated.
 
-Owns the shape of an errand, its end state and how an end state is told from an account. Invariant:
-an errand is plain data that can be compared and printed. It knows no generator, file or episode.
+A specification is plain data that can be compared and printed.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from typing import NamedTuple
 
 from env_servers.environments.todo.store import COLOUR, Project, Todo, TodoStore, World
 
-__all__ = ["EndState", "Errand", "Read", "end_state", "state_of"]
+__all__ = ["EndState", "Lookup", "TaskSpec", "current_end_state", "end_state"]
 
 
-class Read(NamedTuple):
+class Lookup(NamedTuple):
     """One call that looks something up. `subject` is a project's name or a task's content."""
 
     tool: str
@@ -32,7 +31,7 @@ class EndState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class TaskSpec:
     """A goal in a world, with everything that scores it and solves it."""
 
     world: World
@@ -45,7 +44,7 @@ class Errand:
     """The user's current date, `YYYY-MM-DD`."""
     location: str
     """The user's current city."""
-    reads: tuple[Read, ...]
+    lookups: tuple[Lookup, ...]
     """What has to be looked up before anything is changed, in this order."""
     removal: str = "complete_task"
     """The tool that makes a task vanish: `complete_task` or `delete_task`."""
@@ -63,6 +62,6 @@ def end_state(projects: Sequence[Project], todos: Sequence[Todo]) -> EndState:
     )
 
 
-def state_of(store: TodoStore) -> EndState:
+def current_end_state(store: TodoStore) -> EndState:
     """The end state of a store as it is now."""
     return end_state(store.projects(), store.todos())
