@@ -24,6 +24,7 @@ __all__ = [
     "record_failure",
     "span",
     "trace_metadata",
+    "tracing_enabled",
     "tracing_requested",
 ]
 
@@ -68,6 +69,11 @@ def disable_tracing() -> None:
     """Make no more spans."""
     global _tracer
     _tracer = None
+
+
+def tracing_enabled() -> bool:
+    """Return whether spans are made in this process."""
+    return _tracer is not None
 
 
 def span(name: str, **attributes: AttributeValue) -> AbstractContextManager[Span | None]:

@@ -19,9 +19,10 @@ from rich.text import Text
 
 from agent_runtime.errors import AgentRuntimeError, PolicyMisconfigured
 from agent_runtime.logs import LogLevel, configure_logging
+from agent_runtime.tracing import enable_tracing, tracing_requested
 from orchestrator.errors import OrchestratorError, UsageError
 
-__all__ = ["LogOptions", "guarded", "make_console", "run_command", "run_loop"]
+__all__ = ["ObservationOptions", "guarded", "make_console", "run_command", "run_loop"]
 
 Options = TypeVar("Options")
 T = TypeVar("T")
@@ -31,17 +32,22 @@ _PLAIN_WIDTH = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogOptions:
-    """What a command logs on stderr; a run's own log in its folder always has all from info on."""
+class ObservationOptions:
+    """What a command tells of itself; a run's own log in its folder always has all from info on."""
 
     log_level: LogLevel = "warning"
     """Least severe events that are shown on stderr; RUN/logs/run.jsonl has info and above."""
     log_json: bool = False
     """Show events as JSON lines."""
+    trace: bool = False
+    """Export OpenTelemetry spans, of spawned servers too, to where the OTEL_* variables point;
+    without it only where those variables ask for it."""
 
     def configure(self) -> None:
-        """Send this program's events to stderr from now on."""
+        """Log and trace from now on; raises PolicyMisconfigured without OpenTelemetry."""
         configure_logging(self.log_level, self.log_json)
+        if self.trace or tracing_requested():
+            enable_tracing()
 
 
 def run_command(

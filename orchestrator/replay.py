@@ -23,7 +23,7 @@ from agent_runtime.errors import AgentRuntimeError
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.client import ClientConfig, connection_options
-from orchestrator.command_line import LogOptions, make_console, run_command, run_loop
+from orchestrator.command_line import ObservationOptions, make_console, run_command, run_loop
 from orchestrator.errors import UsageError
 from orchestrator.fleet import Fleet, FleetConfig
 from orchestrator.run_folder import find_run
@@ -51,7 +51,9 @@ class Replay:
     """Print the report as JSON on stdout."""
     fleet: Annotated[FleetConfig, tyro.conf.arg(name="")] = field(default_factory=FleetConfig)
     client: ClientConfig = field(default_factory=ClientConfig)
-    logs: Annotated[LogOptions, tyro.conf.arg(name="")] = field(default_factory=LogOptions)
+    observation: Annotated[ObservationOptions, tyro.conf.arg(name="")] = field(
+        default_factory=ObservationOptions
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _act(config: Replay) -> int:
-    config.logs.configure()
+    config.observation.configure()
     folder = find_run(config.run)
     console = make_console(stderr=config.json)
     with RunReader.open(folder) as reader:

@@ -22,6 +22,7 @@ from typing import Any
 from google.protobuf import struct_pb2
 from rich.console import Console
 
+from agent_runtime import tracing
 from agent_runtime.agent import EpisodePlan
 from agent_runtime.agents import PlaySettings
 from agent_runtime.errors import AgentRuntimeError
@@ -117,6 +118,8 @@ async def run_many(specs: Sequence[RunSpec], *, console: Console) -> list[RunOut
         if len(specs) == 1:  # else only what is logged about an episode is about one run
             stack.enter_context(bind_context(run_id=run_ids[0]))
         stack.enter_context(_log_failure())
+        # Opened before the fleet: connections take the span to the servers.
+        stack.enter_context(tracing.span("run", run_id=run_ids[0]))
         fleet = await stack.enter_async_context(
             Fleet(names, first.fleet, connection_options(first.client), logs=logs[0].folder)
         )

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from orchestrator.command_line import LogOptions, guarded, make_console, run_loop
+from orchestrator.command_line import ObservationOptions, guarded, make_console, run_loop
 from orchestrator.config import RunConfig, parse_policies
 from orchestrator.configuration import parse_flags, parse_names
 from orchestrator.report import as_data, as_table
@@ -43,7 +43,9 @@ class Sample:
     """Go on with this run (a folder, or a name below runs/)."""
     json: bool = False
     """Print the summary as JSON on stdout, and everything else on stderr."""
-    logs: Annotated[LogOptions, tyro.conf.arg(name="")] = field(default_factory=LogOptions)
+    observation: Annotated[ObservationOptions, tyro.conf.arg(name="")] = field(
+        default_factory=ObservationOptions
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,7 +71,7 @@ def play_command(
     sample = parse_flags(
         Sample, argv, program=f"python -m orchestrator.{name}", default=Sample(run=default)
     )
-    sample.logs.configure()
+    sample.observation.configure()
     now = datetime.now(UTC)
     unique = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}")
     folder = resumed or sample.out or unique

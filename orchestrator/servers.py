@@ -22,6 +22,7 @@ from typing import Any
 
 from agent_runtime.logs import get_logger
 from agent_runtime.supervision import cancel_tasks, supervise
+from agent_runtime.tracing import tracing_enabled
 from orchestrator.errors import FleetError, UsageError
 
 __all__ = ["FleetConfig", "LogFolder", "RestartBackoff", "SpawnedServer"]
@@ -167,8 +168,10 @@ class SpawnedServer:
         self._ready_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "env_servers", "serve", *self._environments]
         command += ["--bind", self.address, "--address-file", str(self._ready_file)]
-        command += ["--drain", "0", "--log-level", "info"]
+        command += ["--drain", "0", "--log-level", "info", "--log-json"]
         command += ["--exit-with-parent", str(os.getpid())]
+        if tracing_enabled():
+            command.append("--trace")
         command += self._config.server_options
         if self._config.data is not None:
             command += ["--data", str(self._config.data)]
