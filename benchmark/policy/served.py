@@ -2,8 +2,8 @@
 
     python -m benchmark.policy.served [--episodes 2000] [--restart]
 
-Plays a run through the same path as `orchestrator.sample` against the stand-in engine
-(`benchmark.policy.stand_in`), which gives every running request one token per step, so the time
+Plays a run through the same path as `orchestrator.sample` against the fake engine
+(`tests.kit.fake_sglang`), which gives every running request one token per step, so the time
 that episodes *should* take is known: tokens times step. What episodes take longer is the
 orchestrator's (and the environment's, and the network's) share. With `--restart` the engine is
 killed in the middle and started again; nothing may be lost. `--url` measures a real server instead,
@@ -59,12 +59,12 @@ _START_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Play a run against the stand-in engine, or a real one, and say what it cost."""
+    """Play a run against the fake engine, or a real one, and say what it cost."""
 
     model: Path
     """Folder with tokenizer.json and a chat template."""
     url: str = ""
-    """A real server, instead of the stand-in."""
+    """A real server, instead of the fake engine."""
     env: str = "textcraft"
     episodes: int = 2000
     """Episodes, all live at once."""
@@ -73,9 +73,9 @@ class Served:
     reply_tokens: int = 192
     """Tokens of a reply, more or less."""
     step_ms: float = 50.0
-    """Time of a decode step of the stand-in."""
+    """Time of a decode step of the fake engine."""
     restart: bool = False
-    """Kill the stand-in in the middle, and start it again after `down` seconds."""
+    """Kill the fake engine in the middle, and start it again after `down` seconds."""
     down: float = 2.0
     out: Path = RESULTS / "served.json"
 
@@ -109,12 +109,12 @@ class Figures:
 
 
 class _Engine:
-    """The stand-in in a process of its own."""
+    """The fake engine in a process of its own."""
 
     def __init__(self, options: Served) -> None:
         self.port = free_port("127.0.0.1")
         self._command = [
-            *(sys.executable, "-m", "benchmark.policy.stand_in", "--model", str(options.model)),
+            *(sys.executable, "-m", "tests.kit.fake_sglang", "--model", str(options.model)),
             *("--port", str(self.port), "--step-ms", str(options.step_ms)),
             *("--reply-tokens", str(options.reply_tokens)),
         ]
@@ -230,9 +230,9 @@ async def _probe(url: str, seconds: list[float]) -> None:
 
 
 async def _busy_seconds(url: str) -> float:
-    """What the stand-in says of the time that requests spent in it."""
+    """What the fake engine says of the time that requests spent in it."""
     async with aiohttp.ClientSession() as session, session.get(f"{url}/server_info") as response:
-        return (await response.json())["stand_in_busy_seconds"]
+        return (await response.json())["fake_busy_seconds"]
 
 
 def _read_records(

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 from rich.console import Console
 
 from agent_runtime.huggingface import HuggingFaceRenderer
 from agent_runtime.ledger import Segment
 from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling, SGLangOptions
 from agentgym.episode.v1 import episode_pb2
-from benchmark.policy.stand_in import Settings, StandIn
 from orchestrator import audit
 from orchestrator.audit.tokens import rendering_problems, scored_tokens, scoring_problems
 from orchestrator.config import RunConfig
@@ -24,6 +22,8 @@ from orchestrator.fleet import FleetConfig
 from orchestrator.run import run
 from orchestrator.store import RunReader
 from tests.agent_runtime.serving.tiny_model import tiny_llama
+from tests.kit import fake_sglang
+from tests.kit.fake_sglang import FakeModel, FakeSGLang
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +33,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def engine(model: Path) -> AsyncIterator[str]:
-    settings = Settings(model_path=str(model), reply_tokens=12)
-    runner = web.AppRunner(StandIn(settings).app(), shutdown_timeout=0)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    await runner.cleanup()
+    fake = FakeSGLang(FakeModel(model_path=str(model), reply_tokens=12))
+    async with fake_sglang.serving(fake) as address:
+        yield address
 
 
 async def play(engine: str, model: Path, folder: Path, **settings: Any) -> Path:
@@ -113,12 +110,9 @@ def test_the_command_renders_with_the_tokenizer_that_it_is_given(
     import asyncio
 
     async def record() -> None:
-        settings = Settings(model_path=str(model), reply_tokens=12)
-        runner = web.AppRunner(StandIn(settings).app(), shutdown_timeout=0)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        await play(f"http://127.0.0.1:{runner.addresses[0][1]}", model, tmp_path / "run")
-        await runner.cleanup()
+        fake = FakeSGLang(FakeModel(model_path=str(model), reply_tokens=12))
+        async with fake_sglang.serving(fake) as address:
+            await play(address, model, tmp_path / "run")
 
     asyncio.run(record())
     assert audit.main([str(tmp_path / "run"), "--tokenizer", str(model)]) == 0

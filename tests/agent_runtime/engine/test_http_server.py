@@ -14,14 +14,12 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 pytest.importorskip("torch", reason="the extra `torch` is not installed")
 
 from agent_runtime.errors import PolicyMisconfigured, PolicyUnavailable
 from agent_runtime.serving import ServeConfig, Served, serving
 from agent_runtime.serving.embedded import EmbeddedServed
-from benchmark.policy.stand_in import Settings, StandIn
 from orchestrator import audit, sample
 from orchestrator.store import RunReader
 from tests.agent_runtime.policies.engine_contract import (
@@ -33,6 +31,8 @@ from tests.agent_runtime.policies.engine_contract import (
 from tests.agent_runtime.policies.live_episode import episode_context
 from tests.agent_runtime.policies.test_engine_contract import REQUEST, answers
 from tests.agent_runtime.serving.tiny_model import CONTEXT, tiny_llama
+from tests.kit import fake_sglang
+from tests.kit.fake_sglang import FakeModel, FakeSGLang
 
 pytestmark = pytest.mark.torch
 SETTINGS = ("--threads", "1", "--max-slots", "64", "--cache-gib", "1")
@@ -84,14 +84,11 @@ class TestEmbedded(EngineContract):
 async def test_clients_find_every_field_that_an_sglang_server_has_for_them(
     served: Served, checkpoints: tuple[Path, Path]
 ) -> None:
-    """The stand-in's answers are compared with the real server's in the suite `sglang`."""
-    settings = Settings(model_path=str(checkpoints[0]), context_length=CONTEXT)
-    runner = web.AppRunner(StandIn(settings).app(), shutdown_timeout=0)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    expected = await answers(f"http://127.0.0.1:{runner.addresses[0][1]}")
-    found = await answers(served.address)
-    await runner.cleanup()
+    """The fake server's answers are compared with the real server's in the suite `sglang`."""
+    model = FakeModel(model_path=str(checkpoints[0]), context_length=CONTEXT)
+    async with fake_sglang.serving(FakeSGLang(model)) as address:
+        expected = await answers(address)
+        found = await answers(served.address)
     assert {name: status for name, (status, _) in found.items()} == {
         name: status for name, (status, _) in expected.items()
     }

@@ -1,5 +1,5 @@
 """What every engine behind the SGLang policy must do: the same tests for the real server, for the
-router with two of them, and for the stand-in.
+router with two of them, and for the fake engine.
 
 Subclasses give `target`, an engine that serves `tests.agent_runtime.serving.tiny_model`.
 """

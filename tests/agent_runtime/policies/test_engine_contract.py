@@ -1,4 +1,4 @@
-"""The engine contract, against the stand-in and against real SGLang servers on this machine."""
+"""The engine contract, against the fake and against real SGLang servers on this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.policies import Sampling
@@ -21,7 +20,6 @@ from agent_runtime.serving.config import RouterPolicy
 from agent_runtime.serving.installation import find_python
 from agent_runtime.sglang.engines import WeightUpdate
 from agent_runtime.sglang.tensors import WeightTensors
-from benchmark.policy.stand_in import Settings, StandIn
 from tests.agent_runtime.policies.engine_contract import (
     EngineContract,
     Target,
@@ -31,6 +29,8 @@ from tests.agent_runtime.policies.engine_contract import (
 )
 from tests.agent_runtime.policies.live_episode import episode_context
 from tests.agent_runtime.serving.tiny_model import CONTEXT, tiny_llama, tiny_weights
+from tests.kit import fake_sglang
+from tests.kit.fake_sglang import FakeModel, FakeSGLang
 
 
 @pytest.fixture(scope="session")
@@ -39,22 +39,17 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return tiny_llama(root / "one", seed=1), tiny_llama(root / "two", seed=2)
 
 
-class TestStandIn(EngineContract):
+class TestFakeSGLang(EngineContract):
     @pytest.fixture
     async def target(self, checkpoints: tuple[Path, Path]) -> AsyncIterator[Target]:
-        settings = Settings(
+        model = FakeModel(
             model_path=str(checkpoints[0]),
             step_seconds=0.002,
             reply_tokens=100_000,
             context_length=CONTEXT,
         )
-        runner = web.AppRunner(StandIn(settings).app(), access_log=None, shutdown_timeout=0)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
-        yield Target(f"http://127.0.0.1:{port}", *checkpoints, exact=False)
-        await runner.cleanup()
+        async with fake_sglang.serving(FakeSGLang(model)) as address:
+            yield Target(address, *checkpoints, exact=False)
 
 
 class _Background:
@@ -152,25 +147,18 @@ class TestSGLang(EngineContract):
             texts = [(await play(policy.open(episode_context()), 1, seed))[0] for seed in (1, 2)]
         assert texts[0].text == texts[1].text
 
-    async def test_the_stand_in_answers_in_the_same_fields(
+    async def test_the_fake_answers_in_the_same_fields(
         self, target: Target, checkpoints: tuple[Path, Path]
     ) -> None:
-        settings = Settings(model_path=str(checkpoints[0]), context_length=CONTEXT)
-        runner = web.AppRunner(StandIn(settings).app(), shutdown_timeout=0)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        made_up = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        try:
-            real, stand_in = await asyncio.gather(answers(target.url), answers(made_up))
-        finally:
-            await runner.cleanup()
-        assert stand_in.keys() == real.keys()
-        for name, (status, shape) in stand_in.items():
+        model = FakeModel(model_path=str(checkpoints[0]), context_length=CONTEXT)
+        async with fake_sglang.serving(FakeSGLang(model)) as address:
+            real, fake = await asyncio.gather(answers(target.url), answers(address))
+        assert fake.keys() == real.keys()
+        for name, (status, shape) in fake.items():
             assert status == real[name][0], name
-            assert shape <= real[name][1] | {"stand_in_busy_seconds:float"}, name
+            assert shape <= real[name][1] | {"fake_busy_seconds:float"}, name
         for name in ("reply", "without logprobs", "first event", "last event", "too long"):
-            missing = real[name][1] - stand_in[name][1]
+            missing = real[name][1] - fake[name][1]
             assert missing <= {"meta_info.response_sent_to_client_ts:float"}, name
 
 

@@ -1,4 +1,4 @@
-"""The SGLang policy under load and when its engine goes away: the stand-in in its own process."""
+"""The SGLang policy under load and when its engine goes away: a fake in its own process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REPLY = 40
 
 
 class Engine:
-    """A stand-in that can be killed and started again on its port."""
+    """A fake engine that can be killed and started again on its port."""
 
     def __init__(
         self, model: Path, *, step_ms: float = 10.0, options: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Engine:
         self.port = free_port("127.0.0.1")
         self.url = f"http://127.0.0.1:{self.port}"
         self._command = [
-            *(sys.executable, "-m", "benchmark.policy.stand_in", "--model", str(model)),
+            *(sys.executable, "-m", "tests.kit.fake_sglang", "--model", str(model)),
             *("--port", str(self.port), "--step-ms", str(step_ms), "--reply-tokens", str(REPLY)),
             *options,
         ]

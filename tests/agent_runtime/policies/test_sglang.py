@@ -1,4 +1,4 @@
-"""The SGLang policy against a stand-in with SGLang's HTTP interface."""
+"""The SGLang policy against a fake with SGLang's HTTP interface."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from agent_runtime.policies import (
 from agent_runtime.policies.sglang import SGLangPolicy
 from tests.agent_runtime import tiny_tokenizers as tiny
 from tests.agent_runtime.policies.live_episode import episode_context
-from tests.agent_runtime.policies.sglang_server import SGLangServer, serving
+from tests.kit.fake_sglang import FakeModel, FakeSGLang, serving
 
 MESSAGES = [
     Message(Role.USER, "You are in a maze."),
@@ -53,14 +53,23 @@ def tokenizer(model: Path) -> Tokenizer:
 
 
 @pytest.fixture
-async def server(model: Path) -> AsyncIterator[SGLangServer]:
-    async with serving(SGLangServer(str(model), PLAIN_LETTERS)) as running:
-        yield running
+async def server(model: Path) -> AsyncIterator[FakeSGLang]:
+    fake = FakeSGLang(
+        FakeModel(
+            model_path=str(model),
+            name="tiny",
+            vocabulary=PLAIN_LETTERS,
+            reply_tokens=0,
+            context_length=512,
+        )
+    )
+    async with serving(fake) as fake.url:
+        yield fake
 
 
 @asynccontextmanager
 async def policy_for(
-    server: SGLangServer,
+    server: FakeSGLang,
     *,
     options: SGLangOptions | None = None,
     sampling: Sampling | None = None,
@@ -97,7 +106,7 @@ async def play(session: PolicySession, turns: int) -> list[Completion]:
     return replies
 
 
-async def test_every_prompt_starts_with_all_ids_so_far(server: SGLangServer) -> None:
+async def test_every_prompt_starts_with_all_ids_so_far(server: FakeSGLang) -> None:
     async with policy_for(server) as policy:
         session = policy.open(episode_context())
         await play(session, 4)
@@ -110,12 +119,18 @@ async def test_every_prompt_starts_with_all_ids_so_far(server: SGLangServer) -> 
         assert len(longer) > len(shorter)
 
 
+def cached_but_for_four(reply: dict[str, Any]) -> dict[str, Any]:
+    reply["meta_info"]["cached_tokens"] = reply["meta_info"]["prompt_tokens"] - 4
+    return reply
+
+
 async def test_sampled_tokens_carry_the_servers_logprobs_and_versions(
-    server: SGLangServer, tokenizer: Tokenizer
+    server: FakeSGLang, tokenizer: Tokenizer
 ) -> None:
     end = tokenizer.token_to_id("<|im_end|>")
     server.script = [[*encode(tokenizer, "move right"), end]]
     server.version_after = (2, "v1")
+    server.edit = cached_but_for_four
     async with policy_for(server, sampling=Sampling(max_new_tokens=20)) as policy:
         session = policy.open(episode_context())
         first = await session.reply(MESSAGES, turn=0, seed=7)
@@ -138,7 +153,7 @@ async def test_sampled_tokens_carry_the_servers_logprobs_and_versions(
 
 
 async def test_the_request_carries_sampling_seed_and_stop_ids(
-    server: SGLangServer, tokenizer: Tokenizer
+    server: FakeSGLang, tokenizer: Tokenizer
 ) -> None:
     sampling = Sampling(temperature=0.7, top_p=0.9, top_k=5, max_new_tokens=3, stop=("\nObs",))
     async with policy_for(server, sampling=sampling) as policy:
@@ -162,7 +177,7 @@ async def test_the_request_carries_sampling_seed_and_stop_ids(
     assert server.routing_keys == ["run-1/maze_3/0"]
 
 
-async def test_seeds_decide_what_is_sampled(server: SGLangServer) -> None:
+async def test_seeds_decide_what_is_sampled(server: FakeSGLang) -> None:
     async with policy_for(server) as policy:
         replies = [
             (await policy.open(episode_context()).reply(MESSAGES, turn=0, seed=seed)).text
@@ -172,7 +187,7 @@ async def test_seeds_decide_what_is_sampled(server: SGLangServer) -> None:
 
 
 async def test_a_stop_string_ends_the_text_but_not_the_record(
-    server: SGLangServer, tokenizer: Tokenizer
+    server: FakeSGLang, tokenizer: Tokenizer
 ) -> None:
     ids = encode(tokenizer, "move\nObs")
     server.script = [ids]
@@ -185,7 +200,7 @@ async def test_a_stop_string_ends_the_text_but_not_the_record(
 
 
 async def test_a_reply_cut_by_length_is_ended_by_force_in_the_next_prompt(
-    server: SGLangServer, tokenizer: Tokenizer
+    server: FakeSGLang, tokenizer: Tokenizer
 ) -> None:
     async with policy_for(server) as policy:
         session = policy.open(episode_context())
@@ -198,7 +213,7 @@ async def test_a_reply_cut_by_length_is_ended_by_force_in_the_next_prompt(
 
 
 async def test_the_context_limit_shortens_the_last_reply_and_then_ends_the_episode(
-    server: SGLangServer,
+    server: FakeSGLang,
 ) -> None:
     async with policy_for(server, options=SGLangOptions(context_length=90)) as policy:
         session = policy.open(episode_context())
@@ -211,7 +226,7 @@ async def test_the_context_limit_shortens_the_last_reply_and_then_ends_the_episo
         assert len(sent["input_ids"]) + sent["sampling_params"]["max_new_tokens"] <= 90
 
 
-async def test_a_reply_that_fills_the_context_is_reported_as_such(server: SGLangServer) -> None:
+async def test_a_reply_that_fills_the_context_is_reported_as_such(server: FakeSGLang) -> None:
     async with policy_for(server) as policy:
         await policy.open(episode_context()).reply(MESSAGES, turn=0, seed=1)
     limit = len(server.requests[0]["input_ids"]) + 2
@@ -221,9 +236,9 @@ async def test_a_reply_that_fills_the_context_is_reported_as_such(server: SGLang
 
 
 async def test_a_limit_that_only_the_server_knows_ends_the_episode_too(
-    server: SGLangServer,
+    server: FakeSGLang,
 ) -> None:
-    server.context_length, server.told_context_length = 80, None
+    server.context_length, server.tells_limits = 80, False
     async with policy_for(server) as policy:
         session = policy.open(episode_context())
         replies = await play(session, 2)
@@ -231,7 +246,7 @@ async def test_a_limit_that_only_the_server_knows_ends_the_episode_too(
 
 
 async def test_a_context_that_cannot_hold_the_first_observation_is_an_error(
-    server: SGLangServer,
+    server: FakeSGLang,
 ) -> None:
     async with policy_for(server, options=SGLangOptions(context_length=20)) as policy:
         session = policy.open(episode_context())
@@ -241,13 +256,13 @@ async def test_a_context_that_cannot_hold_the_first_observation_is_an_error(
     assert set(session.token_segments()[0].origins) == {Origin.CONTEXT}
 
 
-async def test_a_cancelled_call_is_aborted_on_the_server(server: SGLangServer) -> None:
+async def test_a_cancelled_call_is_aborted_on_the_server(server: FakeSGLang) -> None:
     server.step_seconds = 0.01
-    server.context_length = server.told_context_length = None
+    server.context_length = None
     async with policy_for(server, sampling=Sampling(max_new_tokens=100_000)) as policy:
         session = policy.open(episode_context())
         call = asyncio.create_task(session.reply(MESSAGES, turn=0, seed=1))
-        await server.started.wait()
+        await server.request_seen.wait()
         call.cancel()
         await asyncio.wait([call])
         assert call.cancelled()
@@ -255,9 +270,9 @@ async def test_a_cancelled_call_is_aborted_on_the_server(server: SGLangServer) -
     assert server.aborted == [server.requests[0]["rid"]]
 
 
-async def test_a_call_out_of_time_is_aborted_and_unavailable(server: SGLangServer) -> None:
+async def test_a_call_out_of_time_is_aborted_and_unavailable(server: FakeSGLang) -> None:
     server.step_seconds = 0.01
-    server.context_length = server.told_context_length = None
+    server.context_length = None
     sampling = Sampling(max_new_tokens=100_000)
     async with policy_for(server, sampling=sampling, request_timeout=0.1) as policy:
         with pytest.raises(PolicyUnavailable):
@@ -265,7 +280,7 @@ async def test_a_call_out_of_time_is_aborted_and_unavailable(server: SGLangServe
     assert server.aborted == [server.requests[0]["rid"]]
 
 
-async def test_an_abort_from_outside_keeps_the_partial_reply(server: SGLangServer) -> None:
+async def test_an_abort_from_outside_keeps_the_partial_reply(server: FakeSGLang) -> None:
     server.edit = lambda reply: (
         reply["meta_info"].update(finish_reason={"type": "abort", "message": "Aborted"}) or reply
     )
@@ -276,7 +291,7 @@ async def test_an_abort_from_outside_keeps_the_partial_reply(server: SGLangServe
     assert list(session.token_segments()[0].origins).count(Origin.SAMPLED) == 6
 
 
-async def test_aborts_before_the_first_token_are_no_reply(server: SGLangServer) -> None:
+async def test_aborts_before_the_first_token_are_no_reply(server: FakeSGLang) -> None:
     def nothing(reply: dict[str, Any]) -> dict[str, Any]:
         meta = reply["meta_info"]
         meta |= {"finish_reason": {"type": "abort"}, "output_token_logprobs": []}
@@ -369,7 +384,7 @@ FLAWS = [
 
 @pytest.mark.parametrize("flaw", FLAWS)
 async def test_what_cannot_be_trained_on_fails_the_episode_and_is_not_recorded(
-    flaw: Callable[[dict[str, Any]], dict[str, Any]], server: SGLangServer
+    flaw: Callable[[dict[str, Any]], dict[str, Any]], server: FakeSGLang
 ) -> None:
     server.edit = flaw
     async with policy_for(server) as policy:
@@ -380,7 +395,7 @@ async def test_what_cannot_be_trained_on_fails_the_episode_and_is_not_recorded(
 
 
 async def test_an_older_server_reports_one_version_for_the_whole_reply(
-    server: SGLangServer,
+    server: FakeSGLang,
 ) -> None:
     server.edit = lambda reply: reply["meta_info"].pop("weight_versions") and reply
     async with policy_for(server) as policy:
@@ -390,7 +405,7 @@ async def test_an_older_server_reports_one_version_for_the_whole_reply(
     assert list(session.token_segments()[0].policy_versions) == ["default"]
 
 
-async def test_a_full_queue_is_overload(server: SGLangServer) -> None:
+async def test_a_full_queue_is_overload(server: FakeSGLang) -> None:
     async with policy_for(server) as policy:
         server.queue_full = True
         with pytest.raises(PolicyOverloaded):
@@ -398,7 +413,7 @@ async def test_a_full_queue_is_overload(server: SGLangServer) -> None:
     assert len(server.requests) == 1
 
 
-async def test_a_server_that_is_not_ready_is_found_out_at_the_start(server: SGLangServer) -> None:
+async def test_a_server_that_is_not_ready_is_found_out_at_the_start(server: FakeSGLang) -> None:
     server.healthy = False
     with pytest.raises(PolicyUnavailable):
         async with policy_for(server):
@@ -414,20 +429,20 @@ async def test_no_server_is_found_out_at_the_start() -> None:
 
 
 async def test_a_tokenizer_that_cannot_be_loaded_is_found_out_at_the_start(
-    server: SGLangServer, tmp_path: Path
+    server: FakeSGLang, tmp_path: Path
 ) -> None:
     with pytest.raises(PolicyMisconfigured, match=r"tokenizer\.json"):
         async with policy_for(server, options=SGLangOptions(tokenizer=str(tmp_path))):
             pass
 
 
-async def test_the_policy_is_named_after_the_model_that_is_served(server: SGLangServer) -> None:
+async def test_the_policy_is_named_after_the_model_that_is_served(server: FakeSGLang) -> None:
     async with policy_for(server) as policy:
         assert policy.name == "sglang:tiny"
 
 
 async def test_a_chat_template_of_the_users_own_is_used(
-    server: SGLangServer, tokenizer: Tokenizer, tmp_path: Path
+    server: FakeSGLang, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     path = tmp_path / "own.jinja"
     path.write_text("{{ strftime_now('%Y') }}|{% for m in messages %}{{ m.content }}|{% endfor %}")
@@ -443,7 +458,7 @@ async def test_a_chat_template_of_the_users_own_is_used(
     [SGLangOptions(template_date="someday"), SGLangOptions(chat_template=Path("/nowhere/x"))],
 )
 async def test_template_settings_that_cannot_be_read_are_named(
-    options: SGLangOptions, server: SGLangServer
+    options: SGLangOptions, server: FakeSGLang
 ) -> None:
     with pytest.raises(PolicyMisconfigured):
         async with policy_for(server, options=options):
@@ -457,13 +472,13 @@ def test_a_missing_server_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         SGLangPolicy("http://127.0.0.1:1", config)
 
 
-async def test_a_server_without_these_endpoints_is_a_rejection(server: SGLangServer) -> None:
+async def test_a_server_without_these_endpoints_is_a_rejection(server: FakeSGLang) -> None:
     policy = SGLangPolicy(server.url + "/elsewhere", PolicyConfig())
     with pytest.raises(PolicyRejected, match="404"):
         await policy.start()
 
 
-async def test_many_episodes_play_at_once_without_mixing(server: SGLangServer) -> None:
+async def test_many_episodes_play_at_once_without_mixing(server: FakeSGLang) -> None:
     async with policy_for(server, max_requests=8) as policy:
         sessions = [policy.open(episode_context(episode_id=f"e{n}")) for n in range(20)]
         await asyncio.gather(*(play(session, 3) for session in sessions))

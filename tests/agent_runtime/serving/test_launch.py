@@ -1,6 +1,6 @@
 """Launching engines: flags for the machine, readiness, restarts with the right weights, the end.
 
-The engine here is the stand-in, behind an interpreter that takes SGLang's command line.
+The engine here is the fake engine, behind an interpreter that takes SGLang's command line.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def interpreter(tmp_path: Path) -> Path:
-    """An interpreter that claims to have SGLang and runs the stand-in instead."""
+    """An interpreter that claims to have SGLang and runs the fake engine instead."""
     script = tmp_path / "python"
     script.write_text(
         f"""#!{sys.executable}
@@ -55,7 +55,7 @@ given = {{name: sys.argv[at + 1] for at, name in enumerate(sys.argv) if name.sta
           and at + 1 < len(sys.argv)}}
 if "broken" in given["--model-path"]:
     sys.exit("the model is broken")
-command = [sys.executable, "-m", "benchmark.policy.stand_in", "--model", given["--model-path"],
+command = [sys.executable, "-m", "tests.kit.fake_sglang", "--model", given["--model-path"],
            "--port", given["--port"], "--version", given["--weight-version"], "--step-ms", "2"]
 os.environ["PYTHONPATH"] = {str(ROOT)!r} + os.pathsep + {str(ROOT / "gen")!r}
 os.execv(sys.executable, command)

@@ -18,9 +18,9 @@ from rich.console import Console
 from agent_runtime.engine.checkpoint import weights_digest
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.serving.installation import find_python
-from benchmark.policy.stand_in import Settings, StandIn
 from orchestrator.store import RunReader
 from tests.agent_runtime.serving.tiny_model import tiny_llama
+from tests.kit.fake_sglang import FakeModel, FakeSGLang
 from training.config.recipe import build
 from training.data.tokenizer_training import TokenizerConfig, train_tokenizer
 from training.errors import RecipeError
@@ -67,14 +67,14 @@ def versions_of(folder: Path) -> set[str]:
 
 @contextmanager
 def running_server(model: Path) -> Iterator[str]:
-    """The stand-in for an SGLang server, in a thread of its own; its address."""
+    """A fake SGLang server, in a thread of its own; its address."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
 
     async def start() -> web.AppRunner:
-        settings = Settings(model_path=str(model), step_seconds=0.001, context_length=512)
-        runner = web.AppRunner(StandIn(settings).app(), access_log=None, shutdown_timeout=0)
+        settings = FakeModel(model_path=str(model), step_seconds=0.001, context_length=512)
+        runner = web.AppRunner(FakeSGLang(settings).app(), access_log=None, shutdown_timeout=0)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         return runner

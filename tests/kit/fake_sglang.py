@@ -1,11 +1,14 @@
-"""A stand-in for an SGLang engine: its HTTP interface over a made-up model, for load tests.
+"""A fake SGLang engine: its HTTP interface over a made-up model, for tests and load tests.
 
-Owns fidelity to what SGLang 0.5.23 answers (tests compare it with the real server, field by field)
-and a clock of decode steps: every `step_seconds` each running request gains one token, however many
-run, as in an engine that is bound by its batch. The "model" is a hash of seed and position, so a
-reply that is resumed half-way goes on as it would have. It holds 10,000 requests in one process.
+It answers as SGLang 0.5.23 does (tests compare it with the real server, field by field), by a clock
+of decode steps: every `step_seconds` each running request gains one token, however many run, as in
+an engine that is bound by its batch. The "model" is a hash of seed and position, so a reply that is
+resumed half-way goes on as it would have; tests may script replies and spoil answers. It holds
+10,000 requests in one process:
 
-It measures clients, never models. Knows nothing of this project but this file.
+    python -m tests.kit.fake_sglang --model FOLDER --port 30000
+
+or, inside a test, `async with serving(FakeSGLang(FakeModel(model_path=FOLDER))) as url:`.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import math
 import time
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,22 +30,26 @@ from typing import Any
 from aiohttp import web
 from tokenizers import Tokenizer
 
-__all__ = ["Settings", "StandIn"]
+__all__ = ["FakeModel", "FakeSGLang", "serving"]
 
 _BLOCK = 16
 """Tokens per entry of the prefix cache; the real one is exact to a token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class FakeModel:
     """What the made-up model is like."""
 
     model_path: str
-    """Folder with the tokenizer; also its name."""
+    """Folder with the tokenizer."""
+    name: str = ""
+    """What it is served as; empty = its folder."""
     step_seconds: float = 0.0
     """Time of one decode step for the whole batch; 0 = as fast as possible."""
     reply_tokens: int = 96
-    """Tokens of a reply, before its stop token; requests may ask for less."""
+    """Tokens of a reply, before its stop token; requests may ask for less. 0 = as many as asked."""
+    vocabulary: Sequence[int] = ()
+    """Ids that are sampled; empty = all of the tokenizer's but the special ones."""
     context_length: int = 32_768
     cache_tokens: int = 100_000_000
     max_running: int = 4096
@@ -50,6 +58,8 @@ class Settings:
     version: str = "default"
     weights_seconds: float = 0.0
     """Time that loading weights takes."""
+    keep_requests: bool = True
+    """Whether `FakeSGLang.requests` fills; not in load tests, whose prompts are large."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,36 +70,65 @@ class _Request:
     limit: int
     """Tokens it may sample."""
     done: asyncio.Future[None]
-    space: str = ""
-    """Name space of its cached prefixes."""
+    script: list[int] | None = None
+    """Ids to begin with instead of the model's."""
+    cache_salt: str = ""
+    """Prefixes are shared between requests of the same salt only."""
     cached: int = 0
     started: int = -1
     """Step at which its first token was due; -1 = it waits."""
-    made: int = 0
+    length: int = 0
+    """Tokens that it has by now."""
     spans: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     finish: dict[str, Any] | None = None
     retractions: int = 0
     changed: asyncio.Event | None = None
     """Set at every token of a streamed request."""
-    asked: float = field(default_factory=time.perf_counter)
+    arrived: float = field(default_factory=time.perf_counter)
+
+    @property
+    def stop_ids(self) -> Sequence[int]:
+        return self.params.get("stop_token_ids") or ()
 
 
-class StandIn:
-    """One engine; `app` serves it."""
+class FakeSGLang:
+    """One engine; `app` serves it. Tests set its attributes."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.version = settings.version
-        self.model_path = settings.model_path
-        self.requests = 0
-        """Requests that were answered or are being answered."""
+    def __init__(self, model: FakeModel) -> None:
+        self.model = model
+        self.version = model.version
+        self.model_path = model.model_path
+        self.step_seconds = model.step_seconds
+        self.context_length: int | None = model.context_length
+        """Prompts beyond it are refused; None = no limit."""
+        self.told_context_length: int | None = None
+        """What it says that the model was built for; None = nothing, as most servers."""
+        self.tells_limits = True
+        """Whether it says how long a prompt its memory bears."""
+        self.script: list[list[int]] = []
+        """Replies to give, one a request, instead of the model's."""
+        self.version_after: tuple[int, str] | None = None
+        """Replace the weights before this output token of a request."""
+        self.healthy = True
+        self.queue_full = False
+        self.edit: Callable[[dict[str, Any]], Any] | None = None
+        """Spoils a reply before it is sent."""
+        self.requests: list[dict[str, Any]] = []
+        """Bodies of /generate, in the order of arrival."""
+        self.routing_keys: list[str | None] = []
+        self.aborted: list[str] = []
+        """Request ids of /abort_request."""
+        self.request_seen = asyncio.Event()
+        self.abort_seen = asyncio.Event()
+        self.url = ""
         self.busy = 0.0
         """Seconds that requests spent here, all of them together."""
         self._startup = time.time()
-        self._tokenizer = Tokenizer.from_file(str(Path(settings.model_path, "tokenizer.json")))
+        self._tokenizer = Tokenizer.from_file(str(Path(model.model_path, "tokenizer.json")))
         specials = self._tokenizer.get_added_tokens_decoder()
         size = self._tokenizer.get_vocab_size()
-        self._plain = [token for token in range(size) if token not in specials]
+        plain = [token for token in range(size) if token not in specials]
+        self._vocabulary = list(model.vocabulary) or plain
         self._step = 0
         self._paused = False
         self._running: dict[str, _Request] = {}
@@ -146,7 +185,7 @@ class StandIn:
                 self._wake.clear()
                 await self._wake.wait()
                 due = loop.time()
-            due = max(due + self.settings.step_seconds, loop.time() - 1.0)
+            due = max(due + self.step_seconds, loop.time() - 1.0)
             await asyncio.sleep(max(0.0, due - loop.time()))
             if self._paused:
                 continue
@@ -160,50 +199,60 @@ class StandIn:
         return [request for request in self._running.values() if request.changed is not None]
 
     def _admit(self) -> None:
-        while self._waiting and len(self._running) < self.settings.max_running:
+        while self._waiting and len(self._running) < self.model.max_running:
             request = self._waiting.popleft()
             if request.finish is not None:
                 continue
-            request.started = self._step - request.made
+            request.started = self._step - request.length
             self._running[request.rid] = request
             self._serial += 1
-            wanted = self._length(request)
-            heapq.heappush(self._due, (request.started + wanted, self._serial, request))
+            end = request.started + self._full_length(request)
+            heapq.heappush(self._due, (end, self._serial, request))
             self._wake.set()
 
     def _complete(self, request: _Request) -> None:
         if request.finish is not None or self._running.get(request.rid) is not request:
             return
-        if request.started + self._length(request) > self._step:
+        if request.started + self._full_length(request) > self._step:
             return  # it was put back meanwhile
         self._catch_up(request)
-        if request.made < request.limit:
-            matched = self._ids(request)[-1]
-            self._end(request, {"type": "stop", "matched": matched})
+        last = self._ids(request)[-1]
+        if request.length < request.limit or last in request.stop_ids:
+            self._end(request, {"type": "stop", "matched": last})
         else:
-            self._end(request, {"type": "length", "length": request.made})
+            self._end(request, {"type": "length", "length": request.length})
 
     def _catch_up(self, request: _Request) -> None:
         """Give a request the tokens of the steps that have passed."""
         if request.started < 0:
             return
-        made = min(self._step - request.started, self._length(request))
-        if made <= request.made:
+        length = min(self._step - request.started, self._full_length(request))
+        if length <= request.length:
             return
-        last = request.spans[-1] if request.spans else None
-        if last is not None and last["version"] == self.version:
-            last["end"] = made
-        else:
-            request.spans.append({"version": self.version, "start": request.made, "end": made})
-        request.made = made
+        if self.version_after is not None and request.length <= self.version_after[0] < length:
+            first, self.version_after = self.version_after, None
+            self._extend(request, first[0])
+            self.version = first[1]
+        self._extend(request, length)
         if request.changed is not None:
             request.changed.set()
 
+    def _extend(self, request: _Request, length: int) -> None:
+        """Give a request tokens of the weights of the moment."""
+        if length <= request.length:
+            return
+        last = request.spans[-1] if request.spans else None
+        if last is not None and last["version"] == self.version:
+            last["end"] = length
+        else:
+            request.spans.append({"version": self.version, "start": request.length, "end": length})
+        request.length = length
+
     def _end(self, request: _Request, finish: dict[str, Any]) -> None:
         request.finish = finish
-        self.busy += time.perf_counter() - request.asked
+        self.busy += time.perf_counter() - request.arrived
         self._running.pop(request.rid, None)
-        self._cache.update(_block_hashes(request.prompt + self._ids(request), request.space))
+        self._cache.update(_block_hashes(request.prompt + self._ids(request), request.cache_salt))
         if not request.done.done():
             request.done.set_result(None)
         if request.changed is not None:
@@ -212,24 +261,33 @@ class StandIn:
 
     # ------------------------------------------------------------------ the made-up model
 
-    def _length(self, request: _Request) -> int:
-        """Tokens that a request samples; replies differ by a quarter, by seed."""
-        wanted = self.settings.reply_tokens
+    def _full_length(self, request: _Request) -> int:
+        """Tokens that a request samples in the end; replies differ by a quarter, by seed."""
+        script = request.script or []
+        for position, token in enumerate(script):
+            if token in request.stop_ids:
+                return min(request.limit, position + 1)
+        mean = self.model.reply_tokens
+        if request.script is not None or not mean:
+            return request.limit
         seed = int(request.params.get("sampling_seed") or 0)
-        natural = max(1, wanted + (seed * 7919) % (wanted // 2 + 1) - wanted // 4)
+        natural = max(1, mean + (seed * 7919) % (mean // 2 + 1) - mean // 4)
         # A resumed request has the sampled part in its prompt: positions count from there.
         return min(request.limit, natural)
 
     def _ids(self, request: _Request) -> list[int]:
         offset = len(request.prompt)
         seed = int(request.params.get("sampling_seed") or 0)
-        plain = self._plain
+        vocabulary = self._vocabulary
         ids = [
-            plain[((seed + 1) * 2654435761 + (offset + at) * 40503) % len(plain)]
-            for at in range(request.made)
+            vocabulary[((seed + 1) * 2654435761 + (offset + position) * 40503) % len(vocabulary)]
+            for position in range(request.length)
         ]
-        stops = request.params.get("stop_token_ids") or ()
-        if stops and request.made == self._length(request) < request.limit:
+        if request.script is not None:
+            script = request.script[: request.length]
+            return script + ids[len(script) :]
+        stops = request.stop_ids
+        if stops and request.length == self._full_length(request) < request.limit:
             ids[-1] = stops[0]
         return ids
 
@@ -255,7 +313,7 @@ class StandIn:
         if request.finish is not None:
             meta |= {
                 "weight_versions": [dict(span) for span in spans],
-                "e2e_latency": time.perf_counter() - request.asked,
+                "e2e_latency": time.perf_counter() - request.arrived,
             }
         if not request.params.get("_logprobs"):
             for name in ("input_token_logprobs", "output_token_logprobs"):
@@ -271,13 +329,13 @@ class StandIn:
         rows: list[list[Any]] = [[_logprob(token), token, None] for token in request.prompt[start:]]
         return [[None, *rows[0][1:]], *rows[1:]] if start == 0 else rows
 
-    def _cached(self, prompt: Sequence[int], space: str) -> int:
-        known = 0
-        for key in _block_hashes(prompt[:-1], space):
+    def _cached(self, prompt: Sequence[int], cache_salt: str) -> int:
+        count = 0
+        for key in _block_hashes(prompt[:-1], cache_salt):
             if key not in self._cache:
                 break
-            known += _BLOCK
-        return known
+            count += _BLOCK
+        return count
 
     # ------------------------------------------------------------------ HTTP
 
@@ -288,27 +346,31 @@ class StandIn:
             "_logprobs": body.get("return_logprob"),
             "_start": body.get("logprob_start_len"),
         }
+        if self.model.keep_requests:
+            self.requests.append(body)
+            self.routing_keys.append(http.headers.get("X-SMG-Routing-Key"))
         prompt = body.get("input_ids") or []
-        wanted = params.get("max_new_tokens", 128)
-        problem = self._problem(prompt, params, wanted)
-        queued = self.settings.max_queued
+        limit = params.get("max_new_tokens", 128)
+        problem = self._problem(prompt, params, limit)
+        queued = self.model.max_queued
         streaming = bool(body.get("stream"))
         if problem is not None and not streaming:
             return web.json_response({"error": {"message": problem}}, status=400)
         if problem is not None:
             error = {"message": problem, "type": "invalid_request_error", "code": 400}
             return await _events(http, [{"error": {**error, "retryable": False}}])
-        if queued is not None and len(self._waiting) >= queued:
+        if self.queue_full or (queued is not None and len(self._waiting) >= queued):
             return web.json_response({"detail": "The request queue is full."}, status=503)
-        self.requests += 1
+        self.request_seen.set()
         await self._unlocked.wait()
         request = _Request(
             rid=body.get("rid") or uuid.uuid4().hex,
             prompt=prompt,
             params=params,
-            limit=wanted,
+            limit=limit,
             done=asyncio.get_running_loop().create_future(),
-            space=body.get("extra_key") or "",
+            script=self.script.pop(0) if self.script else None,
+            cache_salt=body.get("extra_key") or "",
             cached=self._cached(prompt, body.get("extra_key") or ""),
             changed=asyncio.Event() if streaming else None,
         )
@@ -321,24 +383,27 @@ class StandIn:
         except asyncio.CancelledError:
             self._give_up(request)
             raise
-        return web.json_response(self._answer(request))
+        answer = self._answer(request)
+        return web.json_response(answer if self.edit is None else self.edit(answer))
 
-    def _problem(self, prompt: Sequence[int], params: dict[str, Any], wanted: int) -> str | None:
-        length, context = len(prompt), self.settings.context_length
+    def _problem(self, prompt: Sequence[int], params: dict[str, Any], limit: int) -> str | None:
+        length, context = len(prompt), self.context_length
         temperature = params.get("temperature", 1.0)
         if not prompt:
             return "input_ids cannot be empty."
         if not (math.isfinite(temperature) and temperature >= 0):
             return f"temperature must be a non-negative finite number, got {temperature}."
+        if context is None:
+            return None
         if length >= context:
             return (
                 f"The input ({length} tokens) is longer than the model's context length "
                 f"({context} tokens)."
             )
-        if length + wanted > context:
+        if length + limit > context:
             return (
                 f"Requested token count exceeds the model's maximum context length of {context} "
-                f"tokens. You requested a total of {length + wanted} tokens."
+                f"tokens. You requested a total of {length + limit} tokens."
             )
         return None
 
@@ -362,10 +427,12 @@ class StandIn:
     async def _abort(self, http: web.Request) -> web.Response:
         body = await http.json()
         prefix = body.get("rid") or ""
+        self.aborted.append(prefix)
         everything = bool(body.get("abort_all"))
         for request in [*self._running.values(), *self._waiting]:
             if everything or (prefix and request.rid.startswith(prefix)):
                 self._abort_one(request)
+        self.abort_seen.set()
         return web.Response()
 
     def _abort_one(self, request: _Request) -> None:
@@ -402,7 +469,7 @@ class StandIn:
         self._unlocked.clear()
         while self._running and not self._paused:
             await asyncio.gather(*(request.done for request in self._running.values()))
-        await asyncio.sleep(self.settings.weights_seconds)
+        await asyncio.sleep(self.model.weights_seconds)
         self._unlocked.set()
         for request in self._running.values():
             self._catch_up(request)
@@ -419,14 +486,14 @@ class StandIn:
         return web.Response(text="Cache flushed.\n")
 
     async def _health(self, _: web.Request) -> web.Response:
-        return web.Response()
+        return web.Response(status=200 if self.healthy else 503)
 
     async def _model_info(self, _: web.Request) -> web.Response:
         return web.json_response(
             {
                 "model_path": self.model_path,
-                "served_model_name": self.settings.model_path,
-                "tokenizer_path": self.settings.model_path,
+                "served_model_name": self.model.name or self.model.model_path,
+                "tokenizer_path": self.model.model_path,
                 "is_generation": True,
                 "weight_version": self.version,
                 "model_type": "llama",
@@ -435,24 +502,25 @@ class StandIn:
         )
 
     async def _server_info(self, _: web.Request) -> web.Response:
-        context = self.settings.context_length
+        cache_tokens = self.model.cache_tokens
+        longest = min(self.context_length or cache_tokens, cache_tokens) - 6
         return web.json_response(
             {
                 "model_path": self.model_path,
                 "version": "0.5.23",
-                "context_length": None,
-                "max_total_num_tokens": self.settings.cache_tokens,
-                "max_req_input_len": min(context, self.settings.cache_tokens) - 6,
+                "context_length": self.told_context_length,
+                "max_total_num_tokens": cache_tokens,
+                **({"max_req_input_len": longest} if self.tells_limits else {}),
                 "random_seed": int(self._startup * 1e6) % 2**31,
                 "startup_time": {"tokenizer_e2e": self._startup},
                 "internal_states": [],
-                "stand_in_busy_seconds": self.busy,
+                "fake_busy_seconds": self.busy,
                 "status": "ready",
             }
         )
 
     async def _models(self, _: web.Request) -> web.Response:
-        model = {"id": self.settings.model_path, "object": "model", "owned_by": "stand-in"}
+        model = {"id": self.model.model_path, "object": "model", "owned_by": "fake-sglang"}
         return web.json_response({"object": "list", "data": [model]})
 
     async def _loads(self, _: web.Request) -> web.Response:
@@ -465,9 +533,9 @@ class StandIn:
             "num_running_reqs": len(self._running),
             "num_waiting_reqs": waiting,
             "num_used_tokens": tokens,
-            "max_total_num_tokens": self.settings.cache_tokens,
-            "max_running_requests": self.settings.max_running,
-            "token_usage": tokens / self.settings.cache_tokens,
+            "max_total_num_tokens": self.model.cache_tokens,
+            "max_running_requests": self.model.max_running,
+            "token_usage": tokens / self.model.cache_tokens,
             "queues": {"waiting": waiting, "grammar": 0, "paused": 0, "retracted": 0},
         }
         return web.json_response({"version": "0.5.23", "loads": [row]})
@@ -477,7 +545,7 @@ class StandIn:
         encoded = self._tokenizer.encode(
             body["prompt"], add_special_tokens=body.get("add_special_tokens", True)
         )
-        limit = self.settings.context_length
+        limit = self.model.context_length
         answer = {"tokens": encoded.ids, "count": len(encoded.ids), "max_model_len": limit}
         return web.json_response(answer)
 
@@ -490,10 +558,10 @@ def _logprob(token: int) -> float:
     return -0.25 - (token % 64) / 32.0
 
 
-def _block_hashes(ids: Sequence[int], space: str) -> list[int]:
+def _block_hashes(ids: Sequence[int], cache_salt: str) -> list[int]:
     """One key per whole block, each standing for everything up to its end."""
     keys: list[int] = []
-    key = hash(space)
+    key = hash(cache_salt)
     for start in range(0, len(ids) - _BLOCK + 1, _BLOCK):
         key = hash((key, *ids[start : start + _BLOCK]))
         keys.append(key)
@@ -509,8 +577,20 @@ async def _events(http: web.Request, events: Sequence[dict[str, Any]]) -> web.St
     return response
 
 
+@asynccontextmanager
+async def serving(engine: FakeSGLang) -> AsyncGenerator[str]:
+    """Serve a fake engine on a loopback port; gives its address."""
+    runner = web.AppRunner(engine.app(), access_log=None, shutdown_timeout=0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
 def main() -> None:
-    """Serve the stand-in until the process is ended."""
+    """Serve a fake engine until the process is ended."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--model", required=True, help="folder with tokenizer.json")
     parser.add_argument("--port", type=int, required=True)
@@ -518,20 +598,21 @@ def main() -> None:
     parser.add_argument("--reply-tokens", type=int, default=96)
     parser.add_argument("--max-running", type=int, default=16_384)
     parser.add_argument("--version", default="default")
-    given = parser.parse_args()
-    settings = Settings(
-        model_path=given.model,
-        step_seconds=given.step_ms / 1000,
-        reply_tokens=given.reply_tokens,
-        max_running=given.max_running,
-        version=given.version,
+    options = parser.parse_args()
+    model = FakeModel(
+        model_path=options.model,
+        step_seconds=options.step_ms / 1000,
+        reply_tokens=options.reply_tokens,
+        max_running=options.max_running,
+        version=options.version,
+        keep_requests=False,
     )
 
     async def app() -> web.Application:
-        return StandIn(settings).app()
+        return FakeSGLang(model).app()
 
     web.run_app(
-        app(), host="127.0.0.1", port=given.port, print=None, access_log=None, backlog=16_384
+        app(), host="127.0.0.1", port=options.port, print=None, access_log=None, backlog=16_384
     )
 
 
