@@ -30,9 +30,9 @@ from rich.table import Table
 
 from agentgym.episode.v1 import episode_pb2
 from benchmark.manifest import read_manifest
-from benchmark.proxy import Faults, Proxy
 from orchestrator.records import EpisodeKey, key_of
 from orchestrator.store import RunReader
+from tests.kit.proxy import Faults, FaultyProxy
 
 __all__ = ["Chaos", "Verdict", "main"]
 
@@ -297,7 +297,7 @@ async def run_both(config: Chaos, folder: Path, console: Console) -> dict[str, A
     async with contextlib.AsyncExitStack() as stack:
         servers = await stack.enter_async_context(Servers(config, folder))
         proxies = [
-            await stack.enter_async_context(Proxy("127.0.0.1", port, Faults(), rng))
+            await stack.enter_async_context(FaultyProxy(f"127.0.0.1:{port}", Faults(), rng))
             for port in servers.ports
         ]
         chaotic = Orchestrator(config, [p.address for p in proxies], folder / "chaotic")

@@ -15,8 +15,8 @@ from agent_runtime.episode import RemoteEpisode
 from agent_runtime.errors import ConnectionLost, ContractMismatch, EnvironmentFailure
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.server import Security, service
-from tests.agent_runtime.proxy import Proxy
 from tests.env_servers.server.conftest import server_process, serving  # noqa: F401
+from tests.kit.proxy import FaultyProxy
 
 QUICK = ConnectionOptions(connect_deadline=5.0, keepalive=5.0)
 
@@ -45,13 +45,13 @@ async def play(connection, name, steps, *, reset=None, pause=0.0, **options):
 
 @pytest.mark.parametrize(("how", "steps"), [("inline", 120), ("thread", 40)])
 async def test_connections_cut_at_random_lose_and_repeat_nothing(how, steps):
-    async with serving(how) as server, Proxy(server.addresses[0]) as proxy:
+    async with serving(how) as server, FaultyProxy(server.addresses[0]) as proxy:
         async with Connection(proxy.address, QUICK) as connection:
             cutting = asyncio.create_task(proxy.cut_at_random("random", longest=0.15))
             games = [play(connection, f"game-{n}", steps, pause=0.005) for n in range(12)]
             played = await asyncio.gather(*games)
             cutting.cancel()
-            assert proxy.cuts > 2
+            assert proxy.counts["cuts"] > 2
             assert connection.reconnects > 2
             assert len({hashes[0] for _, hashes in played}) == 1, "equal resets, equal states"
             assert [episode.rebuilds for episode, _ in played] == [0] * 12
@@ -61,7 +61,7 @@ async def test_connections_cut_at_random_lose_and_repeat_nothing(how, steps):
 
 
 async def test_a_step_in_flight_survives_the_loss_of_its_stream():
-    async with serving("thread") as server, Proxy(server.addresses[0]) as proxy:
+    async with serving("thread") as server, FaultyProxy(server.addresses[0]) as proxy:
         async with Connection(proxy.address, QUICK) as connection:
             episode, _ = await play(connection, "slow", 0, reset=echo(sleep_ms=300))
             step = asyncio.create_task(episode.step("once"))
@@ -73,7 +73,7 @@ async def test_a_step_in_flight_survives_the_loss_of_its_stream():
 
 
 async def test_idle_episodes_are_attached_again_after_a_loss():
-    async with serving() as server, Proxy(server.addresses[0]) as proxy:
+    async with serving() as server, FaultyProxy(server.addresses[0]) as proxy:
         async with Connection(proxy.address, QUICK) as connection:
             await play(connection, "idle", 2)
             busy, _ = await play(connection, "busy", 1)
@@ -166,7 +166,7 @@ async def test_nobody_at_an_address_is_said_within_the_deadline():
 
 
 async def test_a_network_that_accepts_and_hangs_up_for_ever_is_a_lost_server():
-    async with serving() as server, Proxy(server.addresses[0]) as proxy:
+    async with serving() as server, FaultyProxy(server.addresses[0]) as proxy:
         options = ConnectionOptions(connect_deadline=1.0)
         async with Connection(proxy.address, options) as connection:
             episode, _ = await play(connection, "lost", 1)
@@ -307,7 +307,7 @@ async def test_a_cancelled_step_can_be_sent_again():
 
 
 async def test_an_episode_closed_while_the_stream_is_lost_is_closed_afterwards():
-    async with serving() as server, Proxy(server.addresses[0]) as proxy:
+    async with serving() as server, FaultyProxy(server.addresses[0]) as proxy:
         async with Connection(proxy.address, QUICK) as connection:
             done, _ = await play(connection, "done", 1)
             other, _ = await play(connection, "other", 1)
@@ -383,7 +383,7 @@ async def test_secure_options_carry_the_token_of_the_environment_variable(monkey
 
 async def test_a_lost_connection_and_its_return_are_logged(caplog):
     caplog.set_level(logging.INFO, logger="agent_runtime")
-    async with serving() as server, Proxy(server.addresses[0]) as proxy:
+    async with serving() as server, FaultyProxy(server.addresses[0]) as proxy:
         async with Connection(proxy.address, QUICK) as connection:
             episode, _ = await play(connection, "logged", 1)
             await play(connection, "idle", 1)
