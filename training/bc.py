@@ -34,9 +34,9 @@ from training.trainer.loop import (
     TrainingSession,
     open_session,
 )
-from training.trainer.models import computing
-from training.trainer.packing import BatchConfig, Step, share
-from training.trainer.throughput import Speedometer
+from training.trainer.models import precision_context
+from training.trainer.packing import BatchConfig, Step, local_micro_batches
+from training.trainer.throughput import ThroughputMeter
 
 __all__ = ["BcRecipe", "main", "plan", "train"]
 
@@ -96,21 +96,23 @@ class _Cloning(TrainingLoop):
     def describe(self) -> str:
         return f"{self.size.parameters / 1e6:,.1f} M parameters"
 
-    def learn(self, learner: Learner, step: Step, speed: Speedometer) -> dict[str, Any]:
+    def learn(self, learner: Learner, step: Step, meter: ThroughputMeter) -> dict[str, Any]:
         learner.begin_step()
         norm = self._total_weight(step)
-        loss = torch.zeros((), device=self.job.device)
-        for numbers in share(step, self.job.rank, self.job.world, self._dataset.lengths):
+        loss = torch.zeros((), device=self.dist.device)
+        for numbers in local_micro_batches(
+            step, self.dist.rank, self.dist.world_size, self._dataset.lengths
+        ):
             batch = self._batch(self._dataset, numbers)
-            with computing(self._recipe.model, self.job):
+            with precision_context(self._recipe.model, self.dist):
                 logprobs = target_logprobs(learner.model, batch)
             part = -(batch.weights * logprobs).sum() / norm
             learner.backward(part)
             loss += part.detach()
-            speed.count(batch)
+            meter.record_batch(batch)
         grad_norm, lr = learner.update()
-        (value,) = self.job.total([float(loss)])
-        return {"loss": value, "lr": lr, "grad_norm": grad_norm, **speed.read()}
+        (value,) = self.dist.all_reduce_sum([float(loss)])
+        return {"loss": value, "lr": lr, "grad_norm": grad_norm, **meter.read()}
 
     def _total_weight(self, step: Step) -> float:
         """Return the sum of weights over all targets of a step, on all processes."""
@@ -119,7 +121,7 @@ class _Cloning(TrainingLoop):
 
     def _batch(self, dataset: TokenDataset, numbers: Sequence[int]) -> Batch:
         fill = self.capacity if self._recipe.model.compile else 0
-        return collate([dataset[number] for number in numbers], self.job.device, pad_to=fill)
+        return collate([dataset[number] for number in numbers], self.dist.device, pad_to=fill)
 
     def evaluation_due(self, step: int, epoch_ended: bool) -> bool:
         every = self._recipe.held_out_every
@@ -135,21 +137,21 @@ class _Cloning(TrainingLoop):
         (step,) = self.epoch_steps(lengths, config)
         total = count = 0.0
         model.eval()
-        for numbers in share(step, self.job.rank, self.job.world, lengths):
+        for numbers in local_micro_batches(step, self.dist.rank, self.dist.world_size, lengths):
             batch = self._batch(self._held_out, numbers)
-            with computing(self._recipe.model, self.job):
+            with precision_context(self._recipe.model, self.dist):
                 logprobs = target_logprobs(model, batch)
             trained = batch.weights > 0
             total -= float(logprobs[trained].sum())
             count += float(trained.sum())
         model.train()
-        total, count = self.job.total([total, count])
+        total, count = self.dist.all_reduce_sum([total, count])
         return {"held_out_loss": total / count}
 
     def evaluate_checkpoint(self, folder: Path, step: int) -> Mapping[str, float]:
         """Play held-out tasks with a checkpoint, where the recipe asks for it."""
         config = self._recipe.agent_eval
-        if config is None or not self.job.first:
+        if config is None or not self.dist.is_main:
             return {}
         runs = self.session.run_dir.agent_eval
         return evaluate_agent(config, folder, runs / f"step-{step}", self.session.console)

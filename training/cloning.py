@@ -31,7 +31,7 @@ from training.runs.tracking import TrackingConfig
 from training.trainer.learner import OptimizerConfig
 from training.trainer.loop import SaveConfig
 from training.trainer.memory import measure_model, plan_memory
-from training.trainer.models import ModelConfig, planned_settings
+from training.trainer.models import ModelConfig, planned_hf_config
 from training.trainer.packing import BatchConfig
 from training.trainer.preparation import create_from_scratch
 
@@ -104,13 +104,13 @@ def clone(
 
 def describe_memory(config: Cloning) -> str:
     """What a training needs on each device, computed from the model's shapes alone."""
-    size = measure_model(planned_settings(config.model))
+    size = measure_model(planned_hf_config(config.model))
     count = max(1, config.processes)
     plan = plan_memory(
         size,
         config.model,
         micro_tokens=config.batch.micro_tokens or config.context,
-        world=count,
+        world_size=count,
         sharded=count > 1,
     )
     return f"{size.parameters / 1e6:,.0f} M parameters, {count} processes; {plan.describe()}"

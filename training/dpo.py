@@ -39,9 +39,9 @@ from training.trainer.loop import (
     TrainingSession,
     open_session,
 )
-from training.trainer.models import computing, load_for_training
-from training.trainer.packing import BatchConfig, MicroBatch, Step, share
-from training.trainer.throughput import Speedometer
+from training.trainer.models import load_for_training, precision_context
+from training.trainer.packing import BatchConfig, MicroBatch, Step, local_micro_batches
+from training.trainer.throughput import ThroughputMeter
 
 __all__ = ["DpoRecipe", "main", "plan", "train"]
 
@@ -132,28 +132,28 @@ class _Preferring(TrainingLoop):
     def prepare(self) -> None:
         """Compute log r of every sequence of a pair, [sequences], or read it where it is stored."""
         path = self.session.run_dir.data / "reference.npy"
-        if not self.job.agree(path.is_file()):
+        if not self.dist.broadcast(path.is_file()):
             reference = self._reference_logprobs()
-            if self.job.first:
+            if self.dist.is_main:
                 partial = path.with_suffix(".partial.npy")
                 np.save(partial, reference, allow_pickle=False)
                 partial.replace(path)
-            self.job.wait()
+            self.dist.barrier()
         self._reference = np.load(path, allow_pickle=False)
 
     def _reference_logprobs(self) -> NDArray[np.float64]:
-        model = load_for_training(self.session.base, self._recipe.model, self.job, frozen=True)
+        model = load_for_training(self.session.base, self._recipe.model, self.dist, frozen=True)
         pairs = [*self._pairs, *self._held_out]
         numbers = sorted({n for pair in pairs for n in (*pair.chosen, *pair.rejected)})
         lengths = self._dataset.lengths[numbers]
         (step,) = self.epoch_steps(lengths, BatchConfig(sequences=len(numbers), shuffle=False))
         logprobs = np.zeros(len(self._dataset))
         with torch.no_grad():
-            for micro in share(step, self.job.rank, self.job.world, lengths):
+            for micro in local_micro_batches(step, self.dist.rank, self.dist.world_size, lengths):
                 rows = [numbers[index] for index in micro]
                 logprobs[rows] = self._likelihoods(model, rows)[0].double().cpu().numpy()
         # Every process computed other rows; those of the others are 0.
-        return np.array(self.job.total(logprobs.tolist()))
+        return np.array(self.dist.all_reduce_sum(logprobs.tolist()))
 
     def _pair_lengths(self, pairs: Sequence[Pair]) -> NDArray[np.int32]:
         """Return the tokens of both sides of each pair."""
@@ -168,43 +168,43 @@ class _Preferring(TrainingLoop):
         An empty list gives no value but still runs the model: the other processes of a sharded one
         wait for this one's part.
         """
-        batch = collate([self._dataset[number] for number in numbers], self.job.device)
-        with computing(self._recipe.model, self.job):
+        batch = collate([self._dataset[number] for number in numbers], self.dist.device)
+        with precision_context(self._recipe.model, self.dist):
             logprobs = target_logprobs(model, batch)
-        sums = torch.zeros(max(1, len(numbers)), device=self.job.device)
-        sums = sums.index_add(0, batch.owners, logprobs * (batch.weights > 0))
+        sums = torch.zeros(max(1, len(numbers)), device=self.dist.device)
+        sums = sums.index_add(0, batch.sequence_index, logprobs * (batch.weights > 0))
         return (sums if numbers else sums * 0)[: len(numbers) or None], batch
 
-    def learn(self, learner: Learner, step: Step, speed: Speedometer) -> dict[str, Any]:
+    def learn(self, learner: Learner, step: Step, meter: ThroughputMeter) -> dict[str, Any]:
         learner.begin_step()
         count = sum(len(micro) for micro in step)
         sums = dict.fromkeys(_METRICS, 0.0)
-        for micro in share(step, self.job.rank, self.job.world, self.lengths):
-            loss, metrics = self._pair_loss(learner.model, self._pairs, micro, speed)
+        for micro in local_micro_batches(step, self.dist.rank, self.dist.world_size, self.lengths):
+            loss, metrics = self._pair_loss(learner.model, self._pairs, micro, meter)
             learner.backward(loss / count)
             sums = {name: sums[name] + metrics.get(name, 0.0) for name in _METRICS}
         grad_norm, lr = learner.update()
-        totals = self.job.total(list(sums.values()))
+        totals = self.dist.all_reduce_sum(list(sums.values()))
         means = dict(zip(sums, (total / count for total in totals), strict=True))
-        return {**means, "lr": lr, "grad_norm": grad_norm, **speed.read()}
+        return {**means, "lr": lr, "grad_norm": grad_norm, **meter.read()}
 
     def _pair_loss(
         self,
         model: torch.nn.Module,
         pairs: Sequence[Pair],
         micro: MicroBatch,
-        speed: Speedometer | None = None,
+        meter: ThroughputMeter | None = None,
     ) -> tuple[torch.Tensor, dict[str, float]]:
         """Return the summed loss of some pairs, and sums of their metrics."""
         batch_pairs = [pairs[index] for index in micro]
         numbers = [n for pair in batch_pairs for n in (*pair.chosen, *pair.rejected)]
         logprobs, batch = self._likelihoods(model, numbers)
-        if speed is not None:
-            speed.count(batch)
+        if meter is not None:
+            meter.record_batch(batch)
         if not numbers:
             return logprobs.sum(), {}
         reference = self._reference[numbers]
-        ref_logprobs = torch.tensor(reference, dtype=torch.float32, device=self.job.device)
+        ref_logprobs = torch.tensor(reference, dtype=torch.float32, device=self.dist.device)
         rewards = self._recipe.beta * (logprobs - ref_logprobs)
         sides = [len(side) for pair in batch_pairs for side in (pair.chosen, pair.rejected)]
         # An episode's reward is the sum over its sequences; sides alternate: chosen, rejected, ...
@@ -225,11 +225,11 @@ class _Preferring(TrainingLoop):
         (step,) = self.epoch_steps(lengths, config)
         sums = dict.fromkeys(_METRICS, 0.0)
         model.eval()
-        for micro in share(step, self.job.rank, self.job.world, lengths):
+        for micro in local_micro_batches(step, self.dist.rank, self.dist.world_size, lengths):
             _, metrics = self._pair_loss(model, self._held_out, micro)
             sums = {name: sums[name] + metrics.get(name, 0.0) for name in _METRICS}
         model.train()
-        totals = self.job.total(list(sums.values()))
+        totals = self.dist.all_reduce_sum(list(sums.values()))
         names = (f"held_out_{name}" for name in _METRICS)
         return dict(zip(names, (total / len(self._held_out) for total in totals), strict=True))
 

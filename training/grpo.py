@@ -55,18 +55,18 @@ from training.rollouts.tasks import EnvironmentTasks, list_ids, split_tasks
 from training.runs.run_dir import RunDir
 from training.runs.tracking import Tracker, TrackingConfig
 from training.trainer.batches import collate, target_logprobs
-from training.trainer.distributed import Processes, processes
+from training.trainer.distributed import DistributedContext, distributed_context
 from training.trainer.learner import Learner, OptimizerConfig, latest_state, prune_states
 from training.trainer.memory import MemoryPlan, measure_model, plan_memory, require_memory
 from training.trainer.models import (
     ModelConfig,
-    computing,
-    full_weights,
+    gather_weights,
+    hf_config,
     load_for_training,
-    model_settings,
+    precision_context,
     save_checkpoint,
 )
-from training.trainer.packing import Step, share
+from training.trainer.packing import Step, local_micro_batches
 
 __all__ = ["Clipping", "GRPORecipe", "Horizon", "Loss", "main", "plan", "policy_loss", "train"]
 
@@ -272,7 +272,7 @@ def learn(
     learner: Learner,
     examples: Sequence[Example],
     recipe: GRPORecipe,
-    place: Processes,
+    dist: DistributedContext,
     starting: torch.nn.Module | None,
 ) -> dict[str, float]:
     """Update the weights by a step's examples; returns figures per token and of the last update.
@@ -286,8 +286,8 @@ def learn(
         random.Random(seeds.derive("grpo-order", recipe.seed, learner.step, number)).shuffle(order)
         size = -(-len(order) // recipe.minibatches)
         for at in range(0, len(order), size):
-            _update(learner, order[at : at + size], recipe, place, starting, figures)
-    totals = dict(zip(counted, place.total([figures[it] for it in counted]), strict=True))
+            _update(learner, order[at : at + size], recipe, dist, starting, figures)
+    totals = dict(zip(counted, dist.all_reduce_sum([figures[it] for it in counted]), strict=True))
     tokens = max(totals["tokens"], 1.0)
     shares = {name: totals[name] / tokens for name in counted[1:]}
     return figures | {"tokens": totals["tokens"]} | shares
@@ -297,7 +297,7 @@ def _update(
     learner: Learner,
     chosen: Sequence[Example],
     recipe: GRPORecipe,
-    place: Processes,
+    dist: DistributedContext,
     starting: torch.nn.Module | None,
     figures: dict[str, float],
 ) -> None:
@@ -305,10 +305,10 @@ def _update(
     targets = sum(it.sequence.targets for it in chosen)
     lengths = np.array([len(it.sequence) for it in chosen], np.int32)
     parts = _micro_batches(lengths, recipe.micro_tokens)
-    for numbers in share(parts, place.rank, place.world, lengths):
+    for numbers in local_micro_batches(parts, dist.rank, dist.world_size, lengths):
         micro = [chosen[number] for number in numbers]
-        batch = collate([it.sequence for it in micro], place.device)
-        with computing(recipe.model, place):
+        batch = collate([it.sequence for it in micro], dist.device)
+        with precision_context(recipe.model, dist):
             current = target_logprobs(learner.model, batch, temperature=recipe.temperature)
             with torch.no_grad():
                 first = (
@@ -320,16 +320,20 @@ def _update(
             # Nothing is left for this process; the others wait for its part in the gradients.
             learner.backward(0.0 * current.sum())
             continue
-        assert batch.sampled is not None, "trajectories have logprobs"
+        assert batch.old_logprobs is not None, "trajectories have logprobs"
         device = current.device
-        advantages = torch.tensor([it.advantage for it in micro], device=device)[batch.owners]
-        counts = torch.tensor([it.sequence.targets for it in micro], device=device)[batch.owners]
+        advantages = torch.tensor([it.advantage for it in micro], device=device)[
+            batch.sequence_index
+        ]
+        counts = torch.tensor([it.sequence.targets for it in micro], device=device)[
+            batch.sequence_index
+        ]
         shares = (
             torch.full_like(current, 1 / targets)
             if recipe.average == "tokens"
             else 1 / (counts * len(chosen))
         )
-        loss = policy_loss(current, batch.sampled, advantages, shares, recipe.clipping, first)
+        loss = policy_loss(current, batch.old_logprobs, advantages, shares, recipe.clipping, first)
         learner.backward(loss.total)
         figures["tokens"] += len(current)
         figures["clipped"] += loss.clipped
@@ -372,13 +376,13 @@ def train(recipe: GRPORecipe, *, start: Start = Start.NEW, console: Console | No
     """
     console = console or Console(stderr=True)
     final = recipe.out / "final"
-    with processes(recipe.device) as place:
-        _require_memory(recipe, place, console)
-        program = _Program(recipe, place, console)
+    with distributed_context(recipe.device) as dist:
+        _require_memory(recipe, dist, console)
+        program = _Program(recipe, dist, console)
         program.begin(start)
         with program.logging():
             program.run(final)
-    if place.first:
+    if dist.is_main:
         console.print(f"trained: {final}", highlight=False, markup=False)
     return final
 
@@ -391,22 +395,22 @@ def plan(
     Raises:
         NotEnoughMemory: A device has less memory than the training needs.
     """
-    with processes(recipe.device) as place:
-        return _require_memory(recipe, place, console or Console(stderr=True))
+    with distributed_context(recipe.device) as dist:
+        return _require_memory(recipe, dist, console or Console(stderr=True))
 
 
 class _Program:
     """The stages of a run: each is done once, by the first process unless all learn."""
 
-    def __init__(self, recipe: GRPORecipe, place: Processes, console: Console) -> None:
+    def __init__(self, recipe: GRPORecipe, dist: DistributedContext, console: Console) -> None:
         self._recipe = recipe
-        self._place = place
+        self._dist = dist
         self._console = console
         self._run_dir: RunDir | None = None
 
     def begin(self, start: Start) -> None:
         """Take the folder; raises OutputOccupied, RecipeChanged, CheckpointDamaged."""
-        if self._place.first:
+        if self._dist.is_main:
             recipe = self._recipe
             self._run_dir = RunDir.open(
                 recipe.out, to_plain(recipe), algorithm="grpo", start=start, free=_FREE
@@ -424,35 +428,35 @@ class _Program:
             path = Path(recipe.model.path)
             self._by_first("judge-first", lambda: _judge(recipe, chosen, path, "first", console))
         self._by_all(
-            "learn", lambda: run_loop(_Learning(recipe, chosen, self._place, console).run(final))
+            "learn", lambda: run_loop(_Learning(recipe, chosen, self._dist, console).run(final))
         )
         if recipe.evaluate:
             self._by_first("judge-final", lambda: _judge(recipe, chosen, final, "final", console))
 
     def _by_first(self, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """A stage's result, on every process; they wait for the first one to have it."""
-        return self._place.agree(self._run_dir.stage(name, work) if self._run_dir else None)
+        return self._dist.broadcast(self._run_dir.stage(name, work) if self._run_dir else None)
 
     def _by_all(self, name: str, work: Callable[[], dict[str, Any]]) -> None:
-        done = self._place.agree(bool(self._run_dir and name in self._run_dir.finished))
+        done = self._dist.broadcast(bool(self._run_dir and name in self._run_dir.finished))
         if self._run_dir is not None:
             self._run_dir.stage(name, work)
         elif not done:
             work()
 
 
-def _require_memory(recipe: GRPORecipe, place: Processes, console: Console) -> MemoryPlan:
-    size = measure_model(model_settings(recipe.model.path))
+def _require_memory(recipe: GRPORecipe, dist: DistributedContext, console: Console) -> MemoryPlan:
+    size = measure_model(hf_config(recipe.model.path))
     memory = plan_memory(
         size,
         recipe.model,
         micro_tokens=recipe.micro_tokens,
-        world=place.world,
-        sharded=place.grouped,
+        world_size=dist.world_size,
+        sharded=dist.has_group,
     )
-    if place.first:
+    if dist.is_main:
         console.print(memory.describe(), highlight=False, markup=False)
-    require_memory(memory, place, micro_tokens=recipe.micro_tokens)
+    require_memory(memory, dist, micro_tokens=recipe.micro_tokens)
     return memory
 
 
@@ -463,11 +467,11 @@ class _Learning:
         self,
         recipe: GRPORecipe,
         chosen: Mapping[str, Any],
-        place: Processes,
+        dist: DistributedContext,
         console: Console,
     ) -> None:
         self._recipe = recipe
-        self._place = place
+        self._dist = dist
         self._console = console
         self._tasks: dict[str, list[str]] = {name: it["explore"] for name, it in chosen.items()}
         self._perfect: dict[str, float] = {name: it["perfect"] for name, it in chosen.items()}
@@ -482,14 +486,14 @@ class _Learning:
         learner, starting = self._load()
         async with AsyncExitStack() as stack:
             rollouts: Rollouts | None = None
-            if self._place.first:
+            if self._dist.is_main:
                 rollouts = await stack.enter_async_context(self._rollouts())
                 await rollouts.start_policy(Path(recipe.model.path), version_name(0))
             if self._step:
                 await self._hand_over(rollouts, learner)
             with self._tracker() as tracker:
                 await self._steps(rollouts, learner, starting, tracker)
-        save_checkpoint(learner.model, final, tokenizer=recipe.model.path, processes=self._place)
+        save_checkpoint(learner.model, final, tokenizer=recipe.model.path, dist=self._dist)
         return {"steps": recipe.steps, "updates": learner.step}
 
     def _rollouts(self) -> Rollouts:
@@ -504,17 +508,17 @@ class _Learning:
 
     def _load(self) -> tuple[Learner, torch.nn.Module | None]:
         recipe = self._recipe
-        model = load_for_training(recipe.model.path, recipe.model, self._place, seed=recipe.seed)
-        model.to(self._place.device)
+        model = load_for_training(recipe.model.path, recipe.model, self._dist, seed=recipe.seed)
+        model.to(self._dist.device)
         starting = None
         if recipe.clipping.kl:
             starting = load_for_training(
-                recipe.model.path, recipe.model, self._place, frozen=True
-            ).to(self._place.device)
+                recipe.model.path, recipe.model, self._dist, frozen=True
+            ).to(self._dist.device)
         total = recipe.steps * self._updates
-        learner = Learner(model, recipe.optimizer, self._place, seed=recipe.seed, total=total)
+        learner = Learner(model, recipe.optimizer, self._dist, seed=recipe.seed, total=total)
         self._states.mkdir(parents=True, exist_ok=True)
-        state = self._place.agree(str(latest_state(self._states) or ""))
+        state = self._dist.broadcast(str(latest_state(self._states) or ""))
         if state:
             self._step = int(learner.load_state(Path(state))["next_step"])
         return learner, starting
@@ -528,7 +532,7 @@ class _Learning:
             console=self._console,
             total=self._recipe.steps,
             step=self._step,
-            active=self._place.first,
+            active=self._dist.is_main,
             name=out.name,
         )
 
@@ -549,9 +553,9 @@ class _Learning:
                 episodes, known = _replayed(recipe)
             elif rollouts is not None:
                 episodes = await (ahead or self._play(rollouts, step))
-                await asyncio.to_thread(self._place.wait)
+                await asyncio.to_thread(self._dist.barrier)
             else:
-                self._place.wait()
+                self._dist.barrier()
                 episodes = recorded(self._played, step, self._tasks_of(step), samples=recipe.group)
             ahead = None
             if rollouts is not None and recipe.staleness and step + 1 < recipe.steps:
@@ -559,7 +563,7 @@ class _Learning:
             judged = judge(episodes, recipe, step, self._perfect, known)
             figures: dict[str, float] = {}
             if judged.examples:
-                work = (learner, judged.examples, recipe, self._place, starting)
+                work = (learner, judged.examples, recipe, self._dist, starting)
                 # In a thread, so that the next step may be played meanwhile.
                 figures = (
                     learn(*work) if rollouts is None else await asyncio.to_thread(learn, *work)
@@ -584,11 +588,11 @@ class _Learning:
             folder = self._recipe.out / "weights" / version_name(self._step)
             folder.parent.mkdir(parents=True, exist_ok=True)
             save_checkpoint(
-                learner.model, folder, tokenizer=self._recipe.model.path, processes=self._place
+                learner.model, folder, tokenizer=self._recipe.model.path, dist=self._dist
             )
             weights: Weights = folder  # a server reads them from a checkpoint
         else:
-            weights = full_weights(learner.model, self._place)
+            weights = gather_weights(learner.model, self._dist)
         if rollouts is not None:
             await rollouts.update_weights(weights, version_name(self._step))
 
@@ -596,7 +600,7 @@ class _Learning:
         every, step = self._recipe.save_every, self._step
         if step == self._recipe.steps or (every and step % every == 0):
             learner.save_state(self._states, {"next_step": step})
-            if self._place.first:
+            if self._dist.is_main:
                 prune_states(self._states, self._recipe.keep_states)
 
     def _figures(self, judged: Judged, learned: Mapping[str, float]) -> dict[str, float | None]:

@@ -10,52 +10,71 @@ from typing import Final
 
 __all__ = ["available_memory"]
 
+_VERSION_2: Final = ("memory.max", "memory.current")
+_VERSION_1: Final = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+
 _UNKNOWN: Final = 4 * 2**30
-"""Assumed on systems that do not say."""
 
 
-def available_memory(proc: Path = Path("/proc"), cgroup_root: Path = Path("/sys/fs/cgroup")) -> int:
+def available_memory(
+    *,
+    unknown: int = _UNKNOWN,
+    proc: Path = Path("/proc"),
+    cgroup_root: Path = Path("/sys/fs/cgroup"),
+) -> int:
     """Return the bytes that this process may still allocate.
 
-    The least of what the machine has left and what the limit of each control group (version 2) that
-    holds this process leaves. The arguments are the kernel's file systems.
+    The least of what the machine has left and what the limit of each control group leaves that
+    holds this process.
+
+    Args:
+        unknown: What is returned on systems that do not say.
+        proc: Where the kernel shows processes and memory.
+        cgroup_root: Where it shows control groups, of version 2 or 1.
     """
-    return min([_machine_memory(proc), *_cgroup_memory(proc, cgroup_root)])
+    version_1 = cgroup_root / "memory"
+    return min(
+        [
+            _machine_memory(proc, unknown),
+            *_cgroup_memory(cgroup_root / _own_group(proc, ""), cgroup_root, _VERSION_2),
+            *_cgroup_memory(version_1 / _own_group(proc, "memory"), version_1, _VERSION_1),
+        ]
+    )
 
 
-def _machine_memory(proc: Path) -> int:
+def _machine_memory(proc: Path, unknown: int) -> int:
     with contextlib.suppress(OSError, KeyError, ValueError):
         lines = (proc / "meminfo").read_text(encoding="ascii").splitlines()
         fields = dict(line.split(":", 1) for line in lines)
         return int(fields["MemAvailable"].split()[0]) * 1024
     with contextlib.suppress(AttributeError, OSError, ValueError):
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return _UNKNOWN
+    return unknown
 
 
-def _cgroup_memory(proc: Path, root: Path) -> Iterator[int]:
+def _cgroup_memory(group: Path, root: Path, files: tuple[str, str]) -> Iterator[int]:
     """Yield what each limit leaves, from the process' own group up to the root.
 
     In a container the root is usually the container's own group, but a process may have been put
     into a group below it, and the tightest limit may be any ancestor's.
     """
-    group = root / _own_group(proc)
     for folder in (group, *group.parents):
         if folder != root and root not in folder.parents:
             return
         with contextlib.suppress(OSError, ValueError):  # "max" = no limit
-            limit = int((folder / "memory.max").read_text(encoding="ascii"))
-            used = int((folder / "memory.current").read_text(encoding="ascii"))
+            limit, used = (int((folder / name).read_text(encoding="ascii")) for name in files)
             # Pages of files count as used, but the kernel drops them when memory is asked for:
             # the weights that were just read would otherwise count twice.
             yield max(0, limit - used + min(used, _inactive_file(folder)))
 
 
-def _own_group(proc: Path) -> str:
+def _own_group(proc: Path, controller: str) -> str:
+    """Return the path of this process' group; version 2 has no controller in its line."""
     with contextlib.suppress(OSError):
         for line in (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
-            if line.startswith("0::"):
-                return line.removeprefix("0::").strip("/")
+            _, controllers, path = line.split(":", 2)
+            if controller in controllers.split(","):
+                return path.strip("/")
     return ""
 
 

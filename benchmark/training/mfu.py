@@ -150,10 +150,10 @@ def measure(options: MfuOptions, base: Path, *, compiled: bool) -> dict[str, Any
     import torch
 
     from training.runs.tracking import peak_flops
-    from training.trainer.distributed import processes
+    from training.trainer.distributed import distributed_context
     from training.trainer.learner import Learner, OptimizerConfig
     from training.trainer.memory import measure_model
-    from training.trainer.models import ModelConfig, load_for_training, model_settings
+    from training.trainer.models import ModelConfig, hf_config, load_for_training
 
     shape = SIZES[options.size]
     config = ModelConfig(
@@ -162,15 +162,15 @@ def measure(options: MfuOptions, base: Path, *, compiled: bool) -> dict[str, Any
         activation_checkpointing=options.activation_checkpointing,
         compile=compiled,
     )
-    with processes(options.device) as job:
-        size = measure_model(model_settings(base))
-        model = load_for_training(base, config, job)
+    with distributed_context(options.device) as dist:
+        size = measure_model(hf_config(base))
+        model = load_for_training(base, config, dist)
         total = options.warmup + options.steps
-        learner = Learner(model, OptimizerConfig(lr=1e-5), job, seed=0, total=total)
-        steps = [_timed_step(learner, config, job, shape, options) for _ in range(total)]
-        cuda = job.device.type == "cuda"
-        name = torch.cuda.get_device_name(job.device) if cuda else "cpu"
-        used = torch.cuda.max_memory_allocated(job.device) if cuda else 0
+        learner = Learner(model, OptimizerConfig(lr=1e-5), dist, seed=0, total=total)
+        steps = [_timed_step(learner, config, dist, shape, options) for _ in range(total)]
+        cuda = dist.device.type == "cuda"
+        name = torch.cuda.get_device_name(dist.device) if cuda else "cpu"
+        used = torch.cuda.max_memory_allocated(dist.device) if cuda else 0
     timed = steps[options.warmup :]
     spent = sum(seconds for seconds, _, _, _ in timed)
     tokens = sum(it for _, it, _, _ in timed)
@@ -191,11 +191,11 @@ def measure(options: MfuOptions, base: Path, *, compiled: bool) -> dict[str, Any
 
 
 def _timed_step(
-    learner: Any, config: Any, job: Any, shape: dict[str, Any], options: MfuOptions
+    learner: Any, config: Any, dist: Any, shape: dict[str, Any], options: MfuOptions
 ) -> tuple[float, int, int, int]:
     """One step of cloning: seconds, tokens, targets, sum of squared lengths."""
     from training.trainer.batches import collate, target_logprobs
-    from training.trainer.models import computing
+    from training.trainer.models import precision_context
 
     micros = [
         _random_micro_batch(shape, options, seed=learner.step * options.accumulate + at)
@@ -203,19 +203,19 @@ def _timed_step(
     ]
     norm = sum(it.targets for micro in micros for it in micro)
     tokens = targets = squares = 0
-    _wait(job.device)
+    _wait(dist.device)
     began = time.perf_counter()
     learner.begin_step()
     for micro in micros:
-        batch = collate(micro, job.device, pad_to=options.rows * shape["context"])
-        with computing(config, job):
+        batch = collate(micro, dist.device, pad_to=options.rows * shape["context"])
+        with precision_context(config, dist):
             logprobs = target_logprobs(learner.model, batch)
         learner.backward(-(batch.weights * logprobs).sum() / norm)
         tokens += batch.tokens
-        targets += len(batch.keep)
-        squares += batch.squares
+        targets += len(batch.logit_indices)
+        squares += batch.squared_lengths
     learner.update()
-    _wait(job.device)
+    _wait(dist.device)
     return time.perf_counter() - began, tokens, targets, squares
 
 

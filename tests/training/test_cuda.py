@@ -26,13 +26,13 @@ from training.data.sequences import Provenance, TokenSequence  # noqa: E402
 from training.data.tokenizer_training import TokenizerConfig, train_tokenizer  # noqa: E402
 from training.runs.tracking import read_log  # noqa: E402
 from training.trainer.batches import collate, target_logprobs  # noqa: E402
-from training.trainer.distributed import processes  # noqa: E402
+from training.trainer.distributed import distributed_context  # noqa: E402
 from training.trainer.models import (  # noqa: E402
     InitConfig,
     ModelConfig,
-    computing,
     create_base,
     load_for_training,
+    precision_context,
 )
 
 pytestmark = [
@@ -71,14 +71,14 @@ def test_packed_sequences_have_the_likelihoods_that_each_has_alone(base, compile
     chosen = sequences([5, 300, 64, 129, 526])
     plain = ModelConfig(path=str(base), precision="float32", attention="eager")
     packed = ModelConfig(path=str(base), precision="bf16", compile=compiled)
-    with processes("cpu") as place:
-        model = load_for_training(base, plain, place)
+    with distributed_context("cpu") as dist:
+        model = load_for_training(base, plain, dist)
         with torch.no_grad():
-            alone = [target_logprobs(model, collate([it], place.device)) for it in chosen]
-    with processes("cuda") as place:
-        model = load_for_training(base, packed, place)
-        batch = collate(chosen, place.device, pad_to=CONTEXT)
-        with computing(packed, place):
+            alone = [target_logprobs(model, collate([it], dist.device)) for it in chosen]
+    with distributed_context("cuda") as dist:
+        model = load_for_training(base, packed, dist)
+        batch = collate(chosen, dist.device, pad_to=CONTEXT)
+        with precision_context(packed, dist):
             found = target_logprobs(model, batch)
         found.sum().backward()
         gradients = [it.grad for it in model.parameters()]

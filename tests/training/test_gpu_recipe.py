@@ -23,7 +23,7 @@ from training.agentevol import AgentEvolRecipe
 from training.cloning import describe_memory
 from training.config.recipe import load_recipe
 from training.trainer.memory import measure_model, plan_memory
-from training.trainer.models import planned_settings
+from training.trainer.models import planned_hf_config
 
 pytestmark = pytest.mark.torch
 
@@ -83,7 +83,7 @@ def test_a_thousand_episodes_are_live_and_the_engine_admits_them_all(recipe, tmp
     assert recipe.rollout.together
     assert recipe.rollout.concurrency >= 1000
     assert sum(it.explore for it in recipe.environments) * recipe.samples >= 5000
-    settings = planned_settings(recipe.cloning.model)
+    settings = planned_hf_config(recipe.cloning.model)
     settings.save_pretrained(tmp_path)
     # Of 80 GB, what the driver, the context and a learner that has gone leave.
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (70 * GIB, 79 * GIB))
@@ -96,11 +96,13 @@ def test_a_thousand_episodes_are_live_and_the_engine_admits_them_all(recipe, tmp
 
 
 def test_its_model_is_of_the_size_that_it_says_and_fits_one_gpu(recipe):
-    size = measure_model(planned_settings(recipe.cloning.model))
+    size = measure_model(planned_hf_config(recipe.cloning.model))
     assert 55e6 < size.parameters < 65e6
     assert describe_memory(recipe.cloning).startswith("60 M parameters, 1 processes")
     config, tokens = recipe.cloning.model, recipe.cloning.batch.micro_tokens
-    assert plan_memory(size, config, micro_tokens=tokens, world=1, sharded=True).total < 30 * GIB
+    assert (
+        plan_memory(size, config, micro_tokens=tokens, world_size=1, sharded=True).total < 30 * GIB
+    )
 
 
 def test_the_most_live_episodes_are_counted_by_their_times():

@@ -41,7 +41,7 @@ from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, pla
 from training.rollouts.tasks import EnvironmentTasks
 from training.runs.tracking import read_log
 from training.trainer.batches import collate, target_logprobs
-from training.trainer.distributed import processes
+from training.trainer.distributed import distributed_context
 from training.trainer.learner import Learner
 from training.trainer.models import InitConfig, create_base, load_for_training
 
@@ -169,13 +169,13 @@ def recipe_of(base: Path, out: Path, **changes) -> GRPORecipe:
 @pytest.mark.parametrize("average", ["tokens", "sequences"])
 def test_an_update_moves_probability_to_what_was_better_than_its_group(base, tmp_path, average):
     recipe = recipe_of(base, tmp_path, average=average, temperature=0.7, micro_tokens=8)
-    with processes("cpu") as place:
-        model = load_for_training(base, recipe.model, place)
+    with distributed_context("cpu") as dist:
+        model = load_for_training(base, recipe.model, dist)
         good = recorded_by(model, example([5, 6, 7, 8, 9], 2, 1.0), 0.7)
         bad = recorded_by(model, example([5, 6, 17, 18], 2, -1.0), 0.7)
         before = likelihood(model, good), likelihood(model, bad)
-        learner = Learner(model, recipe.optimizer, place, seed=0, total=1)
-        figures = learn(learner, [good, bad], recipe, place, None)
+        learner = Learner(model, recipe.optimizer, dist, seed=0, total=1)
+        figures = learn(learner, [good, bad], recipe, dist, None)
         assert likelihood(model, good) > before[0]
         assert likelihood(model, bad) < before[1]
         # What was recorded at 0.7 is what is computed at 0.7: nothing had moved.
@@ -187,12 +187,12 @@ def test_micro_batches_decide_memory_and_never_the_result(base, tmp_path):
     after: list[float] = []
     for micro in (4, 4096):
         recipe = recipe_of(base, tmp_path, micro_tokens=micro)
-        with processes("cpu") as place:
-            model = load_for_training(base, recipe.model, place)
+        with distributed_context("cpu") as dist:
+            model = load_for_training(base, recipe.model, dist)
             parts = [example([5, 6, 7, 8, 9], 2, 1.0), example([5, 6, 17, 18], 1, -1.0)]
             parts = [recorded_by(model, it, 1.0) for it in parts]
-            learner = Learner(model, recipe.optimizer, place, seed=0, total=1)
-            learn(learner, parts, recipe, place, None)
+            learner = Learner(model, recipe.optimizer, dist, seed=0, total=1)
+            learn(learner, parts, recipe, dist, None)
             after.append(likelihood(model, parts[0]))
     assert after[0] == pytest.approx(after[1], abs=1e-5)
 

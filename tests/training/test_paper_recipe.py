@@ -24,14 +24,14 @@ from training.data.sources import SourceConfig
 from training.data.tokenizer_training import TokenizerConfig, train_tokenizer
 from training.errors import ModelUnusable
 from training.runs.tracking import read_log
-from training.trainer.distributed import processes
+from training.trainer.distributed import distributed_context
 from training.trainer.memory import measure_model, plan_memory
 from training.trainer.models import (
     InitConfig,
     ModelConfig,
     create_base,
     load_for_training,
-    planned_settings,
+    planned_hf_config,
 )
 
 pytestmark = pytest.mark.torch
@@ -86,11 +86,11 @@ def test_it_says_what_the_paper_says(recipe):
 
 
 def test_its_memory_is_planned_without_the_weights_or_a_network(recipe, offline):
-    size = measure_model(planned_settings(recipe.cloning.model))
+    size = measure_model(planned_hf_config(recipe.cloning.model))
     assert size.parameters == 6_738_415_616  # Llama-2-7b
     described = describe_memory(recipe.cloning)
     assert described.startswith("6,738 M parameters, 8 processes")
-    plan = plan_memory(size, recipe.cloning.model, micro_tokens=4096, world=8, sharded=True)
+    plan = plan_memory(size, recipe.cloning.model, micro_tokens=4096, world_size=8, sharded=True)
     # Weights, gradients and moments in float32 over eight: 16 bytes a parameter.
     assert plan.weights + plan.gradients + plan.moments == 2 * size.parameters
     assert plan.describe() in described
@@ -100,16 +100,16 @@ def test_its_memory_is_planned_without_the_weights_or_a_network(recipe, offline)
 def test_a_plan_of_a_model_from_scratch_needs_no_model():
     init = InitConfig(tokenizer=TokenizerConfig(vocab_size=1000, multiword_tokens=24))
     assert describe_memory(Cloning(model=ModelConfig(init=init))).startswith("3 M parameters, 1 ")
-    assert planned_settings(ModelConfig(init=init)).vocab_size == 1024
+    assert planned_hf_config(ModelConfig(init=init)).vocab_size == 1024
 
 
 def test_a_model_of_another_shape_than_the_recipe_states_is_refused(recipe, narrow):
     wrong = replace(recipe.cloning.model, path=str(narrow))
     with (
-        processes("cpu") as place,
+        distributed_context("cpu") as dist,
         pytest.raises(ModelUnusable, match="hidden_size 256, the recipe says 4096"),
     ):
-        load_for_training(narrow, wrong, place)
+        load_for_training(narrow, wrong, dist)
 
 
 def test_two_processes_clone_by_its_very_settings(recipe, narrow, tmp_path):

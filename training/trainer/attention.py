@@ -1,17 +1,14 @@
-# pyright: basic, reportMissingImports=false
-# torch and transformers are extras: the checker may run without them.
 """Attention within each of several sequences that lie end to end, without a mask and without waste.
 
-Owns `packed`, an attention that `transformers` models can be loaded with: on a GPU in half
-precision it is PyTorch's own FlashAttention for variable lengths; elsewhere it computes one causal
-product per sequence. Either way no token sees another sequence's, and no T x T mask exists.
-
-Knows no model. Everything about where sequences begin comes with the call (`cu_seq_lens_q`).
+`packed` is an attention that `transformers` models can be loaded with. On a GPU in half precision
+it is PyTorch's own FlashAttention for variable lengths; elsewhere it computes one causal product
+per sequence. Either way no token sees another sequence's, and no T x T mask exists. Where sequences
+begin comes with the call (`cu_seq_lens_q`, the name that `transformers` gives it).
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its common name)
@@ -19,14 +16,14 @@ import torch.nn.functional as F  # noqa: N812 (its common name)
 __all__ = ["PACKED", "register"]
 
 PACKED: Final = "packed"
-"""The name under which `transformers` knows it."""
+"""The name under which it is registered with `transformers`."""
 
 
 def register() -> None:
     """Make `packed` known to `transformers`; calling it again changes nothing."""
     from transformers import AttentionInterface
 
-    # No mask is registered: the bounds of sequences say all that one would.
+    # No mask is registered with it: the sequences' bounds say everything that one would.
     AttentionInterface.register(PACKED, packed_attention)
 
 
@@ -43,29 +40,39 @@ def packed_attention(
     max_length_q: int,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Query [1, heads, T, size], key and value [1, kv_heads, T, size] -> [1, T, heads, size].
+    """Attend causally within each sequence; the form of arguments is that of `transformers`.
 
-    `cu_seq_lens_q` int32 [sequences + 1]: where each begins, T at last; `max_length_q`: the
-    longest.
+    Args:
+        module: The layer; not used.
+        query: [1, heads, T, head_dim].
+        key: [1, kv_heads, T, head_dim].
+        value: [1, kv_heads, T, head_dim].
+        attention_mask: None; not used.
+        scaling: Of the scores; None = 1 / sqrt(head_dim).
+        dropout: Of the attention weights; the GPU's kernel has none.
+        cu_seq_lens_q: int32 [sequences + 1]: where each begins, T at last.
+        max_length_q: The longest sequence.
+
+    Returns:
+        [1, T, heads, head_dim] and, in place of attention weights, None.
     """
     if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
         return _flash(query, key, value, cu_seq_lens_q, max_length_q, scaling), None
     return _by_sequence(query, key, value, cu_seq_lens_q, dropout, scaling), None
 
 
-@torch.compiler.disable  # its shapes follow from the data
-def _by_sequence(
+def _by_sequence_eager(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    bounds: torch.Tensor,
+    cu_seqlens: torch.Tensor,
     dropout: float,
     scaling: float | None,
 ) -> torch.Tensor:
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
-        key, value = (it.repeat_interleave(groups, 1) for it in (key, value))
-    sizes = bounds.diff().tolist()
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    sizes = cast("list[int]", cu_seqlens.diff().tolist())
     parts = [
         F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling, is_causal=True)
         for q, k, v in zip(
@@ -76,19 +83,34 @@ def _by_sequence(
     return mixed.transpose(1, 2)
 
 
+# Never compiled: its shapes follow from the data, so every batch would be compiled anew.
+_by_sequence = torch.compiler.disable(_by_sequence_eager)
+
+
 def _flash(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    bounds: torch.Tensor,
-    longest: int,
+    cu_seqlens: torch.Tensor,
+    max_seqlen: int,
     scaling: float | None,
 ) -> torch.Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
-    q, k, v = (it[0].transpose(0, 1).contiguous() for it in (query, key, value))
-    if k.shape[1] != q.shape[1]:
+    q, k, v = (tensor[0].transpose(0, 1).contiguous() for tensor in (query, key, value))
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1:
         # The kernel's backward pass for shared heads is not in every release; copies always work.
-        k, v = (it.repeat_interleave(q.shape[1] // k.shape[1], 1) for it in (k, v))
-    out = varlen_attn(q, k, v, bounds, bounds, longest, longest, scale=scaling, window_size=(-1, 0))
+        k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+    out: Any = varlen_attn(
+        q,
+        k,
+        v,
+        cu_seqlens,
+        cu_seqlens,
+        max_seqlen,
+        max_seqlen,
+        scale=scaling,
+        window_size=(-1, 0),  # no limit to the left, nothing to the right: causal
+    )
     return out[None]

@@ -1,9 +1,7 @@
-# pyright: basic, reportMissingImports=false
-# torch is an extra: the checker may run without it.
-"""The processes of one training job and the device of each.
+"""The processes of one training job, and the device of each.
 
-Owns the process group: `torchrun`'s where there is one, none on a single CPU process, one of size 1
-on a single GPU (so that sharding and mixed precision have one code path there). Knows no model.
+The process group is `torchrun`'s where there is one. A single CPU process has none; a single GPU
+gets one of size 1, so that sharding and mixed precision have one code path there.
 """
 
 from __future__ import annotations
@@ -14,112 +12,124 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import torch
-import torch.distributed as dist
+import torch.distributed
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from training.errors import RecipeError
 
-__all__ = ["Processes", "processes"]
+__all__ = ["DistributedContext", "distributed_context"]
 
-_PATIENCE: Final = timedelta(hours=12)
-"""The others wait while the first process prepares data or plays an evaluation."""
+_TIMEOUT: Final = timedelta(hours=12)
+"""Of collective operations: the others wait in one while the main process prepares data or plays
+an evaluation, which takes hours."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Processes:
-    """This process among all of them."""
+class DistributedContext:
+    """This process among all of its job; the words are those of `torch.distributed`."""
 
     rank: int
-    world: int
+    world_size: int
     device: torch.device
     mesh: DeviceMesh | None = None
     """All processes in one dimension; None without a process group."""
 
     @property
-    def first(self) -> bool:
-        """Whether this process writes what is written once."""
+    def is_main(self) -> bool:
+        """Whether this is the process that writes what is written once."""
         return self.rank == 0
 
     @property
-    def grouped(self) -> bool:
+    def has_group(self) -> bool:
         """Whether there is a process group, hence a sharded model."""
         return self.mesh is not None
 
-    def wait(self) -> None:
-        """Return when all processes have come here."""
-        if self.world > 1:
-            dist.barrier()
+    def barrier(self) -> None:
+        """Wait until every process has called this."""
+        if self.world_size > 1:
+            torch.distributed.barrier()
 
-    def total(self, values: list[float]) -> list[float]:
-        """Sums over all processes, the same on each."""
-        if self.world == 1:
+    def all_reduce_sum(self, values: list[float]) -> list[float]:
+        """Return the sums of values over all processes, the same on each."""
+        if self.world_size == 1:
             return values
         tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
-        dist.all_reduce(tensor)
-        return tensor.tolist()
+        torch.distributed.all_reduce(tensor)
+        return cast("list[float]", tensor.tolist())  # pyright: ignore[reportUnknownMemberType]
 
-    def agree(self, value: Any) -> Any:
-        """The first process's value, a JSON-like one, on every process."""
-        if self.world == 1:
+    def broadcast(self, value: T) -> T:
+        """Return the main process's value on every process.
+
+        Args:
+            value: A JSON-like value; the other processes' values are ignored.
+        """
+        if self.world_size == 1:
             return value
-        box = [value]
-        dist.broadcast_object_list(box, src=0, device=self.device)
-        return box[0]
+        objects = [value]
+        # torch pickles it; it comes from the main process of this very job.
+        torch.distributed.broadcast_object_list(objects, src=0, device=self.device)
+        return objects[0]
 
 
 @contextmanager
-def processes(device: str = "auto") -> Generator[Processes]:
-    """Join the job for the length of the block. `device`: auto, cpu or cuda.
+def distributed_context(device: str = "auto") -> Generator[DistributedContext]:
+    """Join the training job for the length of the block.
 
-    Raises RecipeError where CUDA is asked for and absent.
+    Args:
+        device: auto, cpu or cuda.
+
+    Raises:
+        RecipeError: CUDA is asked for and absent.
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
         raise RecipeError("there is no CUDA device; set cpu or auto", field="train.device")
-    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    place = torch.device(device, int(os.environ.get("LOCAL_RANK", "0")) if device == "cuda" else 0)
+    rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    own_device = torch.device("cpu")
     if device == "cuda":
-        torch.cuda.set_device(place)
+        own_device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(own_device)
         # cuDNN's attention makes a plan for each new shape, and its gradient under a mask was NaN
         # in torch 2.11 (https://github.com/pytorch/pytorch/issues/196678).
         torch.backends.cuda.enable_cudnn_sdp(False)
-    else:
-        place = torch.device("cpu")
-    if world == 1 and device == "cpu":
-        yield Processes(rank=rank, world=world, device=place)
+    elif world_size == 1:
+        yield DistributedContext(rank=rank, world_size=1, device=own_device)
         return
-    _join(device, rank, world, place)
-    mesh = init_device_mesh(device, (world,))
+    _init_process_group(device, rank, world_size, own_device)
+    mesh = init_device_mesh(device, (world_size,))
     try:
-        yield Processes(rank=rank, world=world, device=place, mesh=mesh)
+        yield DistributedContext(rank=rank, world_size=world_size, device=own_device, mesh=mesh)
     finally:
-        _leave(device, mesh)
+        _destroy_process_group(device, mesh)
 
 
-def _join(device: str, rank: int, world: int, place: torch.device) -> None:
+def _init_process_group(device: str, rank: int, world_size: int, own_device: torch.device) -> None:
     options: dict[str, Any] = {
         "backend": "nccl" if device == "cuda" else "gloo",
-        "device_id": place if device == "cuda" else None,
-        "timeout": _PATIENCE,
+        "device_id": own_device if device == "cuda" else None,
+        "timeout": _TIMEOUT,
     }
-    if world == 1:
-        options |= {"store": dist.HashStore(), "rank": rank, "world_size": world}
-    dist.init_process_group(**options)
+    if world_size == 1:
+        # Without torchrun there is no address to meet at.
+        store = torch.distributed.HashStore()
+        options |= {"store": store, "rank": rank, "world_size": world_size}
+    torch.distributed.init_process_group(**options)
 
 
-def _leave(device: str, mesh: DeviceMesh) -> None:
+def _destroy_process_group(device: str, mesh: DeviceMesh) -> None:
     """End the group, its threads and its memory.
 
-    The tensor library's caches hold the mesh for ever and the mesh holds the group, whose threads
-    would then outlive the interpreter: one that still has a tensor to release aborts the process.
+    torch's caches keep the mesh for ever and the mesh keeps the group, whose threads would then
+    outlive the interpreter: one that still has a tensor to release aborts the process.
     """
-    dist.destroy_process_group()
-    # Older releases of torch hold no groups in a mesh, only their names.
-    getattr(mesh, "_pg_registry", {}).clear()
+    torch.distributed.destroy_process_group()
+    # Older releases of torch keep no groups in a mesh, only their names.
+    cast("dict[Any, Any]", getattr(mesh, "_pg_registry", {})).clear()
     gc.collect()
     if device == "cuda":
         # What comes next in this process, such as an engine, finds the memory free.

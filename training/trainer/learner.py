@@ -1,11 +1,8 @@
-# pyright: basic, reportMissingImports=false
-# torch is an extra: the checker may run without it.
-"""The part of training that does not depend on the algorithm: weights, moments, schedule, state.
+"""The part of training that does not depend on the algorithm: optimizer, schedule, saved state.
 
-Owns the update (clipping, AdamW, learning rate) and the saved state. Invariants: an update is a
-function of the gradients, the state and the step's number; a saved state is complete or absent; a
-run that goes on from a state computes what the uninterrupted one would have computed. Knows no loss
-and no data.
+Invariants: an update is a function of the gradients, the state and the step's number; a saved state
+is complete or absent; a run that continues from a state computes what the uninterrupted one would
+have computed.
 """
 
 from __future__ import annotations
@@ -17,19 +14,21 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch.distributed.tensor import DTensor
 
 from orchestrator.atomic_file import sync_folder
 from training.errors import CheckpointDamaged, RecipeError, TrainingDiverged
-from training.trainer.distributed import Processes
+from training.trainer.distributed import DistributedContext
 
 __all__ = ["Learner", "OptimizerConfig", "latest_state", "learning_rate", "prune_states"]
 
-_NOTE: Final = "state.json"
+_STATE_FILE: Final = "state.json"
+"""Written last into a state's folder: one without it is incomplete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +38,13 @@ class OptimizerConfig:
     lr: float = 1e-5
     """The highest learning rate."""
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    """How it falls after the warm-up."""
+    """How the learning rate falls after the warm-up."""
     warmup: float = 0.1
-    """Below 1: share of all steps; from 1: steps."""
+    """Below 1: share of all steps; from 1: number of steps."""
     min_lr_ratio: float = 0.0
     """Where cosine and linear end, as a share of lr."""
     weight_decay: float = 0.0
-    """On matrices; norms and biases have none."""
+    """Of matrices; norms and biases have none."""
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
@@ -58,7 +57,7 @@ class OptimizerConfig:
 
 
 def learning_rate(config: OptimizerConfig, step: int, total: int) -> float:
-    """The learning rate of update `step`, counted from 0, of `total`."""
+    """Return the learning rate of update `step`, counted from 0, of `total`."""
     warmup = round(config.warmup * total) if config.warmup < 1 else round(config.warmup)
     if step < warmup:
         return config.lr * (step + 1) / warmup
@@ -70,29 +69,40 @@ def learning_rate(config: OptimizerConfig, step: int, total: int) -> float:
 
 
 class Learner:
-    """A model under training."""
+    """A model under training, with its optimizer."""
 
     def __init__(
         self,
         model: torch.nn.Module,
         config: OptimizerConfig,
-        processes: Processes,
+        dist: DistributedContext,
         *,
         seed: int,
         total: int,
     ) -> None:
-        """`total` = updates that the schedule spans."""
+        """Make the optimizer.
+
+        Args:
+            model: Its parameters that require gradients are trained.
+            config: Optimizer and schedule.
+            dist: The processes that share the model.
+            seed: Of dropout.
+            total: Updates that the schedule spans.
+        """
         self.model = model
         self.config = config
         self.step = 0
         """Updates made so far."""
         self.total = total
-        self._processes = processes
+        self._dist = dist
         self._seed = seed
-        named = [(name, it) for name, it in model.named_parameters() if it.requires_grad]
-        matrices = [it for _, it in named if it.ndim >= 2]
-        vectors = [it for _, it in named if it.ndim < 2]
-        self._named = named
+        self._parameters = [
+            (name, parameter)
+            for name, parameter in model.named_parameters()
+            if parameter.requires_grad
+        ]
+        matrices = [parameter for _, parameter in self._parameters if parameter.ndim >= 2]
+        vectors = [parameter for _, parameter in self._parameters if parameter.ndim < 2]
         self._optimizer = torch.optim.AdamW(
             [
                 {"params": matrices, "weight_decay": config.weight_decay},
@@ -101,114 +111,135 @@ class Learner:
             lr=config.lr,
             betas=(config.beta1, config.beta2),
             eps=config.eps,
-            fused=processes.device.type == "cuda" or None,
+            fused=dist.device.type == "cuda" or None,
         )
 
     def begin_step(self) -> None:
-        """Fix the random numbers (dropout) of this step, so that a resumed one has the same."""
-        torch.manual_seed((self._seed * 1_000_003 + self.step) * 64 + self._processes.rank)
+        """Seed the random numbers (dropout) of this step, so that a resumed run has the same."""
+        torch.manual_seed((self._seed * 1_000_003 + self.step) * 64 + self._dist.rank)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Add the gradient of this process's part of the step's loss.
+        """Add the gradient of one micro-batch's part of the step's loss.
 
         The step's loss is the sum of the parts of all micro-batches of all processes.
         """
-        # Sharding averages gradients over processes; parts are to be added.
-        (loss * self._processes.world).backward()
+        # FSDP averages gradients over processes, but the parts have to be added.
+        _backward(loss * self._dist.world_size)
 
     def update(self) -> tuple[float, float]:
         """Change the weights by the gradients; returns the gradient's norm and the learning rate.
 
-        Raises TrainingDiverged where the norm is not finite; then nothing was changed.
+        Raises:
+            TrainingDiverged: The norm is not finite; nothing was changed then.
         """
-        bound = self.config.clip or math.inf
-        norm: Any = torch.nn.utils.clip_grad_norm_([it for _, it in self._named], bound)
-        norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
-        if not math.isfinite(norm):
+        max_norm = self.config.clip or math.inf
+        parameters = [parameter for _, parameter in self._parameters]
+        norm: Any = torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+        grad_norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
+        if not math.isfinite(grad_norm):
             raise TrainingDiverged(
-                f"the gradient of step {self.step} is {norm}: lower optimizer.lr, or look at the "
-                "data of that step in log.jsonl",
+                f"the gradient of step {self.step} is {grad_norm}: lower optimizer.lr, or look at "
+                "the data of that step in log.jsonl",
                 field="optimizer.lr",
             )
-        rate = learning_rate(self.config, self.step, self.total)
+        lr = learning_rate(self.config, self.step, self.total)
         for group in self._optimizer.param_groups:
-            group["lr"] = rate
-        self._optimizer.step()
+            group["lr"] = lr
+        _step(self._optimizer)
         self._optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        return norm, rate
+        return grad_norm, lr
 
     def save_state(self, folder: Path, extra: dict[str, Any] | None = None) -> Path:
-        """Write weights, moments and step to `folder/step-N`, which appears complete.
+        """Write weights, moments and step to `folder/step-N`; every process has to call this.
 
-        Every process writes its own shard and has to call this. `extra` is stored along.
+        Each process writes its own shard. The folder appears under its name when it is complete
+        and on disk, so one that a kill left behind is never taken for a state.
+
+        Args:
+            folder: Of all states.
+            extra: JSON-like values that `load_state` returns.
         """
         target = folder / f"step-{self.step:08d}"
         partial = folder / f".{target.name}.partial"
-        if self._processes.first:
+        if self._dist.is_main:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-        self._processes.wait()
-        save_file(dict(self._tensors()), partial / _shard_name(self._processes.rank))
-        self._processes.wait()
-        if self._processes.first:
-            note = {"step": self.step, "world": self._processes.world, "extra": extra or {}}
-            (partial / _NOTE).write_text(json.dumps(note))
+        self._dist.barrier()
+        save_file(dict(self._tensors()), partial / _shard_name(self._dist.rank))
+        self._dist.barrier()
+        if self._dist.is_main:
+            state = {"step": self.step, "world": self._dist.world_size, "extra": extra or {}}
+            (partial / _STATE_FILE).write_text(json.dumps(state))
             for path in partial.iterdir():
                 with path.open("rb+") as stream:
                     os.fsync(stream.fileno())
             shutil.rmtree(target, ignore_errors=True)
             partial.rename(target)
             sync_folder(folder)
-        self._processes.wait()
+        self._dist.barrier()
         return target
 
     def load_state(self, folder: Path) -> dict[str, Any]:
-        """Go on from `folder`; returns what was stored as `extra`. Raises CheckpointDamaged."""
+        """Continue from the state in `folder`; returns its `extra`.
+
+        Raises:
+            CheckpointDamaged: Files are missing or damaged, or of another model.
+            RecipeError: It was saved by another number of processes.
+        """
         try:
-            note = json.loads((folder / _NOTE).read_text())
-            if note["world"] != self._processes.world:
+            state = json.loads((folder / _STATE_FILE).read_text())
+            if state["world"] != self._dist.world_size:
                 raise RecipeError(
-                    f"{folder} was saved by {note['world']} processes, this job has "
-                    f"{self._processes.world}: resume with as many (torchrun --nproc-per-node)",
+                    f"{folder} was saved by {state['world']} processes, this job has "
+                    f"{self._dist.world_size}: resume with as many (torchrun --nproc-per-node)",
                     field="train",
                 )
-            stored = load_file(folder / _shard_name(self._processes.rank))
-            self._restore(stored)
+            self._restore(load_file(folder / _shard_name(self._dist.rank)))
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             raise CheckpointDamaged(f"{folder} cannot be used: {error}", field="out") from error
-        self.step = int(note["step"])
-        return note["extra"]
+        self.step = int(state["step"])
+        return state["extra"]
 
     def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """This process's part of everything that changes."""
-        for name, it in self._named:
-            yield f"weight/{name}", _local(it.detach()).cpu().contiguous()
-            for key, value in self._optimizer.state.get(it, {}).items():
+        """Yield this process's shard of everything that changes."""
+        states = cast("dict[torch.Tensor, dict[str, Any]]", self._optimizer.state)
+        for name, parameter in self._parameters:
+            yield f"weight/{name}", _local(parameter.detach()).cpu().contiguous()
+            for key, value in states.get(parameter, {}).items():
                 yield f"{key}/{name}", _local(torch.as_tensor(value)).cpu().contiguous()
 
-    def _restore(self, stored: dict[str, torch.Tensor]) -> None:
-        expected = {f"weight/{name}" for name, _ in self._named}
-        if {name for name in stored if name.startswith("weight/")} != expected:
+    def _restore(self, tensors: dict[str, torch.Tensor]) -> None:
+        expected = {f"weight/{name}" for name, _ in self._parameters}
+        if {name for name in tensors if name.startswith("weight/")} != expected:
             raise ValueError("it holds other weights than the model has")
+        states = cast("dict[torch.Tensor, dict[str, Any]]", self._optimizer.state)
         with torch.no_grad():
-            for name, it in self._named:
-                _local(it).copy_(stored[f"weight/{name}"])
-                state = self._optimizer.state[it]
+            for name, parameter in self._parameters:
+                _local(parameter).copy_(tensors[f"weight/{name}"])
+                state = states[parameter]
                 for key in ("exp_avg", "exp_avg_sq"):
-                    if f"{key}/{name}" in stored:
-                        state[key] = torch.zeros_like(it)
-                        _local(state[key]).copy_(stored[f"{key}/{name}"])
-                if f"step/{name}" in stored:
-                    kept = stored[f"step/{name}"]
-                    fused = self._processes.device.type == "cuda"
-                    state["step"] = kept.to(self._processes.device) if fused else kept
+                    if f"{key}/{name}" in tensors:
+                        state[key] = torch.zeros_like(parameter)
+                        _local(state[key]).copy_(tensors[f"{key}/{name}"])
+                if f"step/{name}" in tensors:
+                    step = tensors[f"step/{name}"]
+                    # The fused AdamW wants its counters on the device, the other one on the CPU.
+                    fused = self._dist.device.type == "cuda"
+                    state["step"] = step.to(self._dist.device) if fused else step
+
+
+def _backward(loss: torch.Tensor) -> None:
+    loss.backward()  # pyright: ignore[reportUnknownMemberType] (torch leaves its arguments untyped)
+
+
+def _step(optimizer: torch.optim.Optimizer) -> None:
+    optimizer.step()  # pyright: ignore[reportUnknownMemberType] (the same)
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:
-    """This process's shard of a sharded tensor."""
-    found: Any = tensor
-    return found.to_local() if hasattr(found, "to_local") else tensor
+    """Return this process's shard of a sharded tensor; another one is returned itself."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _shard_name(rank: int) -> str:
@@ -216,11 +247,11 @@ def _shard_name(rank: int) -> str:
 
 
 def latest_state(folder: Path) -> Path | None:
-    """The newest complete state in a folder of states."""
+    """Return the newest complete state in a folder of states."""
     if not folder.is_dir():
         return None
-    complete = [it for it in folder.glob("step-*") if (it / _NOTE).is_file()]
-    return max(complete, default=None, key=lambda it: it.name)
+    complete = [path for path in folder.glob("step-*") if (path / _STATE_FILE).is_file()]
+    return max(complete, default=None, key=lambda path: path.name)
 
 
 def prune_states(folder: Path, keep: int) -> None:

@@ -25,18 +25,18 @@ from training.config.start import Start
 from training.data.dataset import DataConfig, TokenDataset
 from training.runs.run_dir import RunDir
 from training.runs.tracking import Tracker, TrackingConfig, read_log
-from training.trainer.distributed import Processes, processes
+from training.trainer.distributed import DistributedContext, distributed_context
 from training.trainer.learner import Learner, OptimizerConfig, latest_state, prune_states
 from training.trainer.memory import MemoryPlan, measure_model, plan_memory, require_memory
 from training.trainer.models import (
     ModelConfig,
+    hf_config,
     load_for_training,
-    model_settings,
     save_checkpoint,
 )
 from training.trainer.packing import BatchConfig, Step, plan_epoch
 from training.trainer.preparation import prepare_base, prepare_datasets
-from training.trainer.throughput import Speedometer
+from training.trainer.throughput import ThroughputMeter
 
 __all__ = [
     "SaveConfig",
@@ -119,17 +119,17 @@ class TrainingSession:
     run_dir: RunDir
     base: str
     """Folder or hub name of the model to start from."""
-    job: Processes
+    dist: DistributedContext
     console: Console
 
     def print(self, line: str) -> None:
         """Print a line once, whatever the number of processes."""
-        if self.job.first:
+        if self.dist.is_main:
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def prepare_datasets(self, data: DataConfig) -> tuple[TokenDataset, TokenDataset | None]:
         """Return the sequences to train on and those that are held out; see `preparation`."""
-        return prepare_datasets(data, self.base, self.run_dir, self.job, self.console)
+        return prepare_datasets(data, self.base, self.run_dir, self.dist, self.console)
 
 
 @contextmanager
@@ -144,22 +144,22 @@ def open_session(
         ModelUnusable: The base model cannot be loaded.
     """
     console = console or Console(stderr=True)
-    with processes(recipe.device) as job:
-        if job.first:
+    with distributed_context(recipe.device) as dist:
+        if dist.is_main:
             plain = to_plain(recipe)
             RunDir.open(recipe.out, plain, algorithm=algorithm, start=start, free=_FREE)
-        job.wait()
+        dist.barrier()
         run_dir = RunDir(recipe.out)
-        with run_dir.logging() if job.first else nullcontext():
+        with run_dir.logging() if dist.is_main else nullcontext():
             base = prepare_base(
                 recipe.model,
                 recipe.data.sources,
                 run_dir,
-                job,
+                dist,
                 runs=recipe.data.runs,
                 seed=recipe.seed,
             )
-            yield TrainingSession(run_dir=run_dir, base=base, job=job, console=console)
+            yield TrainingSession(run_dir=run_dir, base=base, dist=dist, console=console)
 
 
 class TrainingLoop(ABC):
@@ -186,12 +186,12 @@ class TrainingLoop(ABC):
         """
         self.recipe = recipe
         self.session = session
-        self.job = session.job
+        self.dist = session.dist
         self.lengths = lengths
         micro_tokens = recipe.batch.micro_tokens or micro_tokens
         self.capacity = max(micro_tokens, int(lengths.max(initial=1)))
         """Tokens of a micro-batch: the longest example fits."""
-        self.size = measure_model(model_settings(session.base))
+        self.size = measure_model(hf_config(session.base))
         sizes = [len(self._epoch_steps(epoch)) for epoch in range(recipe.epochs)]
         self._epoch_ends = [int(end) for end in np.cumsum(sizes)]
         self._total = self._epoch_ends[-1]
@@ -205,7 +205,7 @@ class TrainingLoop(ABC):
         """Return what is trained, on what, for the line that announces the plan."""
 
     @abstractmethod
-    def learn(self, learner: Learner, step: Step, speed: Speedometer) -> dict[str, Any]:
+    def learn(self, learner: Learner, step: Step, meter: ThroughputMeter) -> dict[str, Any]:
         """Update the weights once; returns the step's metrics."""
 
     @abstractmethod
@@ -239,28 +239,28 @@ class TrainingLoop(ABC):
             self.size,
             self.recipe.model,
             micro_tokens=self.capacity,
-            world=self.job.world,
-            sharded=self.job.grouped,
+            world_size=self.dist.world_size,
+            sharded=self.dist.has_group,
         )
         self.session.print(f"{self.describe()}, {self._total} steps; {memory.describe()}")
-        require_memory(memory, self.job, micro_tokens=self.capacity)
+        require_memory(memory, self.dist, micro_tokens=self.capacity)
         return TrainingPlan(steps=self._total, examples=len(self.lengths), memory=memory)
 
     def run(self) -> dict[str, Any]:
         """Train to the end, from the last saved state on; returns the report."""
         self.plan()
         self.prepare()
-        recipe, run_dir, job = self.recipe, self.session.run_dir, self.job
-        model = load_for_training(self.session.base, recipe.model, job, seed=recipe.seed)
-        learner = Learner(model, recipe.optimizer, job, seed=recipe.seed, total=self._total)
-        state = job.agree(str(latest_state(run_dir.states) or ""))
+        recipe, run_dir, dist = self.recipe, self.session.run_dir, self.dist
+        model = load_for_training(self.session.base, recipe.model, dist, seed=recipe.seed)
+        learner = Learner(model, recipe.optimizer, dist, seed=recipe.seed, total=self._total)
+        state = dist.broadcast(str(latest_state(run_dir.states) or ""))
         if state:
             learner.load_state(Path(state))
             log.info("training resumed", step=learner.step, state=state)
         with self._tracker(learner.step) as tracker:
-            speed = Speedometer(self.size, recipe.tracking, job)
+            meter = ThroughputMeter(self.size, recipe.tracking, dist)
             for epoch, step in self._remaining(learner.step):
-                metrics = self.learn(learner, step, speed)
+                metrics = self.learn(learner, step, meter)
                 tracker.record(learner.step, {"epoch": epoch, **metrics})
                 self._after_step(learner, tracker, epoch)
         self._save_checkpoint(learner, run_dir.final)
@@ -285,7 +285,7 @@ class TrainingLoop(ABC):
             console=self.session.console,
             total=self._total,
             step=step,
-            active=self.job.first,
+            active=self.dist.is_main,
             name=run_dir.folder.name,
         )
 
@@ -315,7 +315,7 @@ class TrainingLoop(ABC):
         if due:
             state = learner.save_state(self.session.run_dir.states)
             log.info("training state saved", step=step, state=str(state))
-            if self.job.first:
+            if self.dist.is_main:
                 prune_states(self.session.run_dir.states, save.keep_states)
 
     def _save_checkpoint(self, learner: Learner, folder: Path) -> None:
@@ -323,7 +323,7 @@ class TrainingLoop(ABC):
             learner.model,
             folder,
             tokenizer=self.session.base,
-            processes=self.job,
+            dist=self.dist,
             half=self.recipe.save.half,
         )
         log.info("checkpoint written", step=learner.step, folder=str(folder))
@@ -336,10 +336,10 @@ class TrainingLoop(ABC):
             **self.evaluate_checkpoint(run_dir.final, step),
             **self.report(),
         }
-        if self.job.first:
+        if self.dist.is_main:
             run_dir.write_report(report)
         self.session.print(f"trained: {run_dir.final}")
-        self.job.wait()
+        self.dist.barrier()
         return report
 
 

@@ -1,5 +1,3 @@
-# pyright: basic, reportMissingImports=false
-# torch and transformers are extras: the checker may run without them.
 """How much memory a training needs, computed from shapes before anything is loaded.
 
 Owns the estimate: parameters, gradients, moments, activations and logits of one device, against
@@ -15,8 +13,8 @@ from typing import Any
 import torch
 
 from training.errors import NotEnoughMemory
-from training.trainer.distributed import Processes
-from training.trainer.models import ModelConfig, in_half
+from training.trainer.distributed import DistributedContext
+from training.trainer.models import ModelConfig, uses_bf16
 
 __all__ = [
     "MemoryPlan",
@@ -118,7 +116,7 @@ class MemoryPlan:
 
 
 def plan_memory(
-    size: ModelSize, config: ModelConfig, *, micro_tokens: int, world: int, sharded: bool
+    size: ModelSize, config: ModelConfig, *, micro_tokens: int, world_size: int, sharded: bool
 ) -> MemoryPlan:
     """What one device needs to train `size` with micro-batches of so many tokens."""
     trained = size.parameters
@@ -126,7 +124,7 @@ def plan_memory(
         # Two thin matrices beside each linear layer of a block: about seven of them.
         per_block = 7 * config.lora.rank * 2 * max(size.hidden, size.intermediate // 2)
         trained = size.blocks * per_block
-    half = in_half(config, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    half = uses_bf16(config, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     number = 2 if half else 4
     # Kept for the backward pass by each block, in values per token: inputs of norms, of linear
     # layers and of the attention, the MLP's three inner tensors.
@@ -136,14 +134,14 @@ def plan_memory(
         if config.activation_checkpointing
         else size.blocks * width
     )
-    if world > 1:
+    if world_size > 1:
         gathered = 2 * size.largest_block + size.head + size.embedding
     else:
         gathered = size.parameters if sharded or half else 0
     return MemoryPlan(
-        weights=4 * size.parameters // world,
-        gradients=4 * trained // world,
-        moments=8 * trained // world,
+        weights=4 * size.parameters // world_size,
+        gradients=4 * trained // world_size,
+        moments=8 * trained // world_size,
         gathered=number * gathered,
         activations=number * kept * micro_tokens,
         logits=2 * number * size.vocabulary * micro_tokens,
@@ -180,15 +178,15 @@ def _meminfo() -> int:
         return 1 << 62  # unknown: do not stand in the way
 
 
-def require_memory(plan: MemoryPlan, processes: Processes, *, micro_tokens: int) -> None:
+def require_memory(plan: MemoryPlan, dist: DistributedContext, *, micro_tokens: int) -> None:
     """Raise NotEnoughMemory where the plan does not fit the device, saying what would help."""
-    there = available_bytes(processes.device)
-    if processes.device.type == "cpu":
-        there //= processes.world
+    there = available_bytes(dist.device)
+    if dist.device.type == "cpu":
+        there //= dist.world_size
     if plan.total <= there:
         return
     raise NotEnoughMemory(
-        f"{micro_tokens} tokens at once need {plan.describe()}; {processes.device} has "
+        f"{micro_tokens} tokens at once need {plan.describe()}; {dist.device} has "
         f"{there / _GIB:.2f} GiB free. Lower batch.micro_tokens or data.context, set "
         "model.activation_checkpointing, use model.lora, or add processes (torchrun)",
         field="batch.micro_tokens",

@@ -1,5 +1,3 @@
-# pyright: basic, reportMissingImports=false
-# torch and transformers are extras: the checker may run without them.
 """Models for training: loaded or made from scratch, adapted, sharded, and saved as they came.
 
 Owns the way from a Hugging Face folder to a module that is ready for `target_logprobs`, and back to
@@ -24,22 +22,22 @@ from safetensors import SafetensorError
 from training.data.tokenizer_training import TokenizerConfig
 from training.errors import ModelUnusable, RecipeError
 from training.trainer import attention
-from training.trainer.distributed import Processes
+from training.trainer.distributed import DistributedContext
 
 __all__ = [
     "Architecture",
     "InitConfig",
     "LoraSettings",
     "ModelConfig",
-    "computing",
     "create_base",
-    "full_weights",
-    "in_half",
+    "gather_weights",
+    "hf_config",
     "load_for_training",
-    "model_settings",
-    "planned_settings",
+    "planned_hf_config",
+    "precision_context",
     "save_checkpoint",
     "shard",
+    "uses_bf16",
 ]
 
 _TOKENIZER_FILES: Final = (
@@ -200,7 +198,7 @@ def _llama_settings(shape: Architecture, **more: Any) -> Any:
     )
 
 
-def planned_settings(config: ModelConfig) -> Any:
+def planned_hf_config(config: ModelConfig) -> Any:
     """The configuration of a recipe's model before anything of it is there.
 
     Read from `path` only where the recipe does not say the architecture itself; a tokenizer that
@@ -209,7 +207,7 @@ def planned_settings(config: ModelConfig) -> Any:
     if config.architecture is not None:
         return _llama_settings(config.architecture)
     if config.init is None:
-        return model_settings(config.path)
+        return hf_config(config.path)
     trained, given = config.init.tokenizer, config.init.tokenizer_path
     ids = trained.vocab_size + trained.multiword_tokens
     if given:
@@ -246,7 +244,7 @@ def _id_of(token: Any, ids: Mapping[str, int]) -> int | None:
     return ids.get(name) if name else None
 
 
-def model_settings(path: str | Path) -> Any:
+def hf_config(path: str | Path) -> Any:
     """The configuration of a model; raises ModelUnusable."""
     from transformers import AutoConfig
 
@@ -256,7 +254,7 @@ def model_settings(path: str | Path) -> Any:
         raise ModelUnusable(f"cannot read the model {path}: {error}", field="model.path") from error
 
 
-def chosen_attention(config: ModelConfig, settings: Any) -> str:
+def resolve_attention(config: ModelConfig, settings: Any) -> str:
     """What `auto` means for a model."""
     if config.attention != "auto":
         return config.attention
@@ -268,7 +266,7 @@ def chosen_attention(config: ModelConfig, settings: Any) -> str:
 def load_for_training(
     path: str | Path,
     config: ModelConfig,
-    processes: Processes,
+    dist: DistributedContext,
     *,
     seed: int = 0,
     frozen: bool = False,
@@ -280,7 +278,7 @@ def load_for_training(
     """
     attention.register()
     _quiet()
-    settings = model_settings(path)
+    settings = hf_config(path)
     _require_stated(config, settings)
     model = _construct(path, config, settings)
     if frozen:
@@ -298,7 +296,7 @@ def load_for_training(
         # Before sharding: what gathers the weights stays outside of the compiled part.
         for block in _blocks(model):
             block.forward = torch.compile(block.forward)
-    model = shard(model, config, processes) if processes.grouped else model.float()
+    model = shard(model, config, dist) if dist.has_group else model.float()
     return model.eval() if frozen else model.train()
 
 
@@ -317,7 +315,7 @@ def _construct(path: str | Path, config: ModelConfig, settings: Any) -> Any:
         return AutoModelForCausalLM.from_pretrained(
             path,
             use_safetensors=True,
-            attn_implementation=chosen_attention(config, settings),
+            attn_implementation=resolve_attention(config, settings),
             dtype="auto",
         )
     except (OSError, ValueError, ImportError, KeyError, SafetensorError) as error:
@@ -355,7 +353,7 @@ def _blocks(model: Any) -> list[Any]:
     return [it for it in model.modules() if it.__class__.__name__.removeprefix("FSDP") in names]
 
 
-def shard(model: Any, config: ModelConfig, processes: Processes) -> Any:
+def shard(model: Any, config: ModelConfig, dist: DistributedContext) -> Any:
     """The model under FSDP2, one group of parameters per block.
 
     Every process comes with all weights in host memory, as they are stored; each block becomes
@@ -365,39 +363,41 @@ def shard(model: Any, config: ModelConfig, processes: Processes) -> Any:
 
     policy = (
         MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-        if in_half(config, processes.device)
+        if uses_bf16(config, dist.device)
         else MixedPrecisionPolicy()
     )
     # Freeing gathered weights gains nothing where they are gathered from nobody.
-    free = processes.world > 1
+    free = dist.world_size > 1
     for part in (*_blocks(model), model):
         part.float()
-        fully_shard(part, mesh=processes.mesh, mp_policy=policy, reshard_after_forward=free)
-    return model.to(processes.device)
+        fully_shard(part, mesh=dist.mesh, mp_policy=policy, reshard_after_forward=free)
+    return model.to(dist.device)
 
 
-def in_half(config: ModelConfig, device: torch.device) -> bool:
+def uses_bf16(config: ModelConfig, device: torch.device) -> bool:
     """Whether the model is computed in bfloat16 on a device."""
     return config.precision == "bf16" or (config.precision == "auto" and device.type == "cuda")
 
 
-def computing(config: ModelConfig, processes: Processes) -> contextlib.AbstractContextManager[Any]:
+def precision_context(
+    config: ModelConfig, dist: DistributedContext
+) -> contextlib.AbstractContextManager[Any]:
     """The precision of a forward pass where no sharding takes care of it."""
-    if in_half(config, processes.device) and not processes.grouped:
-        return torch.autocast(processes.device.type, torch.bfloat16)
+    if uses_bf16(config, dist.device) and not dist.has_group:
+        return torch.autocast(dist.device.type, torch.bfloat16)
     return contextlib.nullcontext()
 
 
 def save_checkpoint(
-    model: Any, folder: Path, *, tokenizer: str | Path, processes: Processes, half: bool = False
+    model: Any, folder: Path, *, tokenizer: str | Path, dist: DistributedContext, half: bool = False
 ) -> None:
     """Write a folder that can be served: weights, configuration, tokenizer, chat template.
 
     Adapters are merged into the weights, and also written alone to `folder/adapter`. `half` stores
     bfloat16. The folder appears complete; every process has to call this.
     """
-    weights = _gathered(model, processes)
-    if processes.first:
+    weights = _gathered(model, dist)
+    if dist.is_main:
         partial = folder.with_name(f".{folder.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -413,23 +413,23 @@ def save_checkpoint(
         copy_tokenizer(tokenizer, partial)
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
-    processes.wait()
+    dist.barrier()
 
 
-def full_weights(model: Any, processes: Processes) -> dict[str, torch.Tensor]:
+def gather_weights(model: Any, dist: DistributedContext) -> dict[str, torch.Tensor]:
     """All weights under the plain model's names, adapters merged: what an engine is to load.
 
     In host memory of the first process, nothing on the others; every process has to call this.
     """
-    weights = _gathered(model, processes)
+    weights = _gathered(model, dist)
     if weights and hasattr(model, "peft_config"):
         return _merged(model, weights)
     return weights
 
 
-def _gathered(model: Any, processes: Processes) -> dict[str, torch.Tensor]:
+def _gathered(model: Any, dist: DistributedContext) -> dict[str, torch.Tensor]:
     """All weights in host memory on the first process, nothing on the others."""
-    if not processes.grouped:
+    if not dist.has_group:
         return {name: it.detach().cpu() for name, it in model.state_dict().items()}
     from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BatchConfig", "EpochPlan", "MicroBatch", "Step", "plan_epoch", "share"]
+__all__ = ["BatchConfig", "EpochPlan", "MicroBatch", "Step", "local_micro_batches", "plan_epoch"]
 
 MicroBatch = tuple[int, ...]
 """Numbers of the sequences that are laid end to end."""
@@ -128,17 +128,19 @@ def _pack(
     return tuple(map(tuple, rows))
 
 
-def share(step: Step, rank: int, world: int, lengths: NDArray[np.int32]) -> list[MicroBatch]:
+def local_micro_batches(
+    step: Step, rank: int, world_size: int, lengths: NDArray[np.int32]
+) -> list[MicroBatch]:
     """The micro-batches of one process: all get equally many, the last ones may be empty.
 
     Long ones are dealt first, forth and back, so that processes finish together.
     """
     costs = [sum(int(lengths[it]) for it in micro) for micro in step]
     ranked = sorted(range(len(step)), key=lambda at: -costs[at])
-    rounds = -(-len(step) // world)
+    rounds = -(-len(step) // world_size)
     mine: list[MicroBatch] = []
     for turn in range(rounds):
-        dealt = ranked[turn * world : (turn + 1) * world]
-        place = rank if turn % 2 == 0 else world - 1 - rank
+        dealt = ranked[turn * world_size : (turn + 1) * world_size]
+        place = rank if turn % 2 == 0 else world_size - 1 - rank
         mine.append(step[dealt[place]] if place < len(dealt) else ())
     return mine

@@ -1,5 +1,3 @@
-# pyright: basic, reportMissingImports=false
-# torch is an extra: the checker may run without it.
 """What comes before the first step: the base model, and the data as sequences of its tokens.
 
 Owns the order (tokenizer, base, dataset) and that each part is made once: a resumed training finds
@@ -24,8 +22,8 @@ from training.data.sources import SourceConfig, read_texts
 from training.data.tokenizer_training import train_tokenizer
 from training.errors import ModelUnusable, RecipeError
 from training.runs.run_dir import RunDir
-from training.trainer.distributed import Processes
-from training.trainer.models import InitConfig, ModelConfig, create_base, model_settings
+from training.trainer.distributed import DistributedContext
+from training.trainer.models import InitConfig, ModelConfig, create_base, hf_config
 
 __all__ = [
     "create_from_scratch",
@@ -52,7 +50,7 @@ def prepare_base(
     config: ModelConfig,
     sources: Sequence[SourceConfig],
     run_dir: RunDir,
-    processes: Processes,
+    dist: DistributedContext,
     *,
     runs: Path,
     seed: int,
@@ -63,9 +61,9 @@ def prepare_base(
     """
     if config.init is None:
         return config.path
-    if processes.first and not (run_dir.base / "config.json").is_file():
+    if dist.is_main and not (run_dir.base / "config.json").is_file():
         create_from_scratch(config.init, sources, run_dir.base, runs=runs, seed=seed)
-    processes.wait()
+    dist.barrier()
     return str(run_dir.base)
 
 
@@ -95,13 +93,13 @@ def create_from_scratch(
 
 
 def prepare_datasets(
-    data: DataConfig, model: str, run_dir: RunDir, processes: Processes, console: Console
+    data: DataConfig, model: str, run_dir: RunDir, dist: DistributedContext, console: Console
 ) -> tuple[TokenDataset, TokenDataset | None]:
     """The training and the held-out sequences; written by the first process unless they are there.
 
     Raises DataError, RecipeError, ModelUnusable.
     """
-    settings = model_settings(model)
+    settings = hf_config(model)
     limit = getattr(settings, "max_position_embeddings", None)
     if limit and data.context > limit:
         raise RecipeError(
@@ -109,7 +107,7 @@ def prepare_datasets(
         )
     wanted = bool(data.held_out or data.held_out_sources)
     finished = run_dir.data / "complete"
-    if processes.first and not finished.is_file():
+    if dist.is_main and not finished.is_file():
         shutil.rmtree(run_dir.data, ignore_errors=True)
         with _progress(console) as advance:
             build_datasets(
@@ -120,9 +118,9 @@ def prepare_datasets(
                 on_record=advance,
             )
         finished.touch()
-    processes.wait()
+    dist.barrier()
     train = TokenDataset(run_dir.data / "train")
-    if processes.first:
+    if dist.is_main:
         for line in describe_dataset(train.summary):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
     return train, TokenDataset(run_dir.data / "held_out") if wanted else None

@@ -13,7 +13,7 @@ import torch
 from tests.agent_runtime.tiny_models import save_model
 from training.data.sequences import Provenance, TokenSequence, make_sequence
 from training.trainer.batches import collate, target_logprobs
-from training.trainer.distributed import processes
+from training.trainer.distributed import distributed_context
 from training.trainer.models import ModelConfig, load_for_training
 
 pytestmark = pytest.mark.torch
@@ -46,8 +46,8 @@ def folder(tmp_path_factory) -> Path:
 
 def load(folder: Path, attention: str, **options):
     config = ModelConfig(path=str(folder), precision="float32", attention=attention, **options)
-    with processes("cpu") as job:
-        return load_for_training(folder, config, job)
+    with distributed_context("cpu") as dist:
+        return load_for_training(folder, config, dist)
 
 
 def alone(folder: Path, it: TokenSequence) -> list[float]:
@@ -68,7 +68,7 @@ def test_what_is_packed_together_never_meets(folder: Path, attention: str) -> No
     with torch.no_grad():
         found = target_logprobs(model, batch)
     for number, it in enumerate(SEQUENCES):
-        mine = found[batch.owners == number].tolist()
+        mine = found[batch.sequence_index == number].tolist()
         assert mine == pytest.approx(alone(folder, it), abs=1e-5)
 
 
@@ -108,14 +108,14 @@ def test_a_batch_says_what_its_sequences_say() -> None:
     batch = collate([SEQUENCES[0], heavy], CPU)
     assert batch.ids[0].tolist() == [*SEQUENCES[0].ids, *heavy.ids]
     assert batch.positions[0].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5]
-    assert batch.bounds.tolist() == [0, 5, 11] and batch.longest == 6
-    assert batch.tokens == 11 and batch.squares == 25 + 36
+    assert batch.cu_seqlens.tolist() == [0, 5, 11] and batch.max_seqlen == 6
+    assert batch.tokens == 11 and batch.squared_lengths == 25 + 36
     places = [*np.flatnonzero(SEQUENCES[0].mask), *(5 + np.flatnonzero(heavy.mask))]
-    assert batch.keep.tolist() == [at - 1 for at in places]
+    assert batch.logit_indices.tolist() == [at - 1 for at in places]
     assert batch.targets.tolist() == [batch.ids[0, at].item() for at in places]
-    assert set(batch.weights[batch.owners == 1].tolist()) == {2.5}
-    assert batch.sampled is not None and set(batch.sampled.tolist()) == {-0.5}
-    assert collate([sequence(4, 1, recorded=False)], CPU).sampled is None
+    assert set(batch.weights[batch.sequence_index == 1].tolist()) == {2.5}
+    assert batch.old_logprobs is not None and set(batch.old_logprobs.tolist()) == {-0.5}
+    assert collate([sequence(4, 1, recorded=False)], CPU).old_logprobs is None
 
 
 @pytest.mark.parametrize("group", [[], [SEQUENCES[2]]])

@@ -14,7 +14,7 @@ from tests.agent_runtime.tiny_models import save_model
 from tests.training.trainer.test_batches import SEQUENCES
 from training.errors import CheckpointDamaged, NotEnoughMemory, RecipeError, TrainingDiverged
 from training.trainer.batches import collate, target_logprobs
-from training.trainer.distributed import Processes
+from training.trainer.distributed import DistributedContext
 from training.trainer.learner import (
     Learner,
     OptimizerConfig,
@@ -23,11 +23,11 @@ from training.trainer.learner import (
     prune_states,
 )
 from training.trainer.memory import measure_model, plan_memory, require_memory
-from training.trainer.models import LoraSettings, ModelConfig, load_for_training, model_settings
+from training.trainer.models import LoraSettings, ModelConfig, hf_config, load_for_training
 
 pytestmark = pytest.mark.torch
 
-CPU = Processes(rank=0, world=1, device=torch.device("cpu"))
+CPU = DistributedContext(rank=0, world_size=1, device=torch.device("cpu"))
 
 
 def rates(total: int = 10, **options) -> list[float]:
@@ -108,7 +108,7 @@ def test_a_state_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     learner = make()
     learn(learner)
     state = learner.save_state(tmp_path)
-    pair = Processes(rank=0, world=2, device=torch.device("cpu"))
+    pair = DistributedContext(rank=0, world_size=2, device=torch.device("cpu"))
     with pytest.raises(RecipeError, match="saved by 1 processes, this job has 2"):
         Learner(learner.model, learner.config, pair, seed=0, total=1).load_state(state)
     bigger = torch.nn.Sequential(torch.nn.Linear(4, 9), torch.nn.LayerNorm(9))
@@ -127,27 +127,29 @@ def folder(request, tmp_path_factory) -> Path:
 def test_work_is_counted_as_the_products_that_are_computed(folder: Path) -> None:
     config = ModelConfig(path=str(folder), precision="float32", attention="eager")
     model = load_for_training(folder, config, CPU)
-    size = measure_model(model_settings(folder))
+    size = measure_model(hf_config(folder))
     assert size.parameters == sum(it.numel() for it in model.parameters())
     batch = collate([SEQUENCES[4]], CPU.device)
     with FlopCounterMode(display=False) as counter:
         target_logprobs(model, batch).sum().backward()
     # Eager attention computes the masked half, too; the rotary table is a small product of its own.
-    expected = size.flops(batch.tokens, len(batch.keep), 2 * batch.squares)
+    expected = size.flops(batch.tokens, len(batch.logit_indices), 2 * batch.squared_lengths)
     assert counter.get_total_flops() == pytest.approx(expected, rel=0.01)
 
 
 def test_the_memory_plan_falls_with_what_it_recommends(folder: Path) -> None:
-    size = measure_model(model_settings(folder))
+    size = measure_model(hf_config(folder))
 
-    def total(tokens: int = 4096, world: int = 1, **options) -> int:
+    def total(tokens: int = 4096, world_size: int = 1, **options) -> int:
         config = ModelConfig(path="x", precision="bf16", **options)
-        return plan_memory(size, config, micro_tokens=tokens, world=world, sharded=world > 1).total
+        return plan_memory(
+            size, config, micro_tokens=tokens, world_size=world_size, sharded=world_size > 1
+        ).total
 
     assert total(2048) < total()
     assert total(activation_checkpointing=True) < total()
     assert total(lora=LoraSettings(rank=2)) < total()
-    assert total(world=4) < total()
-    plan = plan_memory(size, ModelConfig(path="x"), micro_tokens=10**9, world=1, sharded=False)
+    assert total(world_size=4) < total()
+    plan = plan_memory(size, ModelConfig(path="x"), micro_tokens=10**9, world_size=1, sharded=False)
     with pytest.raises(NotEnoughMemory, match=r"batch\.micro_tokens: 1000000000 tokens at once"):
         require_memory(plan, CPU, micro_tokens=10**9)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.trainer.packing import BatchConfig, plan_epoch, share
+from training.trainer.packing import BatchConfig, local_micro_batches, plan_epoch
 
 LENGTHS = st.lists(st.integers(1, 100), min_size=1, max_size=60).map(
     lambda it: np.array(it, np.int32)
@@ -52,9 +52,11 @@ def test_the_micro_batch_size_never_changes_what_a_step_holds(lengths, size, cap
 
 @given(LENGTHS, CONFIGS, st.integers(1, 4))
 @settings(max_examples=40, deadline=None)
-def test_processes_share_a_step_without_loss_and_in_equal_numbers(lengths, config, world) -> None:
+def test_processes_share_a_step_without_loss_and_in_equal_numbers(
+    lengths, config, world_size
+) -> None:
     for step in plan(lengths, config).steps:
-        parts = [share(step, rank, world, lengths) for rank in range(world)]
+        parts = [local_micro_batches(step, rank, world_size, lengths) for rank in range(world_size)]
         assert len({len(part) for part in parts}) == 1
         assert Counter(micro for part in parts for micro in part if micro) == Counter(step)
 
