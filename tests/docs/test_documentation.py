@@ -16,6 +16,12 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCS = REPOSITORY / "docs"
+READMES = sorted(
+    page
+    for package in ("agent_runtime", "benchmark", "env_servers", "training")
+    for page in (REPOSITORY / package).rglob("*.md")
+)
+"""Pages of the packages themselves."""
 PAGES = sorted(
     [*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md"), *(REPOSITORY / "examples").glob("*.md")]
 )
@@ -55,6 +61,13 @@ def exists(path: str) -> bool:
 def test_every_path_that_a_page_names_exists(page: Path) -> None:
     missing = [path for path in PATH.findall(page.read_text("utf-8")) if not exists(path)]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", READMES, ids=page_id)
+def test_every_module_that_a_package_speaks_of_exists(page: Path) -> None:
+    names = re.findall(r"`([\w/-]+\.(?:py|toml|proto))`", page.read_text("utf-8"))
+    missing = [name for name in names if not (exists(name) or any(page.parent.rglob(name)))]
+    assert [name for name in missing if not any(REPOSITORY.glob(f"*/**/{name}"))] == []
 
 
 # ---------------------------------------------------------------------------- where to add what
@@ -113,7 +126,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-") for text in plain}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_id)
+@pytest.mark.parametrize("page", [*PAGES, *READMES], ids=page_id)
 def test_every_link_between_files_resolves(page: Path) -> None:
     for target in LINK.findall(page.read_text("utf-8")):
         if re.match(r"[a-z]+:", target):
@@ -130,7 +143,7 @@ def test_every_link_between_files_resolves(page: Path) -> None:
 
 def commands() -> Iterator[tuple[str, str]]:
     """Each command of the documentation as the program whose help describes it, and a flag."""
-    for page in PAGES:
+    for page in [*PAGES, *READMES]:
         for module, rest in COMMAND.findall(page.read_text("utf-8").replace("\\\n", " ")):
             rest = rest.split(" #")[0]
             words = rest.split()
@@ -139,6 +152,8 @@ def commands() -> Iterator[tuple[str, str]]:
                 if not words or not words[0].isalpha():
                     continue
                 program += f" {words[0]}"
+            if module.startswith("env_servers.environments."):
+                continue  # tools of single environments, which take no flags
             yield program, ""
             for flag in FLAG.findall(rest.split("&&")[0]):
                 yield program, flag
@@ -165,7 +180,7 @@ def flags_by_program() -> dict[str, set[str]]:
 
 
 def needs_torch(program: str) -> bool:
-    return program.startswith(("training.", "benchmark.training"))
+    return program.startswith(("training.", "benchmark.training", "benchmark.policy.embedded"))
 
 
 FLAGS = flags_by_program()
