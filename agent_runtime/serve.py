@@ -17,6 +17,7 @@ from typing import Annotated
 import tyro
 
 from agent_runtime.errors import AgentRuntimeError, PolicyMisconfigured
+from agent_runtime.logs import LogLevel, configure_logging
 from agent_runtime.serving import ServeConfig, serving
 
 __all__ = ["Serve", "main"]
@@ -34,6 +35,10 @@ class Serve:
     """A jinja chat template for a model that has none; give it to the client too."""
     address_file: Path | None = None
     """Write the address into this file when the model is served."""
+    log_level: LogLevel = "info"
+    """Least severe events shown on stderr."""
+    log_json: bool = False
+    """Log JSON lines."""
     config: Annotated[ServeConfig, tyro.conf.arg(name="")]
 
 
@@ -43,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = tyro.cli(Serve, args=argv, prog="python -m agent_runtime.serve")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else _MISUSED
+    configure_logging(options.log_level, options.log_json)
     try:
         asyncio.run(_serve(options))
     except AgentRuntimeError as error:

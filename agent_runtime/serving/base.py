@@ -18,7 +18,7 @@ class Served(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Serve; returns when requests are answered. Raises PolicyError."""
+        """Start to serve; returns when requests are answered. Raises PolicyError."""
 
     @abstractmethod
     async def stop(self) -> None:
@@ -26,4 +26,4 @@ class Served(ABC):
 
     @abstractmethod
     async def wait(self) -> None:
-        """Until serving has failed for good; raises PolicyUnavailable."""
+        """Wait until serving has failed for good; raises PolicyUnavailable then."""

@@ -1,7 +1,7 @@
 """The embedded engine served on this machine: `--engine embedded`.
 
-Owns the server's place: engine thread and HTTP server live in the process that asked for them, so
-they end with it. No SGLang, no router; for a machine where nothing else runs.
+Engine thread and HTTP server live in the process that asked for them, so they end with it. There is
+no router; it is for machines where SGLang does not run.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from agent_runtime.serving.config import ServeConfig
 if TYPE_CHECKING:
     from agent_runtime.engine.worker import EngineThread
 
-__all__ = ["EmbeddedServed", "options_of"]
+__all__ = ["EmbeddedServed", "embedded_options"]
 
 
 class EmbeddedServed(Served):
     """One embedded engine behind an address."""
 
     def __init__(self, model: str, config: ServeConfig) -> None:
-        """Raises PolicyMisconfigured for settings that only SGLang has."""
+        """Check the settings; raises PolicyMisconfigured for those that only SGLang has."""
         self._folder = Path(model)
         if not self._folder.is_dir():
-            raise PolicyMisconfigured(f"the embedded engine reads folders, and {model} is none")
+            raise PolicyMisconfigured(f"the embedded engine reads folders, and {model} is not one")
         self._config = config
-        self._options = options_of(config)
+        self._options = embedded_options(config)
         self._resources = contextlib.AsyncExitStack()
         self._thread: EngineThread | None = None
-        self._over: asyncio.Task[PolicyUnavailable] | None = None
+        self._ended: asyncio.Task[PolicyUnavailable] | None = None
 
     @property
     def thread(self) -> EngineThread:
@@ -77,22 +77,22 @@ class EmbeddedServed(Served):
             raise PolicyMisconfigured(f"cannot listen on {host}: {error}") from error
         self.address = f"http://{host}:{runner.addresses[0][1]}"
         self.engines = [self.address]
-        self._over = asyncio.create_task(
+        self._ended = asyncio.create_task(
             thread.wait_stopped(), name="wait for the embedded engine's end"
         )
-        self._resources.callback(self._over.cancel)
+        self._resources.callback(self._ended.cancel)
 
     async def stop(self) -> None:
         await self._resources.aclose()
 
     async def wait(self) -> None:
-        if self._over is None:
+        if self._ended is None:
             raise RuntimeError("the engine was not started")
-        raise await asyncio.shield(self._over)
+        raise await asyncio.shield(self._ended)
 
 
-def options_of(config: ServeConfig) -> EmbeddedOptions:
-    """The engine's settings; raises PolicyMisconfigured for what it cannot do."""
+def embedded_options(config: ServeConfig) -> EmbeddedOptions:
+    """Derive the engine's settings; raises PolicyMisconfigured for what it cannot do."""
     if config.router or config.max_total_tokens is not None:
         raise PolicyMisconfigured(
             "--router and --max-total-tokens are for --engine sglang; the embedded engine takes "
@@ -108,10 +108,10 @@ def options_of(config: ServeConfig) -> EmbeddedOptions:
     words = [
         f"--{word}" if "=" in word and word[0] != "-" else word for word in config.engine_options
     ]
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             return tyro.cli(EmbeddedOptions, args=words, default=EmbeddedOptions(**base))
     except (SystemExit, ValueError) as error:
-        problem = " ".join(said.getvalue().split()) or str(error)
+        problem = " ".join(output.getvalue().split()) or str(error)
         raise PolicyMisconfigured(f"options of the embedded engine: {problem}") from None

@@ -1,8 +1,8 @@
 """Runs inside the interpreter that has SGLang: `engine_main.py engine|router ARGUMENTS`.
 
-Owns two things. On a machine without CUDA it makes SGLang importable: two of its compiled
-dependencies (torchvision, its kernels) exist for CUDA only, and what the CPU path takes from them
-are names, which stand-ins give; a stand-in that is *called* fails. And it ends the whole process
+It does two things. On a machine without CUDA it makes SGLang importable: two of its compiled
+dependencies (torchvision, its kernels) exist for CUDA only, and the CPU path merely imports names
+from them; mock modules give those names, and fail when one is called. And it ends the whole process
 group when the process that started it is gone.
 
 Imports nothing of this project. Spawned children import this file again as `__mp_main__`, so
@@ -23,7 +23,7 @@ import threading
 import time
 import types
 
-_STANDING_IN = ("torchvision", "sgl_kernel")
+_MOCKED = ("torchvision", "sgl_kernel")
 _WATCH_SECONDS = 1.0
 
 
@@ -62,7 +62,7 @@ class _AbsentFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: object = None, target: object = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname.partition(".")[0] in _STANDING_IN:
+        if fullname.partition(".")[0] in _MOCKED:
             return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
         return None
 
@@ -74,15 +74,15 @@ class _AbsentFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             module.__dict__["__version__"] = "0.0.0"
 
 
-def _stand_in() -> None:
+def _install_mocks() -> None:
     """Let SGLang be imported without its CUDA dependencies."""
     from transformers.utils import is_torchvision_available
 
-    is_torchvision_available()  # remembers "no" before the stand-in would say "yes"
+    is_torchvision_available()  # remembers "no" before the mock would say "yes"
     sys.meta_path.append(_AbsentFinder())
 
 
-def _end_with(parent: int) -> None:
+def _die_with(parent: int) -> None:
     """Kill this process group once `parent` is no longer the parent."""
     while os.getppid() == parent:
         time.sleep(_WATCH_SECONDS)
@@ -90,12 +90,12 @@ def _end_with(parent: int) -> None:
 
 
 if os.environ.get("SGLANG_USE_CPU_ENGINE") == "1":
-    _stand_in()
+    _install_mocks()
 
 if __name__ == "__main__":
-    started_by = int(os.environ.get("AGENTGYM_PARENT_PID", "0"))
-    if started_by:
-        threading.Thread(target=_end_with, args=(started_by,), daemon=True).start()
+    parent_pid = int(os.environ.get("AGENTGYM_PARENT_PID", "0"))
+    if parent_pid:
+        threading.Thread(target=_die_with, args=(parent_pid,), daemon=True).start()
     kind, *arguments = sys.argv[1:]
     if kind == "router":
         from smg.cli import main

@@ -1,18 +1,17 @@
 """A model served on this machine: engines, a router in front of them, and their end.
 
-Owns the order of things (engines, then router, each gated on readiness) and the restart of an
-engine that died: with the weights that engines were last seen to serve, under the version that
-they reported, so that a restart never brings old weights back. A restarted engine that cannot have
-them starts with the first ones and says so by its version; whoever samples from it has to notice
+Engines start first, then the router, each waited for until it is ready. An engine that died is
+started again with the weights that engines were last seen to serve, under the version that they
+reported, so that a restart never brings old weights back. A restarted engine that cannot have them
+starts with the first ones and says so by its version; whoever samples from it has to notice
 (`agent_runtime.sglang.health`).
 
-`ENGINES` is the seam for further kinds of engines.
+`ENGINES` is where further kinds of engines are added.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -24,18 +23,28 @@ import aiohttp
 
 from agent_runtime.errors import PolicyMisconfigured, PolicyUnavailable
 from agent_runtime.huggingface import HuggingFaceRenderer, check_vocabulary
+from agent_runtime.logs import get_logger
 from agent_runtime.serving.base import Served
 from agent_runtime.serving.commands import Checkpoint, engine_command, router_command
 from agent_runtime.serving.config import ServeConfig
 from agent_runtime.serving.installation import find_python
 from agent_runtime.serving.machine import Machine, detect, free_port
 from agent_runtime.serving.process import ServerProcess
+from agent_runtime.supervision import cancel_tasks, supervise
 
 __all__ = ["ENGINES", "SGLangServed", "check_model", "serving"]
 
 _WATCH_SECONDS: Final = 2.0
 _PROBE_TIMEOUT: Final = 10.0
 _RESTART_PAUSE: Final = 1.0
+"""Seconds before the first restart of an engine; each further one waits twice as long."""
+_LONGEST_PAUSE: Final = 30.0
+_STABLE_SECONDS: Final = 60.0
+"""An engine that lived this long is restarted after the first pause again. Without back-off one
+that dies at its start (a broken installation, no memory) burns all its restarts in seconds, while
+what ails it would have passed."""
+
+log = get_logger(__name__)
 
 
 class SGLangServed(Served):
@@ -53,7 +62,7 @@ class SGLangServed(Served):
         self._folder = Path()
         self._processes: list[ServerProcess] = []
         self._router: ServerProcess | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[Any]] = []
         self._session: aiohttp.ClientSession | None = None
 
     @property
@@ -95,12 +104,13 @@ class SGLangServed(Served):
         if config.router:
             await self._run_router()
         self._tasks = [
-            asyncio.create_task(self._supervise(index), name=f"supervise engine {index}")
+            supervise(self._keep_running(index), f"keep engine {index} running")
             for index in range(count)
         ]
-        self._tasks.append(asyncio.create_task(self._follow_weights(), name="follow weights"))
+        self._tasks.append(supervise(self._follow_weights(), "follow weights"))
         if self._router is not None:
-            self._tasks.append(asyncio.create_task(self._watch_router(self._router)))
+            self._tasks.append(supervise(self._watch_router(self._router), "watch the router"))
+        log.info("model served", model=self._first.path, address=self.address, engines=count)
 
     async def stop(self) -> None:
         await self._end(keep_logs=False)
@@ -109,9 +119,7 @@ class SGLangServed(Served):
         await asyncio.gather(*self._tasks)
 
     async def _end(self, *, keep_logs: bool) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_tasks(*self._tasks)
         self._tasks = []
         if self._router is not None:
             await self._router.stop()
@@ -145,23 +153,50 @@ class SGLangServed(Served):
         await self._router.start(command)
         await self._router.wait_ready(self._all_routed, config.ready_seconds)
 
-    async def _supervise(self, index: int) -> None:
+    async def _keep_running(self, index: int) -> None:
         """Start an engine again when it died, as often as allowed."""
-        process = self._processes[index]
-        for _ in range(self._config.max_restarts):
-            await process.wait()
+        process, clock = self._processes[index], asyncio.get_running_loop().time
+        pause, started = _RESTART_PAUSE, clock()
+        for restart in range(self._config.max_restarts):
+            status = await process.wait()
+            if clock() - started >= _STABLE_SECONDS:
+                pause = _RESTART_PAUSE
+            log.warning(
+                "engine died",
+                engine=process.name,
+                exit_status=status,
+                restarts=restart,
+                restart_in=pause,
+                log_file=str(process.log_file),
+            )
             await process.stop()  # what the dead leader left behind holds its port
-            await asyncio.sleep(_RESTART_PAUSE)
+            await asyncio.sleep(pause)
+            pause, started = min(2 * pause, _LONGEST_PAUSE), clock()
             if not self._still_there(self._weights):
                 self._weights = self._first
             self.restarts += 1
-            with contextlib.suppress(PolicyUnavailable):
-                await self._run_engine(index)
+            await self._restart(index)
         status = await process.wait()
+        log.error(
+            "engine given up",
+            engine=process.name,
+            exit_status=status,
+            restarts=self._config.max_restarts,
+            log_file=str(process.log_file),
+        )
         raise PolicyUnavailable(
             f"the {process.name} ended again (status {status}) after "
-            f"{self._config.max_restarts} restarts:\n{process.last_words()}"
+            f"{self._config.max_restarts} restarts:\n{process.log_tail()}"
         )
+
+    async def _restart(self, index: int) -> None:
+        process = self._processes[index]
+        try:
+            await self._run_engine(index)
+        except PolicyUnavailable as error:
+            log.warning("engine did not start", engine=process.name, error=str(error))
+        else:
+            log.info("engine restarted", engine=process.name, version=self._weights.version)
 
     async def _follow_weights(self) -> None:
         """Remember which weights the engines serve, for the next restart."""
@@ -170,14 +205,14 @@ class SGLangServed(Served):
                 model = await self._get(f"{url}/model_info")
                 path, version = model.get("model_path"), model.get("weight_version")
                 if isinstance(path, str) and isinstance(version, str):
-                    found = Checkpoint(path, version)
-                    if found not in (self._weights, self._first):
-                        self._weights = found
+                    served = Checkpoint(path, version)
+                    if served not in (self._weights, self._first):
+                        self._weights = served
             await asyncio.sleep(_WATCH_SECONDS)
 
     async def _watch_router(self, router: ServerProcess) -> None:
         status = await router.wait()
-        raise PolicyUnavailable(f"the router ended (status {status}):\n{router.last_words()}")
+        raise PolicyUnavailable(f"the router ended (status {status}):\n{router.log_tail()}")
 
     def _still_there(self, weights: Checkpoint) -> bool:
         return weights == self._first or Path(weights.path, "config.json").is_file()
@@ -244,7 +279,17 @@ def check_model(model: str, chat_template: Path | None = None) -> None:
 async def serving(
     model: str, config: ServeConfig, *, chat_template: Path | None = None
 ) -> AsyncGenerator[Served]:
-    """Serve a model while the context is open; raises PolicyError where that cannot be done."""
+    """Serve a model while the context is open.
+
+    Args:
+        model: Folder of a checkpoint in the Hugging Face layout, or its name on the hub.
+        config: What serves it, and how.
+        chat_template: A jinja chat template for a model that has none.
+
+    Raises:
+        PolicyMisconfigured: The model cannot be served and spoken to.
+        PolicyUnavailable: It was not served in time.
+    """
     await asyncio.to_thread(check_model, model, chat_template)
     served = ENGINES[config.engine](model, config)
     await served.start()

@@ -52,7 +52,15 @@ class ServerProcess:
             )
 
     async def wait_ready(self, probe: Probe, seconds: float) -> None:
-        """Until `probe` says so; raises PolicyUnavailable with the log's end when it does not."""
+        """Wait until the server is ready.
+
+        Args:
+            probe: Tells whether it is.
+            seconds: The longest wait.
+
+        Raises:
+            PolicyUnavailable: It ended or was not ready in time; the error holds the log's end.
+        """
         process = self._process
         if process is None:
             raise RuntimeError("the server was not started")
@@ -66,10 +74,10 @@ class ServerProcess:
             problem = f"did not serve within {seconds:g} s"
         else:
             problem = f"ended with status {process.returncode} before it served"
-        raise PolicyUnavailable(f"the {self.name} {problem}; {self.log_file}:\n{self.last_words()}")
+        raise PolicyUnavailable(f"the {self.name} {problem}; {self.log_file}:\n{self.log_tail()}")
 
     async def wait(self) -> int:
-        """Until the process ends; its exit status."""
+        """Wait until the process ends; returns its exit status."""
         if self._process is None:
             raise RuntimeError("the server was not started")
         return await self._process.wait()
@@ -86,13 +94,13 @@ class ServerProcess:
         _signal_group(process.pid, signal.SIGKILL)
         await process.wait()
 
-    def last_words(self) -> str:
-        """The end of the log."""
+    def log_tail(self) -> str:
+        """Return the last lines of the log."""
         try:
             lines = self.log_file.read_text(errors="replace").splitlines()
         except OSError:
             lines = []
-        return "\n".join(lines[-_LAST_LINES:]) or "it said nothing"
+        return "\n".join(lines[-_LAST_LINES:]) or "its log is empty"
 
 
 def _signal_group(leader: int, number: int) -> None:

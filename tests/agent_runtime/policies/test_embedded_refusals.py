@@ -12,7 +12,7 @@ import pytest
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.policies import EmbeddedOptions, PolicyConfig, make_policy
 from agent_runtime.serving import ServeConfig, serving
-from agent_runtime.serving.embedded import options_of
+from agent_runtime.serving.embedded import embedded_options
 from orchestrator import sample
 from tests.agent_runtime.tiny_arrays import save_chat_model
 
@@ -95,14 +95,14 @@ def test_settings_that_the_engine_does_not_have_are_refused(
     settings: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(PolicyMisconfigured, match=words):
-        options_of(ServeConfig(engine="embedded", **settings))
+        embedded_options(ServeConfig(engine="embedded", **settings))
 
 
 def test_settings_of_a_server_reach_the_engine() -> None:
     config = ServeConfig(
         engine="embedded", context_length=512, engine_options=("max-slots=7", "--threads", "2")
     )
-    options = options_of(config)
+    options = embedded_options(config)
     assert (options.context_length, options.max_slots, options.threads) == (512, 7, 2)
     assert options.version == "default"
 

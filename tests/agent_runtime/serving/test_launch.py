@@ -20,7 +20,7 @@ from agent_runtime import serve
 from agent_runtime.errors import PolicyMisconfigured, PolicyUnavailable
 from agent_runtime.policies import PolicyConfig, Sampling, SGLangOptions
 from agent_runtime.policies.sglang import SGLangPolicy
-from agent_runtime.serving import ServeConfig, serving
+from agent_runtime.serving import ServeConfig, launch, serving
 from agent_runtime.serving.commands import Checkpoint, engine_command, router_command
 from agent_runtime.serving.installation import VARIABLE, find_python, install
 from agent_runtime.serving.launch import SGLangServed, check_model
@@ -228,6 +228,35 @@ async def test_an_engine_that_was_killed_comes_back_with_the_weights_that_it_had
         assert served.restarts == 1
         assert policy.resent >= 20
         assert {reply.policy_version for reply in replies} == {"second"}
+
+
+async def test_an_engine_that_dies_again_and_again_is_given_up_and_the_log_says_so(
+    models: tuple[Path, Path],
+    interpreter: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", logger="agent_runtime.serving")
+    monkeypatch.setattr(launch, "_RESTART_PAUSE", 0.01)
+    async with serving(str(models[0]), config_of(interpreter, max_restarts=2)) as served:
+        assert isinstance(served, SGLangServed)
+        for restarts in range(3):
+            async with asyncio.timeout(60):
+                while served.restarts < restarts or not served.pids:
+                    await asyncio.sleep(0.01)
+                os.kill(served.pids[0], signal.SIGKILL)
+        with pytest.raises(PolicyUnavailable, match="ended again"):
+            await asyncio.wait_for(served.wait(), 60)
+    records = [record for record in caplog.records if record.name.endswith("launch")]
+    story = [record.event for record in records]  # type: ignore[attr-defined]
+    assert [event for event in story if event in ("model served", "engine died")] == [
+        "model served",
+        "engine died",
+        "engine died",
+    ]
+    assert story[-1] == "engine given up"
+    pauses = [record.fields["restart_in"] for record in records if "died" in record.msg]  # type: ignore[attr-defined]
+    assert pauses == [0.01, 0.02]
 
 
 def test_one_command_serves_samples_and_stops(
