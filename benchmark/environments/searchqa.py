@@ -108,7 +108,7 @@ class Serving:
 
 def local_times(source: EmbeddedSource, count: int) -> dict[str, StepTimes]:
     """Searches by whole questions, and other steps, without a server and without the queue."""
-    found: dict[str, StepTimes] = {}
+    step_times: dict[str, StepTimes] = {}
     texts = [source.question("train", index).text for index in range(count)]
     for name, numpy in (("search", None), ("search without numpy", False)):
         corpus = RankedCorpus(source.passages, 3, numpy=numpy)
@@ -116,8 +116,8 @@ def local_times(source: EmbeddedSource, count: int) -> dict[str, StepTimes]:
         corpus.prepare()
         built = time.process_time() - started
         corpus.search(texts[:50])
-        found[name] = _summary([_timed(partial(corpus.search, [text])) for text in texts[50:]])
-        found[f"index for {name}"] = _summary([built])
+        step_times[name] = _summary([_timed(partial(corpus.search, [text])) for text in texts[50:]])
+        step_times[f"index for {name}"] = _summary([built])
     tasks = SearchQA.load_tasks(EnvironmentConfig())
     resets: list[float] = []
     answers: list[float] = []
@@ -125,7 +125,7 @@ def local_times(source: EmbeddedSource, count: int) -> dict[str, StepTimes]:
         episode, task = SearchQA(tasks), tasks.get(item)
         resets.append(_timed(partial(episode.reset, task, ResetOptions())))
         answers.append(_timed(partial(episode.step, "<answer> nobody </answer>")))
-    return found | {"reset": _summary(resets), "answer": _summary(answers)}
+    return step_times | {"reset": _summary(resets), "answer": _summary(answers)}
 
 
 def _timed(act: Callable[[], Any]) -> float:
@@ -234,8 +234,8 @@ async def _play_out(episode: RemoteEpisode) -> float:
 def _print(times: dict[str, StepTimes], serving: Serving) -> None:
     console = Console()
     table = Table("step", "count", "p50 ms", "p95 ms", "p99 ms")
-    for name, it in times.items():
-        table.add_row(name, f"{it.count:,}", f"{it.p50_ms}", f"{it.p95_ms}", f"{it.p99_ms}")
+    for name, row in times.items():
+        table.add_row(name, f"{row.count:,}", f"{row.p50_ms}", f"{row.p95_ms}", f"{row.p99_ms}")
     console.print(table)
     for name, value in asdict(serving).items():
         console.print(f"{name.replace('_', ' ')}: {value}", highlight=False)
@@ -254,7 +254,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "manifest": read_manifest((*PACKAGES, "numpy")).as_json(),
             "corpus": f"embedded, {len(source.world.entities):,} passages",
             "execution": config.execution or SearchQA.spec.execution.value,
-            "steps": {name: asdict(found) for name, found in times.items()},
+            "steps": {name: asdict(row) for name, row in times.items()},
             "server": asdict(serving),
         }
         (RESULTS / "searchqa.json").write_text(json.dumps(result, indent=2) + "\n")

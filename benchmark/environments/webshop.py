@@ -100,7 +100,7 @@ def step_times(episodes: int) -> dict[str, StepTimes]:
             _play_one(episode, number, times, extra)
         while not _play_one(episode, number, times, ""):
             pass
-    return {name: _summary(found) for name, found in times.items()}
+    return {name: _summary(samples) for name, samples in times.items()}
 
 
 def _plain_index() -> Index:
@@ -186,8 +186,8 @@ async def _advance(episode: RemoteEpisode, steps: int) -> float | None:
 def _print(times: dict[str, StepTimes], serving: Serving) -> None:
     console = Console()
     table = Table("step", "count", "p50 ms", "p95 ms", "p99 ms")
-    for name, it in times.items():
-        table.add_row(name, f"{it.count:,}", f"{it.p50_ms}", f"{it.p95_ms}", f"{it.p99_ms}")
+    for name, row in times.items():
+        table.add_row(name, f"{row.count:,}", f"{row.p50_ms}", f"{row.p95_ms}", f"{row.p99_ms}")
     console.print(table)
     for name, value in asdict(serving).items():
         console.print(f"{name.replace('_', ' ')}: {value}", highlight=False)
@@ -204,7 +204,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         result = {
             "manifest": read_manifest((*PACKAGES, "numpy")).as_json(),
             "catalogue": "embedded, 12,200 products",
-            "steps": {name: asdict(found) for name, found in times.items()},
+            "steps": {name: asdict(row) for name, row in times.items()},
             "server": asdict(serving),
         }
         (RESULTS / "webshop.json").write_text(json.dumps(result, indent=2) + "\n")

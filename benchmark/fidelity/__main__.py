@@ -146,18 +146,18 @@ def _act(config: Fidelity) -> int:
 
 def _print(scores: dict[str, Score], console: Console) -> None:
     table = Table("environment", "episodes", "first obs.", "steps identical / replayed", "solved")
-    for name, it in scores.items():
-        share = 100 * it.identical / it.steps if it.steps else 0.0
+    for name, score in scores.items():
+        share = 100 * score.identical / score.steps if score.steps else 0.0
         table.add_row(
             name,
-            str(it.episodes),
-            f"{it.first} / {it.episodes}",
-            f"{it.identical} / {it.steps} ({share:.2f} %)" if it.steps else "-",
-            f"{it.solved} / {it.episodes}",
+            str(score.episodes),
+            f"{score.first} / {score.episodes}",
+            f"{score.identical} / {score.steps} ({share:.2f} %)" if score.steps else "-",
+            f"{score.solved} / {score.episodes}",
         )
     console.print(table)
-    for name, it in scores.items():
-        for mismatch in it.mismatches[:_SHOWN]:
+    for name, score in scores.items():
+        for mismatch in score.mismatches[:_SHOWN]:
             console.print(f"{name}: {mismatch}", markup=False, highlight=False)
 
 
@@ -166,16 +166,16 @@ def _as_data(scores: dict[str, Score]) -> dict[str, Any]:
         "manifest": read_manifest().as_json(),
         "environments": {
             name: {
-                "episodes": it.episodes,
-                "first_observations_identical": it.first,
-                "steps": it.steps,
-                "steps_identical": it.identical,
-                "episodes_identical": it.exact_episodes,
-                "episodes_solved": it.solved,
-                "mismatching_episodes": len(it.mismatches),
-                "items_that_differ": dict(Counter(m["item_id"] for m in it.mismatches)),
+                "episodes": score.episodes,
+                "first_observations_identical": score.first,
+                "steps": score.steps,
+                "steps_identical": score.identical,
+                "episodes_identical": score.exact_episodes,
+                "episodes_solved": score.solved,
+                "mismatching_episodes": len(score.mismatches),
+                "items_that_differ": dict(Counter(m["item_id"] for m in score.mismatches)),
             }
-            for name, it in scores.items()
+            for name, score in scores.items()
         },
     }
 

@@ -101,12 +101,12 @@ def _alfworld(data_dir: Path) -> Iterator[Recording]:
                 stream = members.extractfile(member)
                 if stream is None or not member.name.endswith("/gt_traj.json"):
                     continue
-                said = [turn["value"] for turn in json.load(stream)]
+                texts = [turn["value"] for turn in json.load(stream)]
                 game = "/".join(member.name.split("/")[-4:-1])
                 # Any item will do: the game is named in the options.
                 options = {"game": game, "as_recorded": True, "step_limit": 0}
-                replies = tuple(f"Action:\n{command}" for command in said[1::2])
-                yield Recording("alfworld_1000000", replies, tuple(said[::2]), options)
+                replies = tuple(f"Action:\n{command}" for command in texts[1::2])
+                yield Recording("alfworld_1000000", replies, tuple(texts[::2]), options)
 
 
 def _bird(data_dir: Path) -> Iterator[Recording]:

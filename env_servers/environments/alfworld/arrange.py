@@ -85,13 +85,13 @@ def _arrange_all(
     waiting = [part for each in parts for part in _parts(each)]
     done: list[Formula] = []
     while waiting:
-        chosen = min(waiting, key=lambda part: _cost(part, bound, sizes))
-        waiting.remove(chosen)
-        if isinstance(chosen, Not | Equal | Forall):
-            unbound = sorted(free_variables(chosen) - bound)
+        cheapest = min(waiting, key=lambda part: _cost(part, bound, sizes))
+        waiting.remove(cheapest)
+        if isinstance(cheapest, Not | Equal | Forall):
+            unbound = sorted(free_variables(cheapest) - bound)
             done.extend(Member(types[name]) for name in unbound if name in types)
             bound = bound.union(unbound)
-        arranged, bound = _arrange(chosen, types, bound, sizes)
+        arranged, bound = _arrange(cheapest, types, bound, sizes)
         done.append(arranged)
     return And(tuple(done)), bound
 
@@ -104,9 +104,9 @@ def _cost(formula: Formula, bound: frozenset[str], sizes: Mapping[str, int]) -> 
     """About how many answers a formula has, where some variables are bound."""
     match formula:
         case Atom(predicate, arguments):
-            known = [a in bound or a[0] != "?" for a in arguments]
+            is_bound = [a in bound or a[0] != "?" for a in arguments]
             size = sizes.get(predicate, 0)
-            return 0.0 if all(known) else 0.01 + size * _BOUND_FACTOR ** sum(known)
+            return 0.0 if all(is_bound) else 0.01 + size * _BOUND_FACTOR ** sum(is_bound)
         case And(parts):
             return min((_cost(part, bound, sizes) for part in parts), default=0.0)
         case Or(parts):

@@ -145,24 +145,24 @@ def layout(kind: RoomKind, number: int, *, unseen: bool) -> Layout:
     while True:
         draw = _Draw("layout", kind, unseen, number, attempt)
         counted = ((name, draw.number(f)) for name, f in ROOMS[kind].receptacles.items())
-        found = Layout(kind, tuple((name, count) for name, count in counted if count))
-        if _is_unseen(found) is unseen:
-            return found
+        drawn = Layout(kind, tuple((name, count) for name, count in counted if count))
+        if _is_unseen(drawn) is unseen:
+            return drawn
         attempt += 1
 
 
-def _is_unseen(found: Layout) -> bool:
-    return hashlib.blake2b(repr(found[1]).encode()).digest()[0] % _UNSEEN_SHARE == 0
+def _is_unseen(layout: Layout) -> bool:
+    return hashlib.blake2b(repr(layout[1]).encode()).digest()[0] % _UNSEEN_SHARE == 0
 
 
 def assign(number: int, *, unseen: bool, stream: str) -> Assignment:
     """What the game of a number is; task types take turns. `stream` keeps splits apart."""
     types = list(TaskType)
-    chosen = types[number % len(types)]
+    task_type = types[number % len(types)]
     draw = _Draw("game", stream, number)
-    kind = draw.one(_ROOMS_OF[chosen])
+    kind = draw.one(_ROOMS_OF[task_type])
     chosen_layout = draw.below(UNSEEN_LAYOUTS if unseen else LAYOUTS)
-    return Assignment(chosen, kind, unseen, chosen_layout, f"{stream}:{number}")
+    return Assignment(task_type, kind, unseen, chosen_layout, f"{stream}:{number}")
 
 
 def generate(assignment: Assignment) -> tuple[Problem, str]:
@@ -172,9 +172,9 @@ def generate(assignment: Assignment) -> tuple[Problem, str]:
     while True:
         draw = _Draw("contents", assignment.seed, attempt)
         counts = {name: draw.number(f) for name, f in ROOMS[room.kind].objects.items()}
-        wanted = _want(assignment.type, room, counts, draw)
-        if wanted is not None:
-            return _furnish(assignment.type, room, counts, wanted, draw)
+        target = _want(assignment.type, room, counts, draw)
+        if target is not None:
+            return _furnish(assignment.type, room, counts, target, draw)
         attempt += 1
 
 
@@ -207,47 +207,50 @@ def _want(kind: TaskType, room: Layout, counts: dict[str, int], draw: _Draw) -> 
         things = [n for n, count in counts.items() if count and n not in LAMPS and _homes(n, room)]
         if not lamps or not things:
             return None
-        wanted = _Wanted(draw.one(things), draw.one(lamps))
-        counts[wanted.place] = max(1, counts.get(wanted.place, 0))
-        return wanted
+        pair_drawn = _Wanted(draw.one(things), draw.one(lamps))
+        counts[pair_drawn.place] = max(1, counts.get(pair_drawn.place, 0))
+        return pair_drawn
     avoided = _APPLIANCES.get(kind, frozenset())
     pairs = [
-        _Wanted(thing, place)
+        _Wanted(thing, receptacle)
         for thing in counts
         if thing not in LAMPS and thing in _FIT_FOR.get(kind, counts)
-        for place, _ in room.receptacles
-        if thing in HOLDS[place]
-        and place not in avoided
-        and any(home != place for home in _homes(thing, room))
+        for receptacle, _ in room.receptacles
+        if thing in HOLDS[receptacle]
+        and receptacle not in avoided
+        and any(home != receptacle for home in _homes(thing, room))
     ]
     if not pairs:
         return None
     # First the thing, then the place: else things that go anywhere would be wanted most.
     thing = draw.one(sorted({pair.thing for pair in pairs}))
-    wanted = draw.one([pair for pair in pairs if pair.thing == thing])
+    pair_drawn = draw.one([pair for pair in pairs if pair.thing == thing])
     counts[thing] = max(2 if kind is TaskType.TWO else 1, counts[thing])
-    return wanted
+    return pair_drawn
 
 
 def _homes(thing: str, room: Layout) -> list[str]:
-    return [place for place, _ in room.receptacles if thing in HOLDS[place]]
+    return [receptacle for receptacle, _ in room.receptacles if thing in HOLDS[receptacle]]
 
 
 def _furnish(
-    kind: TaskType, room: Layout, counts: Mapping[str, int], wanted: _Wanted, draw: _Draw
+    kind: TaskType, room: Layout, counts: Mapping[str, int], target: _Wanted, draw: _Draw
 ) -> tuple[Problem, str]:
     places = [(name, _id(name, n)) for name, count in room.receptacles for n in range(count)]
     stops = draw.order([f"loc_bar_{n:02d}" for n in range(len(places) + 1)])
     objects = {"agent1": "agent"} | dict.fromkeys(sorted(stops), "location")
     facts: list[Fact] = [("atlocation", "agent1", stops[-1])]
-    for (name, place), stop in zip(places, stops, strict=False):
-        objects[place] = "receptacle"
-        facts += [("receptacletype", place, _type(name)), ("receptacleatlocation", place, stop)]
+    for (name, receptacle), stop in zip(places, stops, strict=False):
+        objects[receptacle] = "receptacle"
+        facts += [
+            ("receptacletype", receptacle, _type(name)),
+            ("receptacleatlocation", receptacle, stop),
+        ]
         if name in OPENABLE:
-            facts.append(("openable", place))
+            facts.append(("openable", receptacle))
     for thing, count in counts.items():
         # What is wanted somewhere is not there yet.
-        homes = [p for p in places if thing in HOLDS[p[0]] and (thing, p[0]) != wanted]
+        homes = [p for p in places if thing in HOLDS[p[0]] and (thing, p[0]) != target]
         for n in range(count if homes else 0):
             objects[_id(thing, n)] = "object"
             facts += _describe(thing, _id(thing, n), draw.one(homes)[1])
@@ -256,16 +259,16 @@ def _furnish(
         objects[_type(name)] = "rtype"
     for name in sorted(counts):
         objects[_type(name)] = "otype"
-    sentence = draw.one(_SENTENCES[kind]).format(o=wanted.thing.lower(), r=wanted.place.lower())
-    return Problem(objects, tuple(facts), _goal(kind, wanted)), sentence
+    sentence = draw.one(_SENTENCES[kind]).format(o=target.thing.lower(), r=target.place.lower())
+    return Problem(objects, tuple(facts), _goal(kind, target)), sentence
 
 
 _NAMED_RECEPTACLES: Final = frozenset({"SinkBasin", "Microwave", "Fridge"})
 """Classes that the rules name: they have to be declared in every game."""
 
 
-def _describe(thing: str, name: str, place: str) -> list[Fact]:
-    facts: list[Fact] = [("objecttype", name, _type(thing)), ("inreceptacle", name, place)]
+def _describe(thing: str, name: str, receptacle: str) -> list[Fact]:
+    facts: list[Fact] = [("objecttype", name, _type(thing)), ("inreceptacle", name, receptacle)]
     facts += [(ability, name) for ability, able in _ABILITIES if thing in able]
     facts.append(("toggleable" if thing in LAMPS else "pickupable", name))
     return facts
@@ -273,10 +276,10 @@ def _describe(thing: str, name: str, place: str) -> list[Fact]:
 
 def _capacities(room: Layout, counts: Mapping[str, int]) -> list[Fact]:
     return [
-        ("cancontain", _type(place), _type(thing))
-        for place, _ in room.receptacles
+        ("cancontain", _type(receptacle), _type(thing))
+        for receptacle, _ in room.receptacles
         for thing in counts
-        if thing in HOLDS[place] and thing not in LAMPS
+        if thing in HOLDS[receptacle] and thing not in LAMPS
     ]
 
 
@@ -291,36 +294,36 @@ def _type(name: str) -> str:
     return f"{name.lower()}type"
 
 
-def _goal(kind: TaskType, wanted: _Wanted) -> Formula:
+def _goal(kind: TaskType, target: _Wanted) -> Formula:
     if kind is TaskType.LOOK:
-        return _look_goal(wanted)
-    first = _in_place("?o", wanted, _STATE_OF.get(kind))
+        return _look_goal(target)
+    first = _in_place("?o", target, _STATE_OF.get(kind))
     if kind is TaskType.TWO:
-        other = And((Not(Equal("?o", "?p")), *_in_place("?p", wanted, None)))
+        other = And((Not(Equal("?o", "?p")), *_in_place("?p", target, None)))
         first = (*first, Exists((Parameter("?p", "object"),), other))
     return Exists((Parameter("?r", "receptacle"), Parameter("?o", "object")), And(first))
 
 
-def _in_place(name: str, wanted: _Wanted, state: str | None) -> tuple[Formula, ...]:
+def _in_place(name: str, target: _Wanted, state: str | None) -> tuple[Formula, ...]:
     facts = (
-        Atom("receptacletype", ("?r", _type(wanted.place))),
+        Atom("receptacletype", ("?r", _type(target.place))),
         Atom("inreceptacle", (name, "?r")),
-        Atom("objecttype", (name, _type(wanted.thing))),
+        Atom("objecttype", (name, _type(target.thing))),
     )
     return (*facts, Atom(state, (name,))) if state else facts
 
 
-def _look_goal(wanted: _Wanted) -> Formula:
+def _look_goal(target: _Wanted) -> Formula:
     names = ("?a agent", "?l location", "?r receptacle", "?lamp object", "?o object")
     parameters = tuple(Parameter(*name.split()) for name in names)
     facts = (
         Atom("atlocation", ("?a", "?l")),
         Atom("receptacleatlocation", ("?r", "?l")),
         Atom("inreceptacle", ("?lamp", "?r")),
-        Atom("objecttype", ("?lamp", _type(wanted.place))),
+        Atom("objecttype", ("?lamp", _type(target.place))),
         Atom("istoggled", ("?lamp",)),
         Atom("holds", ("?a", "?o")),
-        Atom("objecttype", ("?o", _type(wanted.thing))),
+        Atom("objecttype", ("?o", _type(target.thing))),
     )
     return Exists(parameters, And(facts))
 

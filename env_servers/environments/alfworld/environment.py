@@ -85,14 +85,14 @@ class Alfworld(EpisodeEnvironment[_Episode]):
         return load_tasks(config)
 
     def start(self, task: Task, options: ResetOptions) -> tuple[_Episode, Observation]:
-        given = options.options
+        values = options.options
         fixed = options.profile == "fixed"
-        step_limit = _whole("step_limit", given.get("step_limit", STEP_LIMIT))
-        list_actions = _boolean("list_actions", given.get("list_actions", fixed))
-        as_recorded = _boolean("as_recorded", given.get("as_recorded", False))
+        step_limit = _whole("step_limit", values.get("step_limit", STEP_LIMIT))
+        list_actions = _boolean("list_actions", values.get("list_actions", fixed))
+        as_recorded = _boolean("as_recorded", values.get("as_recorded", False))
         source = task.payload
-        if "game" in given:
-            source = self.tasks.named(given["game"])
+        if "game" in values:
+            source = self.tasks.named(values["game"])
         play = self._play(source)
         episode = _Episode(play, source, fixed, step_limit, list_actions)
         if as_recorded:

@@ -105,4 +105,4 @@ def _thought(play: Play, step: Step, wording: int) -> str:
     verb = _VERBS.get(step.grounded.action, _WORK.get(kind, "prepare"))
     choices = _THOUGHTS[step.purpose]
     text = choices[wording % len(choices)].format(thing=thing, place=place, verb=verb)
-    return _SENTENCE.sub(lambda found: found[0].upper(), text)
+    return _SENTENCE.sub(lambda match: match[0].upper(), text)

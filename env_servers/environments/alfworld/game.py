@@ -145,10 +145,10 @@ class Game:
 
     def argument(self, grounded: GroundedAction, parameter: str) -> str:
         """The object of an action's parameter, named without question mark."""
-        for known, value in zip(
+        for declared, value in zip(
             self._kind(grounded.action).parameters, grounded.arguments, strict=True
         ):
-            if known.name == f"?{parameter}":
+            if declared.name == f"?{parameter}":
                 return value
         raise KeyError(parameter)
 
@@ -156,13 +156,13 @@ class Game:
         return next(kind for kind in self._kinds if kind.name == action)
 
     def _command(self, state: State, kind: _Kind, grounded: GroundedAction) -> str:
-        found = self._commands.get(grounded)
-        if found is None:
+        command = self._commands.get(grounded)
+        if command is None:
             bindings = _bindings(kind, grounded)
-            found = self.grammar.command(kind.name, _View(self, state), bindings)
+            command = self.grammar.command(kind.name, _View(self, state), bindings)
             if kind.steady:
-                self._commands[grounded] = found
-        return found
+                self._commands[grounded] = command
+        return command
 
 
 class _View:
@@ -207,9 +207,9 @@ def build_game(domain: Domain, problem: Problem, grammar: TextGrammar) -> Game:
     missing = [s.name for s in domain.schemas if s.name not in grammar.actions]
     if missing:
         raise GameError(f"the text grammar has no action {missing[0]}")
-    asked = grammar.queried()
-    read = _read_predicates(domain, problem, asked)
-    remembered = frozenset(a.removeprefix(NEGATED) for a in asked if a.startswith(NEGATED))
+    queried = grammar.queried()
+    read = _read_predicates(domain, problem, queried)
+    remembered = frozenset(a.removeprefix(NEGATED) for a in queried if a.startswith(NEGATED))
     changing = domain.changing & read
     scenery = read_scenery(domain, problem, changing, remembered)
     sizes: dict[str, int] = {}
@@ -242,14 +242,14 @@ def _changes(predicate: str, changing: frozenset[str]) -> bool:
     return predicate.removeprefix(NEGATED) in changing
 
 
-def _read_predicates(domain: Domain, problem: Problem, asked: Iterable[str]) -> frozenset[str]:
+def _read_predicates(domain: Domain, problem: Problem, queried: Iterable[str]) -> frozenset[str]:
     """Predicates on which anything depends; the others need not be kept."""
     formulas = [problem.goal]
     for schema in domain.schemas:
         formulas.append(schema.precondition)
         formulas.extend(effect.condition for effect in schema.effects)
-    found = frozenset[str]().union(*(used_predicates(formula) for formula in formulas))
-    return found.union(asked, (name.removeprefix(NEGATED) for name in asked))
+    predicates = frozenset[str]().union(*(used_predicates(formula) for formula in formulas))
+    return predicates.union(queried, (name.removeprefix(NEGATED) for name in queried))
 
 
 def _grounded_actions(kind: _Kind, state: State) -> list[GroundedAction]:
@@ -273,20 +273,20 @@ def _idleness(schema: Schema) -> _Idleness | None:
     """Return when an action changes nothing; None where it always changes something."""
     parts = list(_conjuncts(schema.precondition))
     denied = [part.part for part in parts if isinstance(part, Not)]
-    found = _Idleness(
+    idleness = _Idleness(
         tuple(part for part in parts if isinstance(part, Atom)),
         tuple(part for part in denied if isinstance(part, Atom)),
         tuple(e.atom for e in schema.effects if e.added),
         tuple(e.atom for e in schema.effects if not e.added),
     )
-    demanded = {atom.predicate for atom in found.required}
-    kept = {atom.predicate for atom in (*found.denied, *found.added)}
+    demanded = {atom.predicate for atom in idleness.required}
+    restored = {atom.predicate for atom in (*idleness.denied, *idleness.added)}
     possible = (
-        all(atom.predicate in demanded for atom in found.added)
-        and all(atom.predicate in kept for atom in found.deleted)
+        all(atom.predicate in demanded for atom in idleness.added)
+        and all(atom.predicate in restored for atom in idleness.deleted)
         and not any(used_predicates(e.condition) for e in schema.effects)
     )
-    return found if possible else None
+    return idleness if possible else None
 
 
 def _idles(kind: _Kind, grounded: GroundedAction) -> bool:

@@ -19,7 +19,9 @@ _ESCAPES: Final = (("_minus_", "-"), ("_plus_", "+"), ("_dot_", "."), ("_comma_"
 def display_names(ids: Iterable[str]) -> dict[str, str]:
     """Names by id. An id that names no position keeps its text, and a blank follows it."""
     ordered = sorted(ids)
-    left = Counter(found for name in ordered if (found := _object_class(name)) is not None)
+    left = Counter(
+        kind_found for name in ordered if (kind_found := _object_class(name)) is not None
+    )
     names: dict[str, str] = {}
     for name in ordered:
         kind = _object_class(name)

@@ -135,7 +135,7 @@ def find_official(data_dir: Path) -> OfficialGames:
 
 
 def _unpack(archive: Path) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+    games: dict[str, bytes] = {}
     total = 0
     try:
         with tarfile.open(archive) as members:
@@ -146,13 +146,13 @@ def _unpack(archive: Path) -> dict[str, bytes]:
                 stream = members.extractfile(member)
                 if stream is None or member.size > _MAX_GAME or total > _MAX_TOTAL:
                     raise EnvironmentUnavailable(f"{archive} holds {member.name}, which is no game")
-                found["/".join(member.name.split("/")[-4:-1])] = zlib.compress(stream.read(), 1)
+                games["/".join(member.name.split("/")[-4:-1])] = zlib.compress(stream.read(), 1)
     except (OSError, EOFError, tarfile.TarError, lzma.LZMAError, zlib.error) as error:
         raise EnvironmentUnavailable(
             f"the archive {archive} is damaged or only half there ({error});"
-            f" it breaks off after {len(found)} games. Fetch it again or remove it. {HOW_TO_GET}"
+            f" it breaks off after {len(games)} games. Fetch it again or remove it. {HOW_TO_GET}"
         ) from error
-    return found
+    return games
 
 
 def read_mapping(games: OfficialGames, split: str) -> list[Mapped] | None:

@@ -275,9 +275,9 @@ def _sections(text: str, kind: str) -> Iterator[list[Node]]:
     if not top or not isinstance(top[0], list) or top[0][:1] != ["define"]:
         raise GameError(f"the {kind} does not begin with (define")
     for section in top[0][1:]:
-        found = _list(section)
-        if found and isinstance(found[0], str):
-            yield found
+        nodes = _list(section)
+        if nodes and isinstance(nodes[0], str):
+            yield nodes
 
 
 def _list(node: Node) -> list[Node]:
@@ -294,19 +294,19 @@ def _word(node: Node) -> str:
 
 def _typed(nodes: Sequence[Node]) -> tuple[Parameter, ...]:
     """`a b - t c` as parameters; without a type it is `object`."""
-    found: list[Parameter] = []
+    typed: list[Parameter] = []
     waiting: list[str] = []
     words = iter(nodes)
     for node in words:
         word = _word(node)
         if word == "-":
             kind = _word(next(words, "object"))
-            found.extend(Parameter(name, kind) for name in waiting)
+            typed.extend(Parameter(name, kind) for name in waiting)
             waiting = []
         else:
             waiting.append(word)
-    found.extend(Parameter(name, "object") for name in waiting)
-    return tuple(found)
+    typed.extend(Parameter(name, "object") for name in waiting)
+    return tuple(typed)
 
 
 def _fact(node: Node) -> Fact | None:
@@ -375,7 +375,7 @@ def _effects(node: Node, condition: Formula) -> Iterator[Effect]:
 
 
 def _atom(node: Node) -> Atom:
-    found = _formula(node)
-    if not isinstance(found, Atom):
+    formula = _formula(node)
+    if not isinstance(formula, Atom):
         raise GameError(f"an effect must be a fact: {str(node)[:60]}")
-    return found
+    return formula

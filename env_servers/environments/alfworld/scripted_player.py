@@ -201,11 +201,11 @@ class _Plan:
         there = sorted(fact[0] for fact in self.state.matching("inreceptacle", (None, place)))
         missing: list[Entity] = []
         for thing in things:
-            found = next((name for name in there if self._fits(name, thing)), None)
-            if found is None:
+            match = next((name for name in there if self._fits(name, thing)), None)
+            if match is None:
                 missing.append(thing)
             else:
-                there.remove(found)
+                there.remove(match)
         return missing
 
     def _get(self, thing: Entity, avoid: str | None) -> Step | None:
@@ -233,8 +233,8 @@ class _Plan:
             for place in self._places((kind,)):
                 if not self._at(place):
                     return self._go(place, Purpose.APPROACH, self.held or "")
-                known = {"o": self.held or "", "r": place}
-                if step := self._do(action, known, Purpose.TREAT, self.held or "", place):
+                arguments = {"o": self.held or "", "r": place}
+                if step := self._do(action, arguments, Purpose.TREAT, self.held or "", place):
                     return step
         return None
 
@@ -257,10 +257,10 @@ class _Plan:
         return self._do("openobject", {"r": best[1]}, Purpose.RID, held, best[1])
 
     def _do(
-        self, action: str, known: dict[str, str], purpose: Purpose, thing: str, place: str
+        self, action: str, arguments: dict[str, str], purpose: Purpose, thing: str, place: str
     ) -> Step | None:
         for grounded in self.game.grounded_actions(self.state, action):
-            if all(self.game.argument(grounded, key) == value for key, value in known.items()):
+            if all(self.game.argument(grounded, key) == value for key, value in arguments.items()):
                 return Step(grounded, purpose, thing, place)
         return None
 
@@ -269,8 +269,8 @@ class _Plan:
 
     def _places(self, types: Sequence[str]) -> list[str]:
         """Receptacles of all the types, in order of their ids."""
-        found = {f[0] for kind in types[:1] for f in self._of_type("receptacletype", kind)}
-        return sorted(p for p in found if all((p, t) in self._typed(p) for t in types))
+        receptacles = {f[0] for kind in types[:1] for f in self._of_type("receptacletype", kind)}
+        return sorted(p for p in receptacles if all((p, t) in self._typed(p) for t in types))
 
     def _typed(self, place: str) -> set[Fact]:
         return set(self.state.matching("receptacletype", (place, None)))

@@ -98,8 +98,8 @@ class AlfworldTasks(TaskSet):
 
     def item_ids(self, split: str, start: int, stop: int) -> Sequence[str]:
         if split in EMBEDDED:
-            found = EMBEDDED[split]
-            indexes = range(found.start, found.start + found.size)[start:stop]
+            block = EMBEDDED[split]
+            indexes = range(block.start, block.start + block.size)[start:stop]
             return [f"{NAME}_{index}" for index in indexes]
         if not self._ids.get(split):
             raise UnknownSplit(f"unknown split {split[:100]!r}", valid=self.splits())
@@ -118,15 +118,15 @@ class AlfworldTasks(TaskSet):
 
     def game(self, source: Source) -> Game:
         """The game of a source; raises EnvironmentUnavailable where it is damaged."""
-        found = self._games.get(source)
-        if found is None:
-            found = self._load(source)
-            self._games[source] = found
+        loaded = self._games.get(source)
+        if loaded is None:
+            loaded = self._load(source)
+            self._games[source] = loaded
             if len(self._games) > _GAMES:
                 self._games.popitem(last=False)
         else:
             self._games.move_to_end(source)
-        return found
+        return loaded
 
     def named(self, path: object) -> Source:
         """The official game `<split>/<task>/<trial>`, also one without an item id.
@@ -180,13 +180,14 @@ class AlfworldTasks(TaskSet):
         raise UnknownItem(f"unknown item {item_id[:100]!r}", valid=valid)
 
     def _held_out_source(self, item_id: str, split: str) -> Source:
-        known = self._held_out.get(split, [])
+        sources = self._held_out.get(split, [])
         index = item_index(item_id, names=(f"{NAME}_{split}",))
-        if index >= len(known):
+        if index >= len(sources):
             raise UnknownItem(
-                f"unknown item {item_id[:100]!r}: {len(known)} solvable games of {split} are there",
+                f"unknown item {item_id[:100]!r}:"
+                f" {len(sources)} solvable games of {split} are there",
             )
-        return Source("", 0, known[index])
+        return Source("", 0, sources[index])
 
     def _official_path(self, index: int) -> str:
         split = "train" if index < _FIRST_EVAL else "valid_train"
@@ -239,8 +240,8 @@ def load_tasks(config: EnvironmentConfig) -> AlfworldTasks:
 
 
 def _read_mappings(official: OfficialGames) -> dict[str, list[Mapped]]:
-    found = {split: read_mapping(official, split) for split in MAPPINGS}
-    return {split: items for split, items in found.items() if items is not None}
+    mappings = {split: read_mapping(official, split) for split in MAPPINGS}
+    return {split: items for split, items in mappings.items() if items is not None}
 
 
 @lru_cache(maxsize=1024)

@@ -150,8 +150,10 @@ class TextGrammar:
         texts = [symbol for rules in self.rules.values() for r in rules for symbol in r.symbols]
         for action in self.actions.values():
             texts.extend(read_symbols(action.template))
-        found = {c.predicate for rules in self.rules.values() for r in rules for c in r.condition}
-        return frozenset(found.union(c.predicate for s in texts for c in _parse_query(s)))
+        predicates = {
+            c.predicate for rules in self.rules.values() for r in rules for c in r.condition
+        }
+        return frozenset(predicates.union(c.predicate for s in texts for c in _parse_query(s)))
 
     def template_queries(self, action: str) -> frozenset[str]:
         """Predicates that the action's command depends on."""
@@ -246,12 +248,12 @@ def _bind(
     for placeholder, name in zip(placeholders, fact, strict=True):
         if not facts.is_a(name, placeholder.type):
             return None
-        known = extended.get(placeholder)
-        if known is None:
+        bound = extended.get(placeholder)
+        if bound is None:
             if name in extended.values():
                 return None
             extended[placeholder] = name
-        elif known != name:
+        elif bound != name:
             return None
     return extended
 
@@ -350,7 +352,7 @@ def read_symbols(text: str) -> tuple[_Symbol, ...]:
     text = text.replace("\\n", "\n")
     start = _LINE_START.match(text)
     position = start.end() if start else 0
-    found: list[_Symbol] = []
+    symbols: list[_Symbol] = []
     while position < len(text):
         while text[position : position + 1] == "\t":
             position += 1
@@ -359,9 +361,9 @@ def read_symbols(text: str) -> tuple[_Symbol, ...]:
         read = _read_symbol(text, position)
         if read is None:
             break
-        found.append(read[0])
+        symbols.append(read[0])
         position = read[1]
-    return tuple(found)
+    return tuple(symbols)
 
 
 def _read_symbol(text: str, position: int) -> tuple[_Symbol, int] | None:
@@ -370,18 +372,18 @@ def _read_symbol(text: str, position: int) -> tuple[_Symbol, int] | None:
         inner = _EXPAND.match(text, position + 1)
         if inner and text[inner.end() : inner.end() + 1] == "]":
             return _Listing(_expand(inner)), inner.end() + 1
-    elif found := _EXPAND.match(text, position):
-        return _expand(found), found.end()
-    elif found := _CALL.match(text, position):
-        return _Call(found[1]), found.end()
-    elif found := _TEXT.match(text, position):
-        return _Literal(found[2] if found[1] is None else found[1]), found.end()
+    elif match := _EXPAND.match(text, position):
+        return _expand(match), match.end()
+    elif match := _CALL.match(text, position):
+        return _Call(match[1]), match.end()
+    elif match := _TEXT.match(text, position):
+        return _Literal(match[2] if match[1] is None else match[1]), match.end()
     return None
 
 
-def _expand(found: re.Match[str]) -> _Expand:
-    body = _Call(found["call"]) if found["call"] else _read_expression(found["code"])
-    return _Expand(body, _read_query(found["query"] or ""))
+def _expand(match: re.Match[str]) -> _Expand:
+    body = _Call(match["call"]) if match["call"] else _read_expression(match["code"])
+    return _Expand(body, _read_query(match["query"] or ""))
 
 
 def _read_expression(code: str) -> _Expression:
@@ -405,7 +407,7 @@ def _read_term(term: str) -> _Literal | _Attribute:
 def _read_query(text: str) -> tuple[Condition, ...]:
     if not text.strip():
         return ()
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     for part in text.split("&"):
         match = _CONDITION.fullmatch(part)
         if match is None:
@@ -414,8 +416,8 @@ def _read_query(text: str) -> tuple[Condition, ...]:
         placeholders = (
             Placeholder(name.strip(), kind.strip() or name.strip()) for name, _, kind in pairs
         )
-        found.append(Condition(match[1], tuple(placeholders)))
-    return tuple(found)
+        conditions.append(Condition(match[1], tuple(placeholders)))
+    return tuple(conditions)
 
 
 def _parse_body(symbol: _Symbol) -> Any:

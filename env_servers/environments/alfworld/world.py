@@ -67,14 +67,14 @@ class Scenery:
 
     def line(self, type_name: str) -> frozenset[str]:
         """The type and its supertypes."""
-        found = self._lines.get(type_name)
-        if found is None:
+        ancestors = self._lines.get(type_name)
+        if ancestors is None:
             above = {"object", type_name}
             current = type_name
             while (current := self.parents.get(current, "object")) not in above:
                 above.add(current)
-            found = self._lines[type_name] = frozenset(above)
-        return found
+            ancestors = self._lines[type_name] = frozenset(above)
+        return ancestors
 
     def is_a(self, name: str, type_name: str) -> bool:
         """Whether the object has the type or a subtype of it."""
@@ -83,11 +83,11 @@ class Scenery:
 
     def members(self, type_name: str) -> tuple[str, ...]:
         """All objects of a type, in ascending order; none of a type that nobody declared."""
-        found = self._members.get(type_name)
-        if found is None:
+        members_found = self._members.get(type_name)
+        if members_found is None:
             matching = (name for name in self.types if self.is_a(name, type_name))
-            found = self._members[type_name] = tuple(sorted(matching))
-        return found
+            members_found = self._members[type_name] = tuple(sorted(matching))
+        return members_found
 
     def matching(self, predicate: str, pattern: Sequence[str | None]) -> tuple[Fact, ...]:
         """Fixed facts that fit the pattern, in ascending order."""
@@ -101,7 +101,7 @@ class Scenery:
             for fact in facts:
                 if positions[-1] < len(fact):
                     collected.setdefault(tuple(fact[i] for i in positions), []).append(fact)
-            index = {key: tuple(found) for key, found in collected.items()}
+            index = {key: tuple(matching_facts) for key, matching_facts in collected.items()}
             self._index[predicate, positions] = index
         return index.get(tuple(value for value in pattern if value is not None), ())
 
@@ -117,7 +117,7 @@ def read_scenery(
     for predicate, *arguments in problem.facts:
         if predicate not in domain.changing:
             fixed.setdefault(predicate, []).append(tuple(arguments))
-    ordered = {name: tuple(sorted(found)) for name, found in fixed.items()}
+    ordered = {name: tuple(sorted(facts)) for name, facts in fixed.items()}
     return Scenery(types, domain.parents, ordered, changing, remembered)
 
 
@@ -133,11 +133,11 @@ class State:
     @classmethod
     def first(cls, scenery: Scenery, problem: Problem) -> State:
         """The state in which a game begins."""
-        found: dict[str, set[Fact]] = {}
+        by_predicate: dict[str, set[Fact]] = {}
         for predicate, *arguments in problem.facts:
             if predicate in scenery.changing:
-                found.setdefault(predicate, set()).add(tuple(arguments))
-        return cls(scenery, {name: frozenset(facts) for name, facts in found.items()})
+                by_predicate.setdefault(predicate, set()).add(tuple(arguments))
+        return cls(scenery, {name: frozenset(facts) for name, facts in by_predicate.items()})
 
     def matching(self, predicate: str, pattern: Sequence[str | None]) -> Iterable[Fact]:
         """Argument tuples that fit the pattern, in no particular order."""
@@ -145,15 +145,15 @@ class State:
             return self.scenery.matching(predicate, pattern)
         facts = self.facts.get(predicate, _EMPTY)
         if None not in pattern:
-            wanted = tuple(value for value in pattern if value is not None)
-            return (wanted,) if wanted in facts else ()
-        known = [(i, value) for i, value in enumerate(pattern) if value is not None]
-        if not known:
+            bound_values = tuple(value for value in pattern if value is not None)
+            return (bound_values,) if bound_values in facts else ()
+        bound = [(i, value) for i, value in enumerate(pattern) if value is not None]
+        if not bound:
             return facts
-        if len(known) == 1:
-            position, value = known[0]
+        if len(bound) == 1:
+            position, value = bound[0]
             return [fact for fact in facts if fact[position] == value]
-        return [fact for fact in facts if all(fact[i] == value for i, value in known)]
+        return [fact for fact in facts if all(fact[i] == value for i, value in bound)]
 
     def sorted_facts(self, predicate: str, pattern: Sequence[str | None]) -> Sequence[Fact]:
         """Argument tuples that fit the pattern, in ascending order."""
@@ -201,11 +201,11 @@ class State:
         self, parameters: Sequence[Parameter], formula: Formula, binding: Binding
     ) -> list[Fact]:
         """All objects for the parameters that make the formula hold, in ascending order."""
-        found: set[Fact] = set()
+        answers_found: set[Fact] = set()
         for answer in self.solve(formula, binding):
             for full in self._complete(parameters, answer):
-                found.add(tuple(full[p.name] for p in parameters))
-        return sorted(found)
+                answers_found.add(tuple(full[p.name] for p in parameters))
+        return sorted(answers_found)
 
     def apply(self, effects: Sequence[Effect], binding: Binding) -> State:
         """The state after an action's effects; conditions are those of the state before."""
@@ -233,12 +233,12 @@ class State:
         self, other: State
     ) -> tuple[tuple[str, tuple[Fact, ...], tuple[Fact, ...]], ...]:
         """What holds here and not there, and there and not here, by predicate, in order."""
-        found: list[tuple[str, tuple[Fact, ...], tuple[Fact, ...]]] = []
+        changes: list[tuple[str, tuple[Fact, ...], tuple[Fact, ...]]] = []
         for name in sorted(self.facts.keys() | other.facts.keys()):
             ours, theirs = self.facts.get(name, _EMPTY), other.facts.get(name, _EMPTY)
             if ours is not theirs and ours != theirs:
-                found.append((name, tuple(sorted(ours - theirs)), tuple(sorted(theirs - ours))))
-        return tuple(found)
+                changes.append((name, tuple(sorted(ours - theirs)), tuple(sorted(theirs - ours))))
+        return tuple(changes)
 
     def _solve_atom(
         self, predicate: str, arguments: tuple[str, ...], binding: Binding
@@ -298,6 +298,6 @@ def _add(facts: dict[str, Extension], predicate: str, arguments: Fact) -> None:
 
 
 def _remove(facts: dict[str, Extension], predicate: str, arguments: Fact) -> None:
-    known = facts.get(predicate)
-    if known is not None and arguments in known:
-        facts[predicate] = known - {arguments}
+    existing = facts.get(predicate)
+    if existing is not None and arguments in existing:
+        facts[predicate] = existing - {arguments}

@@ -68,21 +68,21 @@ class _Episode:
     """The goal was reached, even if the profile forgot it."""
 
     def step(self, action: str) -> Observation:
-        wanted = action.lower().strip()
-        if wanted not in self.scene.offers:
-            return self._act(wanted)
+        command = action.lower().strip()
+        if command not in self.scene.offers:
+            return self._act(command)
         before = self.mark()
-        observation = self._act(wanted)
+        observation = self._act(command)
         after = self.mark()
         self.visits[after] += 1
         if after != before:
             self.tried.clear()
         else:
-            self.tried.add(wanted)
+            self.tried.add(command)
         return observation
 
-    def _act(self, wanted: str) -> Observation:
-        return self._step_original(wanted) if self.original else self._step_fixed(wanted)
+    def _act(self, command: str) -> Observation:
+        return self._step_original(command) if self.original else self._step_fixed(command)
 
     def goal(self) -> str:
         mission = str(self.level.mission)
@@ -97,26 +97,26 @@ class _Episode:
             text = f"{text}\nAvailable actions: [{listed}]"
         return Observation(text, self.score, self.score, **end)
 
-    def _answer(self, wanted: str) -> str | None:
+    def _answer(self, command: str) -> str | None:
         """What is said instead of acting, or None where there is something to do."""
         offers = self.scene.offers
-        asks = "check" in wanted if self.original else wanted == CHECK
+        asks = "check" in command if self.original else command == CHECK
         if asks:
             return LISTING + ", ".join(offers)
-        if wanted and wanted not in offers:
-            return self.scene.refusals.get(wanted, UNRECOGNISED)
-        if not wanted or not offers[wanted].moves:
+        if command and command not in offers:
+            return self.scene.refusals.get(command, UNRECOGNISED)
+        if not command or not offers[command].moves:
             return UNCHANGED
         return None
 
-    def _step_original(self, wanted: str) -> Observation:
+    def _step_original(self, command: str) -> Observation:
         """As AgentGym: the last reward is earned again by every round, whatever it does."""
-        answer = self._answer(wanted)
+        answer = self._answer(command)
         if answer is not None:
             self.score += self.reward
             return self.observe(answer)
         done, reward = False, 0.0
-        for move in self.scene.offers[wanted].moves:
+        for move in self.scene.offers[command].moves:
             seen, reward, done, _, _ = self.level.step(move)
             changed = seen["image"] != self.image
             self.image = seen["image"]
@@ -133,14 +133,16 @@ class _Episode:
             return self.observe(text + COMPLETED)
         return self.observe(text + COMPLETED, terminated=True, stop_reason=StopReason.GOAL_REACHED)
 
-    def _step_fixed(self, wanted: str) -> Observation:
+    def _step_fixed(self, command: str) -> Observation:
         """Success and failure end the episode at once, and so does the level's step limit."""
-        wanted = wanted.replace("pick up ", "pickup ", 1) if wanted[:8] == "pick up " else wanted
-        answer = self._answer(wanted)
+        command = (
+            command.replace("pick up ", "pickup ", 1) if command[:8] == "pick up " else command
+        )
+        answer = self._answer(command)
         if answer is not None:
             return self.observe(answer)
         done = truncated = False
-        for move in self.scene.offers[wanted].moves:
+        for move in self.scene.offers[command].moves:
             before = self._place()
             seen, reward, done, truncated, _ = self.level.step(move)
             self.image = seen["image"]

@@ -302,13 +302,13 @@ class _Search:
 
     def _deed_here(self, cell: Cell) -> str | None:
         """The action of the aim for a cell right ahead."""
-        wanted = {
+        last_moves = {
             GroundedAction.TAKE: PICKUP,
             GroundedAction.DROP: DROP,
             GroundedAction.OPEN: TOGGLE,
             GroundedAction.UNPACK: TOGGLE,
         }
-        last = wanted.get(self._aim.action)
+        last = last_moves.get(self._aim.action)
         for action, offer in self._scene.offers.items():
             if offer.moves == (last,):
                 return action

@@ -161,9 +161,9 @@ def build(level: int, seed: int, *, original: bool = True) -> tuple[Level, Image
     first reset stays (see `Level.locked_room`), so it is done here as well.
     """
     name = LEVELS[level - 1]
-    made: Level = _CLASSES[name](**_RECIPES[name][1])
-    made.reset(seed=seed)
-    observation, _ = made.reset(seed=seed)
+    built: Level = _CLASSES[name](**_RECIPES[name][1])
+    built.reset(seed=seed)
+    observation, _ = built.reset(seed=seed)
     if not original:
-        _forgive(made.instrs)
-    return made, observation["image"]
+        _forgive(built.instrs)
+    return built, observation["image"]

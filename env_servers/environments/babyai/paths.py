@@ -145,8 +145,8 @@ def _move(state: int, successor: int) -> int:
 
 def _expand(state: int) -> tuple[int, ...]:
     """States after a step, a left turn and a right turn, in this order."""
-    place, heading = state & ~3, state & 3
-    turns = (place | (heading - 1) % 4, place | (heading + 1) % 4)
+    cell_bits, heading = state & ~3, state & 3
+    turns = (cell_bits | (heading - 1) % 4, cell_bits | (heading + 1) % 4)
     cell = _AHEAD_OF[state]
     return turns if cell < 0 else (4 * cell + heading, *turns)
 

@@ -103,14 +103,14 @@ def _pending(mission: Any) -> list[tuple[Instr, list[Instr]]]:
 
 def _find_doors(world: World, missions: Iterable[Any]) -> frozenset[Cell]:
     """Shut doors that these missions want opened."""
-    found: set[Cell] = set()
+    doors: set[Cell] = set()
     for mission in missions:
         if isinstance(mission, AndInstr | BeforeInstr | AfterInstr):
-            found |= _find_doors(world, (mission.instr_a, mission.instr_b))
+            doors |= _find_doors(world, (mission.instr_a, mission.instr_b))
         elif isinstance(mission, OpenInstr):
             cells = world.find_cells(mission.desc.obj_set)
-            found.update(cell for cell in cells if not world.at(cell).is_open)
-    return frozenset(found)
+            doors.update(cell for cell in cells if not world.at(cell).is_open)
+    return frozenset(doors)
 
 
 def entity_name(thing: Any) -> str:
@@ -160,8 +160,8 @@ class _Planner:
         return self._reach(GroundedAction.OPEN, [best], "mission", strict=strict)
 
     def _cost_of_door(self, cell: Cell) -> tuple[float, Cell]:
-        found = self._world.route(self._world.agent, [cell])
-        cost = math.inf if found is None else found[0]
+        route = self._world.route(self._world.agent, [cell])
+        cost = math.inf if route is None else route[0]
         return cost + (40.0 if self._world.obstructs(cell) else 0.0), cell
 
     def _reach(
@@ -175,10 +175,10 @@ class _Planner:
     ) -> Aim | None:
         """The action itself, or what stands between the agent and it."""
         world = self._world
-        found = world.route(world.agent, cells)
-        if found is None or len(self._busy) > _DEPTH:
+        route = world.route(world.agent, cells)
+        if route is None or len(self._busy) > _DEPTH:
             return None
-        _, way = found
+        _, way = route
         if not way:  # the agent stands in the cell, for example in a doorway
             return Aim(action, frozenset(cells), why, entity_name(world.at(world.agent)), strict)
         keep = {*keep, *way}
@@ -249,14 +249,14 @@ class _Planner:
             return self._free_hands(()) if mislaid and world.held is not None else None
         _, cell, there, onward = min(legs)
         keep = {*there, *onward}
-        for place in (*there[:-1], *onward[:-1]):
+        for cell_between in (*there[:-1], *onward[:-1]):
             # On the second leg both hands are full, so even a fitting key has to be used before.
-            thing = world.at(place)
-            if place == cell or thing is None:
+            thing = world.at(cell_between)
+            if cell_between == cell or thing is None:
                 continue
             locked = thing.type == "door" and thing.is_locked
-            if locked or world.obstructs(place):
-                return self._resolve(place, keep)
+            if locked or world.obstructs(cell_between):
+                return self._resolve(cell_between, keep)
         if world.held is not None:
             return self._free_hands(keep)
         return self._reach(GroundedAction.TAKE, [cell], "fetch", keep=keep)
@@ -277,7 +277,7 @@ class _Planner:
         fixed = world.find_cells(
             thing for thing in mission.desc_fixed.obj_set if thing is not moved
         )
-        around = {cell for place in fixed for cell in neighbors(place)}
+        around = {cell for fixed_cell in fixed for cell in neighbors(fixed_cell)}
         return sorted(
             cell
             for cell in around
@@ -288,10 +288,10 @@ class _Planner:
         world = self._world
         if self._tidy:
             spots = [spot for spot in spots if not world.is_near_door(spot)] or spots
-        found = world.route(world.agent, spots, key=False)
-        if found is None:
+        route = world.route(world.agent, spots, key=False)
+        if route is None:
             return None
-        _, way = found
+        _, way = route
         for cell in way[:-1]:
             if world.obstructs(cell):
                 return self._free_hands(way)

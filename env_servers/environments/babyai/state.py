@@ -19,18 +19,18 @@ _PARTS: Final = ("instr_a", "instr_b")
 
 def list_objects(level: Level) -> list[Any]:
     """Doors, keys, balls and boxes of a fresh level, with what boxes contain."""
-    found = [cell for cell in level.grid.grid if cell is not None and cell.type != "wall"]
+    objects = [cell for cell in level.grid.grid if cell is not None and cell.type != "wall"]
     if level.carrying is not None:
-        found.append(level.carrying)
-    return found + [thing.contains for thing in found if thing.contains is not None]
+        objects.append(level.carrying)
+    return objects + [thing.contains for thing in objects if thing.contains is not None]
 
 
 def hidden_state(level: Level, objects: Sequence[Any]) -> tuple[object, ...]:
     """Everything that the level's future depends on; `objects` as of its start."""
     number = {id(thing): index for index, thing in enumerate(objects)}
     standing = [
-        (place, number[id(cell)], cell.encode())
-        for place, cell in enumerate(level.grid.grid)
+        (cell_number, number[id(cell)], cell.encode())
+        for cell_number, cell in enumerate(level.grid.grid)
         if cell is not None and cell.type != "wall"
     ]
     x, y = level.agent_pos

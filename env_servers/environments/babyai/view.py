@@ -94,21 +94,21 @@ def look(grid: Any, x: int, y: int, direction: int, held: Any) -> Image:
             (range(base + AHEAD, base - 1, -1), -1),
         ):
             last = places[-1]
-            for place in places:
-                if not seen[place]:
+            for index in places:
+                if not seen[index]:
                     continue
-                if not codes[place]:
-                    dx, dy = window[place]
+                if not codes[index]:
+                    dx, dy = window[index]
                     i, j = x + dx, y + dy
                     if 0 <= i < width and 0 <= j < height:
-                        codes[place], clear[place] = _read(cells[j * width + i])
+                        codes[index], clear[index] = _read(cells[j * width + i])
                     else:
-                        codes[place] = _OUTSIDE
-                if place == last or not (clear[place] or place == _AGENT):
+                        codes[index] = _OUTSIDE
+                if index == last or not (clear[index] or index == _AGENT):
                     continue
-                seen[place + step] = 1
+                seen[index + step] = 1
                 if base:
-                    seen[place + step - SIZE] = seen[place - SIZE] = 1
+                    seen[index + step - SIZE] = seen[index - SIZE] = 1
     codes[_AGENT] = _read(held)[0]
     return tuple(codes)
 
@@ -135,14 +135,14 @@ def _name(code: int) -> tuple[str, str]:
 
 def entities(image: Image) -> list[Entity]:
     """Everything seen besides floor, nearest first; among equals far rows first, then from left."""
-    found: list[Entity] = []
-    for place, code in enumerate(image):
-        if code in (0, _EMPTY) or place == _AGENT:
+    seen: list[Entity] = []
+    for index, code in enumerate(image):
+        if code in (0, _EMPTY) or index == _AGENT:
             continue
         named = _NAMES.get(code)
         if named is None:
             named = _NAMES[code] = _name(code)
-        row, column = divmod(place, SIZE)
-        found.append(Entity(*named, AHEAD - row, column - SIDE))
-    found.sort(key=lambda thing: thing.forward + abs(thing.right))
-    return found
+        row, column = divmod(index, SIZE)
+        seen.append(Entity(*named, AHEAD - row, column - SIDE))
+    seen.sort(key=lambda thing: thing.forward + abs(thing.right))
+    return seen

@@ -56,13 +56,13 @@ class World:
         x, y = cell
         if not (0 <= x < self.grid.width and 0 <= y < self.grid.height):
             return True
-        found = self.grid.grid[y * self.grid.width + x]
-        return found is not None and found.type == "wall"
+        cell_object = self.grid.grid[y * self.grid.width + x]
+        return cell_object is not None and cell_object.type == "wall"
 
     def find_cells(self, objects: Iterable[Any]) -> list[Cell]:
         """Where these very objects stand on the grid, in grid order."""
-        wanted = {id(item) for item in objects}
-        return [cell for cell, found in self.things.items() if id(found) in wanted]
+        identities = {id(item) for item in objects}
+        return [cell for cell, thing in self.things.items() if id(thing) in identities]
 
     def keys(self, color: str) -> list[Cell]:
         """Cells with a key of that colour."""
@@ -97,18 +97,18 @@ class World:
         Things and locked doors can be passed at a price; what stands in a goal cell costs nothing.
         With `key` false the key in hand does not count.
         """
-        wanted = frozenset(goals)
+        goal_cells = frozenset(goals)
         frontier: list[tuple[float, Cell]] = [(0.0, start)]
         best = {start: 0.0}
         came: dict[Cell, Cell] = {}
         while frontier:
             cost, cell = heapq.heappop(frontier)
-            if cell in wanted:
+            if cell in goal_cells:
                 return cost, _trace(came, start, cell)
             if cost > best[cell]:
                 continue
             for neighbor in neighbors(cell):
-                price = 1.0 if neighbor in wanted else self._price(neighbor, key=key)
+                price = 1.0 if neighbor in goal_cells else self._price(neighbor, key=key)
                 if cost + price < best.get(neighbor, math.inf):
                     best[neighbor] = cost + price
                     came[neighbor] = cell
@@ -127,20 +127,20 @@ class World:
         price = _SHUT + (_RESERVED if cell in self.reserved else 0.0)
         if not thing.is_locked or (key and self.can_unlock(thing)):
             return price
-        known = self.keys(thing.color) or self.boxed_keys(thing.color)
-        return price + _LOCKED if known or self.can_unlock(thing) else math.inf
+        keys = self.keys(thing.color) or self.boxed_keys(thing.color)
+        return price + _LOCKED if keys or self.can_unlock(thing) else math.inf
 
     def distances(self, goals: Iterable[Cell], passable: Callable[[Cell], bool]) -> dict[Cell, int]:
         """Steps from every cell to the nearest goal over passable cells."""
         queue = deque(sorted(goals))
-        found = dict.fromkeys(queue, 0)
+        distance = dict.fromkeys(queue, 0)
         while queue:
             cell = queue.popleft()
             for neighbor in neighbors(cell):
-                if neighbor not in found and passable(neighbor):
-                    found[neighbor] = found[cell] + 1
+                if neighbor not in distance and passable(neighbor):
+                    distance[neighbor] = distance[cell] + 1
                     queue.append(neighbor)
-        return found
+        return distance
 
     def passable(self, cell: Cell) -> bool:
         """Whether the agent can get into a cell now, opening doors on its way."""
@@ -164,8 +164,8 @@ class World:
         return frozenset(safe or apart or off or near)
 
     def _floor(self) -> Iterator[Cell]:
-        for index, found in enumerate(self.grid.grid):
-            if found is None:
+        for index, cell_object in enumerate(self.grid.grid):
+            if cell_object is None:
                 yield index % self.grid.width, index // self.grid.width
 
     def is_near_door(self, cell: Cell) -> bool:
@@ -176,7 +176,7 @@ class World:
     def _cuts(self, cell: Cell) -> bool:
         """Whether filling the cell separates the open cells around it from each other."""
         ring = [(cell[0] + dx, cell[1] + dy) for dx, dy in _RING]
-        opened = [not self.is_wall(place) and place not in self.things for place in ring]
+        opened = [not self.is_wall(neighbor) and neighbor not in self.things for neighbor in ring]
         # Runs of open cells along the ring that hold a side (not only a corner) must be one.
         if all(opened):
             return False
@@ -194,13 +194,13 @@ class World:
         """Whether the open cells beside a filled one are joined by some way around it."""
         sides = {c for c in neighbors(filled) if not self.is_wall(c) and c not in self.things}
         queue = deque((min(sides),))
-        known = {filled, *queue}
-        while queue and not sides <= known and len(known) < _DETOUR:
+        visited = {filled, *queue}
+        while queue and not sides <= visited and len(visited) < _DETOUR:
             for neighbor in neighbors(queue.popleft()):
-                if neighbor not in known and self.passable(neighbor):
-                    known.add(neighbor)
+                if neighbor not in visited and self.passable(neighbor):
+                    visited.add(neighbor)
                     queue.append(neighbor)
-        return sides <= known
+        return sides <= visited
 
 
 def neighbors(cell: Cell) -> tuple[Cell, ...]:

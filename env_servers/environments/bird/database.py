@@ -110,10 +110,10 @@ class Database:
         Raises EnvironmentUnavailable where the file is damaged or the process has no room.
         """
         with self._lock:
-            known = self._answers.get(statement)
-            if known is not None:
+            answer = self._answers.get(statement)
+            if answer is not None:
                 self._answers.move_to_end(statement)
-                return known
+                return answer
         outcome = self._ask_anew(statement)
         short = outcome.size <= _MEMORABLE_BYTES and len(statement) <= _MEMORABLE_BYTES
         if short and not outcome.by_chance:
@@ -142,8 +142,8 @@ class Database:
     def _run(self, statement: str, *, heavy: bool) -> Outcome | None:
         """The answer; None where the statement is heavy and may not be."""
         with self._lock:
-            found = self._idle.pop() if self._idle else None
-        connection, guard = found or self._connect()
+            idle = self._idle.pop() if self._idle else None
+        connection, guard = idle or self._connect()
         guard.begin(heavy=heavy)
         try:
             outcome = _fetch(connection.cursor(), statement, guard, self.limits)

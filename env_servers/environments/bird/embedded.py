@@ -39,8 +39,8 @@ def find_or_build(domain: Domain, folder: Path) -> Path:
     """The file of a domain, checked; raises EnvironmentUnavailable where none can be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        found = _find(domain, folder)
-        return found or _build_in(domain, folder)
+        existing = _find(domain, folder)
+        return existing or _build_in(domain, folder)
     except OSError:
         # A home that cannot be written to, or a full disk: this process has its own copy.
         own = _own_folder()
@@ -87,16 +87,16 @@ def _find(domain: Domain, folder: Path) -> Path | None:
 
 def _build_in(domain: Domain, folder: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=folder, prefix=".building-") as building:
-        made = Path(building) / "new.sqlite"
+        new_file = Path(building) / "new.sqlite"
         try:
-            build_database(domain, made)
+            build_database(domain, new_file)
         except sqlite3.Error as error:
             raise EnvironmentUnavailable(
                 f"cannot build the database {domain.name} in {folder}: {error}"
             ) from error
-        made.chmod(0o444)
-        name = f"{domain.name}-{_source_digest(domain)}-{_file_digest(made)}.sqlite"
-        return made.replace(folder / name)
+        new_file.chmod(0o444)
+        name = f"{domain.name}-{_source_digest(domain)}-{_file_digest(new_file)}.sqlite"
+        return new_file.replace(folder / name)
 
 
 @lru_cache

@@ -98,10 +98,10 @@ def _reasoning(puzzle: Puzzle, wording: int) -> str:
         the = f"the table {tables[0]}" if tables else "the database"
     else:
         the = f"the tables {', '.join(tables[:-1])} and {tables[-1]}"
-    said = [words[wording % 2] for pattern, words in _PATTERNS if pattern.search(puzzle.sql)]
+    sentences = [words[wording % 2] for pattern, words in _PATTERNS if pattern.search(puzzle.sql)]
     reason = f"{puzzle.reason[:1].upper()}{puzzle.reason[1:]}." if puzzle.reason else ""
     # A written reason tells more than the clauses do, so it takes the place of most of them.
-    plan = " ".join(said if not reason else said[-1:])
+    plan = " ".join(sentences if not reason else sentences[-1:])
     text = _PLAINLY[wording % len(_PLAINLY)].format(
         the=the,
         The=f"T{the[1:]}",

@@ -103,7 +103,7 @@ def find_collections(data_dir: Path) -> list[Collection]:
 
     Raises EnvironmentUnavailable for a folder that lacks files, and for damaged ones.
     """
-    found = [
+    collections = [
         *_find_train(data_dir),
         *_find_set(data_dir, "dev", _DEV_FOLDERS, ("dev.json", "dev_tables.json")),
         *_find_set(
@@ -111,25 +111,25 @@ def find_collections(data_dir: Path) -> list[Collection]:
         ),
     ]
     folder = data_dir / _BIRD
-    if folder.is_dir() and not found:
+    if folder.is_dir() and not collections:
         archives = sorted(path.name for path in folder.glob("**/*.zip"))
         unpack = f" Unpack {', '.join(archives)}." if archives else ""
         raise EnvironmentUnavailable(
             f"{folder} has no questions.{unpack} Expected is train/train.json, dev/dev.json or "
             f"minidev/MINIDEV/mini_dev_sqlite.json in it. {_HOW[_BIRD]}. {_WITHOUT}"
         )
-    found += _find_spider(data_dir)
-    for collection in found:
+    collections += _find_spider(data_dir)
+    for collection in collections:
         _check_databases(collection)
-    return found
+    return collections
 
 
 def _find_train(data_dir: Path) -> Iterator[Collection]:
     """The train set, or else the excerpt of it."""
-    found = list(_find_set(data_dir, "train", _TRAIN_FOLDERS, ("train.json", "train_tables.json")))
+    sets = list(_find_set(data_dir, "train", _TRAIN_FOLDERS, ("train.json", "train_tables.json")))
     excerpt = data_dir / _BIRD / _EXCERPT
-    if found or not excerpt.is_file():
-        yield from found
+    if sets or not excerpt.is_file():
+        yield from sets
         return
     try:
         rows = [json.loads(line) for line in excerpt.read_text("utf-8").splitlines() if line]
@@ -170,7 +170,7 @@ def _find_set(
     path = folder / files[0]
     try:
         rows = _read_list(path)
-        questions = [_read_bird(start, place, row) for place, row in enumerate(rows)]
+        questions = [_read_bird(start, index, row) for index, row in enumerate(rows)]
     except _UNREADABLE as error:
         raise _unreadable(path, error, _BIRD) from error
     prefix = "minidev" if name == "mini_dev" else "sqlgym"
@@ -179,10 +179,10 @@ def _find_set(
     )
 
 
-def _read_bird(start: int, place: int, row: Mapping[str, Any]) -> OfficialQuestion:
+def _read_bird(start: int, index: int, row: Mapping[str, Any]) -> OfficialQuestion:
     """A row of a questions file. AgentGym counts rows, as `question_id` does in full files."""
     return OfficialQuestion(
-        number=start + int(row.get("question_id", place)),
+        number=start + int(row.get("question_id", index)),
         db_id=row["db_id"],
         question=row["question"],
         sql=row["SQL"],
@@ -199,7 +199,7 @@ def _find_spider(data_dir: Path) -> Iterator[Collection]:
     dev = "dev.json" if (folder / "dev.json").is_file() else "dev_questions.json"
     tables = folder / "tables.json"
     entries = _read_tables(tables, _SPIDER) if tables.is_file() else {}
-    found: list[Collection] = []
+    collections: list[Collection] = []
     for name, prefix, files in (
         ("spider_train", "spidertrain", ("train_spider.json", "train_others.json")),
         ("spider_dev", "spider", (dev,)),
@@ -208,13 +208,13 @@ def _find_spider(data_dir: Path) -> Iterator[Collection]:
         rows = [row for path in paths if path.is_file() for row in _read_rows(path)]
         if rows:
             questions = {number: _read_spider(number, row) for number, row in enumerate(rows)}
-            found.append(Collection(name, prefix, questions, folder / "database", entries))
-    if not found:
+            collections.append(Collection(name, prefix, questions, folder / "database", entries))
+    if not collections:
         raise EnvironmentUnavailable(
             f"{folder} has no questions. Expected is dev.json or train_spider.json in it, with "
             f"tables.json and database/. {_HOW[_SPIDER]}. {_WITHOUT}"
         )
-    yield from found
+    yield from collections
 
 
 def _read_rows(path: Path) -> list[Mapping[str, Any]]:
@@ -228,12 +228,12 @@ def _read_rows(path: Path) -> list[Mapping[str, Any]]:
     return rows
 
 
-def _read_spider(place: int, row: Mapping[str, Any]) -> OfficialQuestion:
+def _read_spider(index: int, row: Mapping[str, Any]) -> OfficialQuestion:
     """A row of the official files, or of the form {db, gold, query, hardness}."""
     if "db_id" in row:
-        return OfficialQuestion(place, row["db_id"], row["question"], row["query"])
+        return OfficialQuestion(index, row["db_id"], row["question"], row["query"])
     level = row.get("hardness") or _UNGRADED
-    return OfficialQuestion(place, row["db"], row["query"], row["gold"], level=level)
+    return OfficialQuestion(index, row["db"], row["query"], row["gold"], level=level)
 
 
 def _read_list(path: Path) -> list[Mapping[str, Any]]:

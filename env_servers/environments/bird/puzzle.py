@@ -21,10 +21,12 @@ _SOURCE = re.compile(r"""\b(?:FROM|JOIN)\s+(?:"([^"]+)"|`([^`]+)`|\[([^\]]+)\]|(
 class DescribedDatabase:
     """A database with what agents are told of it."""
 
-    def __init__(self, database: Database, told: Callable[[], Schema] | None = None) -> None:
-        """`told` gives the schema with normalised names, where there is one."""
+    def __init__(
+        self, database: Database, read_declared: Callable[[], Schema] | None = None
+    ) -> None:
+        """`read_declared` gives the schema with normalised names, where there is one."""
         self.database = database
-        self._told = told
+        self._told = read_declared
 
     @cached_property
     def declared(self) -> Schema:
@@ -64,5 +66,5 @@ class Puzzle:
     def tables(self) -> list[str]:
         """The database's tables that the statement reads, in the order of its text."""
         real = {table.lower(): table for table in self.base.declared.tables}
-        named = (next(filter(None, found), "").lower() for found in _SOURCE.findall(self.sql))
+        named = (next(filter(None, groups), "").lower() for groups in _SOURCE.findall(self.sql))
         return list(dict.fromkeys(real[name] for name in named if name in real))

@@ -42,15 +42,16 @@ class Schema:
         names = [name.lower() for _, name in self.columns[1:]]
         parts = [f"{self.name} contains tables such as {', '.join(tables)}."]
         for number, table in enumerate(tables):
-            own = [place for place, (owner, _) in enumerate(self.columns) if owner == number]
-            columns = ", ".join(names[place - 1] for place in own)
-            keys = ", ".join(names[place - 1] for place in own if place in self.primary_keys)
+            own = [column for column, (owner, _) in enumerate(self.columns) if owner == number]
+            columns = ", ".join(names[column - 1] for column in own)
+            keys = ", ".join(names[column - 1] for column in own if column in self.primary_keys)
             parts.append(f"Table {table} has columns such as {columns}.")
             parts.append(f"{keys} is the primary key.")
         for pair in self.foreign_keys:
             # After the last column the original counts on from the first one.
             one, other = (
-                f"{names[place % len(names)]} of {tables[self.columns[place][0]]}" for place in pair
+                f"{names[column % len(names)]} of {tables[self.columns[column][0]]}"
+                for column in pair
             )
             parts.append(f"The {one} is the foreign key of {other}.")
         return " ".join(parts)
@@ -58,21 +59,21 @@ class Schema:
     def lines(self) -> str:
         """Every table with its real columns, types and keys, one a line."""
         primary = {
-            place
+            column
             for key in self.primary_keys
-            for place in ((key,) if isinstance(key, int) else key)
+            for column in ((key,) if isinstance(key, int) else key)
         }
         referred = dict(self.foreign_keys)
         shown: list[str] = []
         for number, table in enumerate(self.tables):
             columns: list[str] = []
-            for place, (owner, name) in enumerate(self.columns):
+            for column, (owner, name) in enumerate(self.columns):
                 if owner != number:
                     continue
-                words = [_quoted(name), self.types[place] if self.types else ""]
-                words.append("PRIMARY KEY" if place in primary else "")
-                if place in referred:
-                    owner_of_other, other = self.columns[referred[place]]
+                words = [_quoted(name), self.types[column] if self.types else ""]
+                words.append("PRIMARY KEY" if column in primary else "")
+                if column in referred:
+                    owner_of_other, other = self.columns[referred[column]]
                     words.append(f"-> {_quoted(self.tables[owner_of_other])}.{_quoted(other)}")
                 columns.append(" ".join(word for word in words if word))
             shown.append(f"{_quoted(table)}({', '.join(columns)})")
@@ -150,9 +151,9 @@ def _foreign_keys(
 ) -> tuple[tuple[int, int], ...]:
     """Pairs of columns; a reference without columns is to the primary key."""
     numbers = {table.lower(): number for number, table in enumerate(tables)}
-    places = {(owner, name.lower()): place for place, (owner, name) in enumerate(columns)}
+    places = {(owner, name.lower()): index for index, (owner, name) in enumerate(columns)}
     key_of = {columns[key][0]: key for key in primary if isinstance(key, int)}
-    found: list[tuple[int, int]] = []
+    pairs_found: list[tuple[int, int]] = []
     for number, table in enumerate(tables):
         rows = connection.execute(f"PRAGMA foreign_key_list({_quoted(table)})").fetchall()
         for _, _, other, own_column, other_column, *_ in sorted(rows):
@@ -160,8 +161,8 @@ def _foreign_keys(
             one = places.get((number, own_column.lower()))
             two = places.get((owner, other_column.lower())) if other_column else key_of.get(owner)
             if one is not None and two is not None:
-                found.append((one, two))
-    return tuple(found)
+                pairs_found.append((one, two))
+    return tuple(pairs_found)
 
 
 def _quoted(name: str) -> str:

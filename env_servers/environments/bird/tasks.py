@@ -123,8 +123,8 @@ class BirdTasks(TaskSet):
         if item in self._absent:
             raise EnvironmentUnavailable(f"{item}: {self._absent[item]}")
         prefix = item.rpartition("_")[0]
-        known = any(found.startswith(f"{prefix}_") for found in self._entries)
-        if prefix == _SQLGYM or (prefix != _NAME and not known):
+        is_known = any(item_prefix.startswith(f"{prefix}_") for item_prefix in self._entries)
+        if prefix == _SQLGYM or (prefix != _NAME and not is_known):
             raise EnvironmentUnavailable(
                 f"{item} is a published question, and its file is not there: BIRD's train/ and "
                 "dev/ (https://bird-bench.github.io) belong into bird/, Spider's files into "
@@ -161,24 +161,26 @@ def load_tasks(config: EnvironmentConfig) -> BirdTasks:
     if config.data_dir is not None:
         held_out = _agent_eval(config.data_dir / EVAL_IDS)
         for collection in find_collections(config.data_dir):
-            made = _Official(collection, official_limits, held_out)
-            splits.update(made.splits)
-            absent.update(made.absent)
-            bases += made.bases.values()
-            digest.update(made.digest)
+            entry = _Official(collection, official_limits, held_out)
+            splits.update(entry.splits)
+            absent.update(entry.absent)
+            bases += entry.bases.values()
+            digest.update(entry.digest)
     return BirdTasks(splits, bases, absent, digest.digest())
 
 
 def _limits(config: EnvironmentConfig) -> tuple[Limits, Limits]:
-    given = config.settings.get(_STEPS)
-    if given is None:
+    steps_setting = config.settings.get(_STEPS)
+    if steps_setting is None:
         return Limits(), OFFICIAL_LIMITS
     try:
-        steps = int(given)
+        steps = int(steps_setting)
     except (TypeError, ValueError):
         steps = 0
     if steps < 1:
-        raise InvalidOption(f"setting {_STEPS}={given!r:.100}", valid="a number of steps above 0")
+        raise InvalidOption(
+            f"setting {_STEPS}={steps_setting!r:.100}", valid="a number of steps above 0"
+        )
     return replace(Limits(), steps=steps), replace(OFFICIAL_LIMITS, steps=steps)
 
 
@@ -250,7 +252,7 @@ def _agent_eval(path: Path) -> frozenset[int]:
         return frozenset()
     try:
         rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        found = {item_index(row["item_id"], names=(_SQLGYM,)) for row in rows}
+        indexes = {item_index(row["item_id"], names=(_SQLGYM,)) for row in rows}
     except (ValueError, TypeError, KeyError) as error:
         raise EnvironmentUnavailable(f"cannot read {path}: {error}") from error
-    return frozenset(number for number in found if number >= DEV_START)
+    return frozenset(number for number in indexes if number >= DEV_START)

@@ -55,16 +55,16 @@ class Maze:
 
 def distances_from(rows: tuple[str, ...], origin: Cell) -> dict[Cell, int]:
     """Moves from the origin to every free cell that can be reached, in order of distance."""
-    found = {origin: 0}
+    distances = {origin: 0}
     waiting = deque([origin])
     while waiting:
         row, column = cell = waiting.popleft()
         for down, right in DIRECTIONS.values():
             target = (row + down, column + right)
-            if target not in found and rows[target[0]][target[1]] == FREE:
-                found[target] = found[cell] + 1
+            if target not in distances and rows[target[0]][target[1]] == FREE:
+                distances[target] = distances[cell] + 1
                 waiting.append(target)
-    return found
+    return distances
 
 
 @lru_cache(maxsize=256)

@@ -156,29 +156,29 @@ def _observation(outcome: Outcome, rules: _Rules) -> Observation:
     )
 
 
-def _chosen(assignment: Assignment, given: dict[str, Any]) -> tuple[Assignment, _Rules]:
+def _chosen(assignment: Assignment, options: dict[str, Any]) -> tuple[Assignment, _Rules]:
     """What is loaded and how it is played; raises InvalidOption."""
-    as_recorded = given.get("as_recorded", False)
+    as_recorded = options.get("as_recorded", False)
     if not isinstance(as_recorded, bool):
         raise InvalidOption("option as_recorded must be a bool")
-    simplifications = given.get("simplifications", "easy" if as_recorded else "")
+    simplifications = options.get("simplifications", "easy" if as_recorded else "")
     _check_simplifications(assignment, simplifications)
-    limit = given.get("step_limit", _STEP_LIMIT)
+    limit = options.get("step_limit", _STEP_LIMIT)
     if isinstance(limit, bool) or not isinstance(limit, int | float) or limit != limit // 1:
         raise InvalidOption("option step_limit must be a whole number")
     if not 1 <= limit <= _MOST_STEPS:
         raise InvalidOption("option step_limit is out of range", valid=f"1..{_MOST_STEPS}")
-    chosen = assignment._replace(simplifications=simplifications)
-    return chosen, _Rules(int(limit), as_recorded)
+    selected = assignment._replace(simplifications=simplifications)
+    return selected, _Rules(int(limit), as_recorded)
 
 
-def _check_simplifications(assignment: Assignment, given: object) -> None:
-    if not isinstance(given, str):
+def _check_simplifications(assignment: Assignment, simplifications: object) -> None:
+    if not isinstance(simplifications, str):
         raise InvalidOption("option simplifications must be a string", valid=SIMPLIFICATIONS)
-    for name in given.split(",") if given else ():
+    for name in simplifications.split(",") if simplifications else ():
         if name not in SIMPLIFICATIONS:
             raise InvalidOption(f"unknown simplification {name[:100]!r}", valid=SIMPLIFICATIONS)
-        if name == "easy" and given != "easy":
+        if name == "easy" and simplifications != "easy":
             raise InvalidOption("simplification easy stands alone")
         if name == "noElectricalAction" and BY_NAME[assignment.task].electrical:
             raise InvalidOption(f"task {assignment.task} cannot be solved without electrics")

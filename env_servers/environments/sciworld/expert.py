@@ -181,14 +181,18 @@ def _plain(action: str) -> str:
 
 
 def _return(
-    made: Sequence[str], following: Sequence[str], opening: str, last: str, look: Callable[[], str]
+    actions_made: Sequence[str],
+    following: Sequence[str],
+    opening: str,
+    last: str,
+    look: Callable[[], str],
 ) -> str:
     """What has to be done before the path can go on; empty = nothing."""
     if last.startswith(_AMBIGUOUS):
         return "" if following and following[0].isdigit() else "0"
     view = look()
     here, there = _place(view), _place(opening)
-    for action in made:
+    for action in actions_made:
         if went := _GOES.fullmatch(action):
             there = went[1]
     if not here or not there or here == there:
@@ -206,8 +210,8 @@ def _return(
 
 
 def _place(text: str) -> str:
-    found = _PLACE.search(text)
-    return found[1] if found else ""
+    match = _PLACE.search(text)
+    return match[1] if match else ""
 
 
 def _towards(here: str, there: str) -> str:
@@ -215,12 +219,12 @@ def _towards(here: str, there: str) -> str:
     first = {here: ""}
     waiting = deque([here])
     while waiting:
-        place = waiting.popleft()
-        if place == there:
-            return first[place]
-        for neighbour in ROOMS.get(place, ()):
+        room = waiting.popleft()
+        if room == there:
+            return first[room]
+        for neighbour in ROOMS.get(room, ()):
             if neighbour not in first:
-                first[neighbour] = first[place] or neighbour
+                first[neighbour] = first[room] or neighbour
                 waiting.append(neighbour)
     return ""
 

@@ -123,11 +123,11 @@ class Globals:
         order = self._jvm.array(self._jvm.classes.int, 4, 1, 0)
         whole = self._type_of(text, self._classes(text, interface, random, buffer, longs, text))
         after = handles.permuteArguments(after, whole, order)
-        made = fold(after, self._drop(step, 1, random, buffer, longs))
+        composed = fold(after, self._drop(step, 1, random, buffer, longs))
         # What precedes it, last first.
-        made = fold(made, self._drop(restore, 0, interface, random, buffer))
-        made = fold(made, self._drop(set_simple, 0, interface, random))
-        return fold(made, self._drop(set_random, 0, interface))
+        composed = fold(composed, self._drop(restore, 0, interface, random, buffer))
+        composed = fold(composed, self._drop(set_simple, 0, interface, random))
+        return fold(composed, self._drop(set_random, 0, interface))
 
     def _class(self, name: str) -> Any:
         return self._jvm.classes.java.lang.Class.forName(name)

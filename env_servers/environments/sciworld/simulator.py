@@ -66,11 +66,11 @@ class Instance:
         """Apply any text; raises JvmDied."""
         action = _SURROGATES.sub("\ufffd", action)
         try:
-            told = self._answer(action.strip(_JAVA_BLANK).lower())
-            if told is None:
+            answer = self._answer(action.strip(_JAVA_BLANK).lower())
+            if answer is None:
                 self._last = _outcome(self._simulator.jvm.call(lambda: self._step.apply(action)))
             else:
-                self._last = self._last._replace(text=told)
+                self._last = self._last._replace(text=answer)
         except JavaRaised:
             self._last = self._last._replace(text=UNREADABLE)
         return self._last
@@ -178,7 +178,7 @@ def _outcome(raw: str) -> Outcome:
 
 
 def _as_range(numbers: list[int]) -> range:
-    found = range(numbers[0], numbers[-1] + 1)
-    if list(found) != numbers:
+    whole_range = range(numbers[0], numbers[-1] + 1)
+    if list(whole_range) != numbers:
         raise ValueError("the simulator's variations are not consecutive")
-    return found
+    return whole_range

@@ -123,13 +123,13 @@ class SimulatorPool:
     def gold_path(self, assignment: Assignment) -> tuple[str, ...]:
         """The simulator's own solution from the start; remembered."""
         with self._lock:
-            found = self._gold_paths.get(assignment)
-            if found is None:
-                found = self._run(lambda simulator: simulator.gold_path(assignment))
-                self._gold_paths[assignment] = found
+            path = self._gold_paths.get(assignment)
+            if path is None:
+                path = self._run(lambda simulator: simulator.gold_path(assignment))
+                self._gold_paths[assignment] = path
                 if len(self._gold_paths) > _GOLD_PATHS:
                     self._gold_paths.popitem(last=False)
-            return found
+            return path
 
     def release(self, simulation: Simulation) -> None:
         """Forget a simulation's instance."""

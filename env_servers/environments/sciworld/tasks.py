@@ -95,24 +95,24 @@ def _embedded_split(split: str, base: int) -> list[Task]:
     """Tasks are mixed evenly, so that any stretch of ids is a fair sample of all thirty."""
     ranked: list[tuple[float, int, Assignment]] = []
     for order, task in enumerate(TASKS):
-        chosen = {"train": task.train, "dev": task.dev, "eval": task.test}[split]
+        variations = {"train": task.train, "dev": task.dev, "eval": task.test}[split]
         ranked += [
-            ((rank + 0.5) / len(chosen), order, Assignment(task.name, variation))
-            for rank, variation in enumerate(chosen)
+            ((rank + 0.5) / len(variations), order, Assignment(task.name, variation))
+            for rank, variation in enumerate(variations)
         ]
-    return [_task(base + n, found) for n, (_, _, found) in enumerate(sorted(ranked))]
+    return [_task(base + n, assignment) for n, (_, _, assignment) in enumerate(sorted(ranked))]
 
 
 def _official(ids: str, data_dir: Path | None) -> dict[str, list[Task]]:
-    tasks = [_task(index, found) for index, found in enumerate(official_order(ids))]
+    tasks = [_task(index, assignment) for index, assignment in enumerate(official_order(ids))]
     held_out = _eval_ids(data_dir) if data_dir is not None else None
     if held_out is None:
         return {"official": tasks}
-    chosen = [item_id for item_id in held_out if item_id in {task.item_id for task in tasks}]
+    present = [item_id for item_id in held_out if item_id in {task.item_id for task in tasks}]
     by_id = {task.item_id: task for task in tasks}
     return {
-        "official_train": [task for task in tasks if task.item_id not in set(chosen)],
-        "official_eval": [by_id[item_id] for item_id in chosen],
+        "official_train": [task for task in tasks if task.item_id not in set(present)],
+        "official_eval": [by_id[item_id] for item_id in present],
     }
 
 
@@ -136,13 +136,15 @@ def _task(index: int, assignment: Assignment) -> Task:
     return Task(f"sciworld_{index}", assignment, assignment.task)
 
 
-def _settings(given: Mapping[str, Any]) -> dict[str, str]:
+def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
     """The settings of sciworld, without that prefix."""
-    found = {key[9:]: str(value) for key, value in given.items() if key.startswith("sciworld.")}
-    for name in found:
+    own_settings = {
+        key[9:]: str(value) for key, value in settings.items() if key.startswith("sciworld.")
+    }
+    for name in own_settings:
         if name not in _SETTINGS:
             raise InvalidOption(f"unknown setting sciworld.{name:.100}", valid=_SETTINGS)
-    return found
+    return own_settings
 
 
 def _heap(settings: Mapping[str, str]) -> int:

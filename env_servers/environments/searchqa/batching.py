@@ -76,11 +76,11 @@ class SearchQueue:
         """The best passages, best first; raises EnvironmentUnavailable."""
         with self._lock:
             self.traffic.searches += 1
-            kept = self._latest.get(query)
-            if kept is not None:
+            cached = self._latest.get(query)
+            if cached is not None:
                 self._latest.move_to_end(query)
                 self.traffic.kept += 1
-                return kept
+                return cached
             wish = self._open.get(query)
             if wish is None:
                 wish = self._open[query] = _Wish(query)
@@ -153,9 +153,9 @@ class SearchQueue:
         with self._lock:
             self.traffic.batches += 1
             self.traffic.largest = max(self.traffic.largest, len(wishes))
-            for place, wish in enumerate(wishes):
+            for index, wish in enumerate(wishes):
                 if error is None:
-                    wish.answer = answers[place]
+                    wish.answer = answers[index]
                     self._keep(wish.query, wish.answer)
                 else:
                     wish.error = error

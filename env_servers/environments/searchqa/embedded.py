@@ -108,24 +108,24 @@ class EmbeddedSource:
         turn = _TURNS[index % len(_TURNS)]
         if turn == "comparison":
             return self._comparison(split, subject, draw)
-        wanted = {"one hop": 1, "bridge": 2}.get(turn, _LONGEST)
-        return self._chain(subject, wanted, draw)
+        hops = {"one hop": 1, "bridge": 2}.get(turn, _LONGEST)
+        return self._chain(subject, hops, draw)
 
     # ------------------------------------------------------------------ chains of facts
 
-    def _chain(self, subject: Entity, wanted: int, draw: Draw) -> Question:
+    def _chain(self, subject: Entity, hops: int, draw: Draw) -> Question:
         """Asks for a fact of a fact of the subject; shorter where it has no such chain."""
         steps: list[tuple[Entity, str]] = []
         spoken, current = subject.called, subject
-        while len(steps) < wanted - 1:
+        while len(steps) < hops - 1:
             fact = self._link(current, [entity for entity, _ in steps], draw)
             if fact is None:
                 break
             steps.append((current, fact))
             phrase = draw.pick(self._relation(current, fact).phrase)
             spoken, current = phrase.format(x=spoken), current.to(fact)
-        known = [subject, *(entity for entity, _ in steps)]
-        last = draw.pick([f for f in self._facts(current) if current.facts[f] not in known])
+        entities = [subject, *(entity for entity, _ in steps)]
+        last = draw.pick([f for f in self._facts(current) if current.facts[f] not in entities])
         steps.append((current, last))
         text = draw.pick(self._relation(current, last).ask).format(x=spoken)
         clues = tuple(self._clue(entity, fact, draw) for entity, fact in steps)
@@ -137,10 +137,10 @@ class EmbeddedSource:
         options = [
             fact
             for fact in self._facts(entity)
-            if isinstance(found := entity.facts[fact], Entity)
+            if isinstance(linked := entity.facts[fact], Entity)
             and fact not in _NEVER_LINKS
-            and found not in passed
-            and found.kind != "country"
+            and linked not in passed
+            and linked.kind != "country"
         ]
         return draw.pick(options) if options else None
 
@@ -212,9 +212,9 @@ class EmbeddedSource:
     def _clue(self, entity: Entity, fact: str, draw: Draw) -> Clue:
         relation, name = self._relation(entity, fact), entity.called
         value: Value = entity.facts[fact]
-        asked = draw.pick(relation.ask).format(x=name)
+        query = draw.pick(relation.ask).format(x=name)
         short = f"{entity.plain} {relation.words}"
-        first = (asked, short) if draw.chance(0.4) else (short, asked)
+        first = (query, short) if draw.chance(0.4) else (short, query)
         return Clue(
             title=f'"{entity.name}"',
             queries=(*first, f"{entity.name} {entity.name} {entity.kind}", entity.plain),

@@ -110,14 +110,14 @@ def passage(entity: Entity, book: Phrasebook) -> str:
     kind = book.kinds[entity.kind]
     fields = _fields(entity)
     lead = draw.pick(kind.lead)
-    told = {
+    writers = {
         name for field in re.findall(r"{(\w+)}", lead) for name in _IN_LEAD.get(field, (field,))
     }
     sentences = [lead.format_map(fields)]
     open_facts = [
         fact
         for fact in entity.facts
-        if fact not in told and fact not in _UNTOLD and fact in book.relations[entity.kind]
+        if fact not in writers and fact not in _UNTOLD and fact in book.relations[entity.kind]
     ]
     for fact in draw.few(open_facts, len(open_facts)):
         says = draw.pick(book.relations[entity.kind][fact].says)

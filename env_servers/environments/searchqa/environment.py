@@ -102,8 +102,8 @@ class SearchQA(EpisodeEnvironment[_Episode]):
         if verb != ANSWER:
             return Observation(INVALID, reward=0.0)
         # The original acts on the first tag and scores the last answer of the reply.
-        given = content if episode.fixed else last_answer(text)
-        if exact_match(given, episode.question.answers):
+        answer = content if episode.fixed else last_answer(text)
+        if exact_match(answer, episode.question.answers):
             return Observation(
                 RIGHT, reward=1.0, terminated=True, stop_reason=StopReason.GOAL_REACHED
             )
@@ -115,10 +115,10 @@ class SearchQA(EpisodeEnvironment[_Episode]):
 
     def _search(self, episode: _Episode, query: str) -> Observation:
         """Where the retriever fails, the episode stays as it was."""
-        found = self.tasks.queue(episode.assignment.source).search(query)
+        passages = self.tasks.queue(episode.assignment.source).search(query)
         clues = episode.question.clues
-        shown = {passage.title for passage in found}
-        if any(not clue.title for clue in clues) and _tells(found, episode.question):
+        shown = {passage.title for passage in passages}
+        if any(not clue.title for clue in clues) and _tells(passages, episode.question):
             shown.add("")
         self.episode = replace(
             episode,
@@ -128,7 +128,7 @@ class SearchQA(EpisodeEnvironment[_Episode]):
             seen=episode.seen.union(clue.title for clue in clues if clue.title in shown),
             steps=episode.steps + 1,
         )
-        return Observation(information(found), reward=0.0)
+        return Observation(information(passages), reward=0.0)
 
     def fork_episode(self, episode: _Episode) -> _Episode:
         return episode
@@ -148,5 +148,5 @@ class SearchQA(EpisodeEnvironment[_Episode]):
 def _tells(passages: Iterable[Passage], question: Question) -> bool:
     """Whether an answer stands in the passages, by the words that are compared in the end."""
     text = f" {normalised(' '.join(passage.text for passage in passages))} "
-    wanted = filter(None, map(normalised, question.answers))
-    return any(f" {answer} " in text for answer in wanted)
+    answers = filter(None, map(normalised, question.answers))
+    return any(f" {answer} " in text for answer in answers)

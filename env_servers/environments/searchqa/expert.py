@@ -58,38 +58,38 @@ def advise(
     question: Question, searched: Collection[str], seen: Collection[str], wording: int
 ) -> Advice:
     """The next action; `searched` are earlier queries, `seen` the titles that were shown."""
-    known: list[Clue] = []
+    known_clues: list[Clue] = []
     for clue in question.clues:
         if clue.title in seen:
-            known.append(clue)
+            known_clues.append(clue)
             continue
         left = [query for query in clue.queries if query not in searched]
         if left:
-            return Advice(act(SEARCH, left[0]), _reason(clue, left, known, wording))
-    return Advice(act(ANSWER, question.answers[0]), _conclusion(question, known, wording))
+            return Advice(act(SEARCH, left[0]), _reason(clue, left, known_clues, wording))
+    return Advice(act(ANSWER, question.answers[0]), _conclusion(question, known_clues, wording))
 
 
-def _reason(clue: Clue, left: Sequence[str], known: Sequence[Clue], wording: int) -> str:
+def _reason(clue: Clue, left: Sequence[str], known_clues: Sequence[Clue], wording: int) -> str:
     if len(left) < len(clue.queries):
         return _say(_AGAIN, wording, aim=clue.aim)
-    if known:
-        return _say(_NEXT, wording, aim=clue.aim, finding=known[-1].finding)
+    if known_clues:
+        return _say(_NEXT, wording, aim=clue.aim, finding=known_clues[-1].finding)
     return _say(_FIRST, wording, aim=clue.aim)
 
 
-def _conclusion(question: Question, known: Sequence[Clue], wording: int) -> str:
+def _conclusion(question: Question, known_clues: Sequence[Clue], wording: int) -> str:
     answer = question.answers[0]
-    if not known or len(known) < len(question.clues):
+    if not known_clues or len(known_clues) < len(question.clues):
         return _say(_UNFOUND, wording, answer=answer)
-    if question.category in _COMPARISONS and len(known) > 1:
-        findings = ", and ".join(clue.finding for clue in known)
+    if question.category in _COMPARISONS and len(known_clues) > 1:
+        findings = ", and ".join(clue.finding for clue in known_clues)
         return _say(_COMPARED, wording, findings=findings, answer=answer)
-    return _say(_DONE, wording, finding=known[-1].finding, answer=answer)
+    return _say(_DONE, wording, finding=known_clues[-1].finding, answer=answer)
 
 
 def _say(thoughts: Sequence[str], wording: int, **words: str) -> str:
-    said = thoughts[wording % len(thoughts)].format(**words)
-    return said[0].upper() + said[1:]
+    thought = thoughts[wording % len(thoughts)].format(**words)
+    return thought[0].upper() + thought[1:]
 
 
 def random_advice(question: Question, rng: random.Random) -> Advice:

@@ -121,9 +121,9 @@ class Register:
 
     def person(self, culture: int, *, woman: bool) -> str:
         """A new full name; given names and surnames repeat, as among people."""
-        given = (self._women if woman else self._men)[culture]
+        first_names = (self._women if woman else self._men)[culture]
         draw, surnames = self._draw, self._surnames[culture]
-        return self.once(lambda: f"{draw.pick(given)} {draw.pick(surnames)}")
+        return self.once(lambda: f"{draw.pick(first_names)} {draw.pick(surnames)}")
 
     def surname(self, culture: int) -> str:
         """A surname of the culture, which may be anybody's."""

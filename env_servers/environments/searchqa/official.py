@@ -96,9 +96,9 @@ class DamagedData(EnvironmentUnavailable):
     def __init__(self, path: Path, problem: str, *, line: int = 0, field: str = "") -> None:
         self.path, self.line, self.field = path, line, field
         unit = "question" if path.suffix == ".json" else "line"
-        place = f", {unit} {line:,}" if line else ""
-        place += f", field {field!r}" if field else ""
-        super().__init__(f"{path}{place}: {problem}. Fetch the file again. {HELP}")
+        where = f", {unit} {line:,}" if line else ""
+        where += f", field {field!r}" if field else ""
+        super().__init__(f"{path}{where}: {problem}. Fetch the file again. {HELP}")
 
 
 # ---------------------------------------------------------------------- FlashRAG
@@ -151,21 +151,21 @@ def _query(text: str) -> str:
 
 def _answers(row: Mapping[str, Any], path: Path, line: int) -> tuple[str, ...]:
     field = "golden_answers"
-    found = row.get(field)
-    if isinstance(found, str):
-        found = [found]
-    if not isinstance(found, list) or not found:
+    value = row.get(field)
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list) or not value:
         raise DamagedData(path, "is no list of answers", line=line, field=field)
-    if not all(isinstance(answer, str) for answer in cast("list[object]", found)):
+    if not all(isinstance(answer, str) for answer in cast("list[object]", value)):
         raise DamagedData(path, "has an answer that is no text", line=line, field=field)
-    return tuple(cast("list[str]", found))
+    return tuple(cast("list[str]", value))
 
 
 def _text(row: Mapping[str, Any], field: str, path: Path, line: int) -> str:
-    found = row.get(field)
-    if not isinstance(found, str) or not found.strip():
+    value = row.get(field)
+    if not isinstance(value, str) or not value.strip():
         raise DamagedData(path, "is missing or no text", line=line, field=field)
-    return found
+    return value
 
 
 def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -200,8 +200,8 @@ def _row(content: bytes, path: Path, line: int) -> Mapping[str, Any]:
 
 def find_corpus(folder: Path) -> Path | None:
     """The passage file, where there is one."""
-    found = (_existing(folder / name) for name in CORPORA)
-    return next((path for path in found if path is not None), None)
+    candidates = (_existing(folder / name) for name in CORPORA)
+    return next((path for path in candidates if path is not None), None)
 
 
 def read_corpus(path: Path) -> Sequence[Passage]:
@@ -225,9 +225,9 @@ def read_corpus(path: Path) -> Sequence[Passage]:
 
 def _require_distinct(path: Path, passages: Sequence[Passage]) -> None:
     seen: set[str] = set()
-    for place, passage in enumerate(passages, start=1):
+    for number, passage in enumerate(passages, start=1):
         if passage.id in seen:
-            raise DamagedData(path, f"passage {place:,} has the id of an earlier one", field="id")
+            raise DamagedData(path, f"passage {number:,} has the id of an earlier one", field="id")
         seen.add(passage.id)
     if not seen:
         raise DamagedData(path, "has no passages")
@@ -249,14 +249,14 @@ class _PassageFile(Sequence[Passage]):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._starts = array("Q")
-        place = 0
+        where = 0
         with path.open("rb") as file:
             for line, content in enumerate(file, start=1):
                 if content.strip():
                     _passage(_row(content, path, line), path, line)
-                    self._starts.append(place)
-                place += len(content)
-            if not place:
+                    self._starts.append(where)
+                where += len(content)
+            if not where:
                 raise DamagedData(path, "is empty")
             self._file = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -269,7 +269,7 @@ class _PassageFile(Sequence[Passage]):
     def __getitem__(self, index: slice) -> Sequence[Passage]: ...
     def __getitem__(self, index: int | slice) -> Passage | Sequence[Passage]:
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
+            return [self[position] for position in range(*index.indices(len(self)))]
         start = self._starts[index]
         end = self._file.find(b"\n", start)
         content = self._file[start : end if end >= 0 else len(self._file)]
@@ -281,24 +281,24 @@ class _PassageFile(Sequence[Passage]):
 
 def hotpot_files(folder: Path) -> list[Path]:
     """Question files in HotpotQA's own format, in the order of their names."""
-    found = (path for path in folder.glob(_HOTPOT) if not path.stem.endswith(_HOTPOT_CORPUS))
-    return sorted(path for path in found if path.is_file())
+    paths = (path for path in folder.glob(_HOTPOT) if not path.stem.endswith(_HOTPOT_CORPUS))
+    return sorted(path for path in paths if path.is_file())
 
 
 def hotpot_questions(path: Path) -> list[Question]:
     """The questions of a file; raises DamagedData."""
     questions: list[Question] = []
-    for place, row in enumerate(_records(path), start=1):
-        text = _text(row, "question", path, place)
-        answer = _text(row, "answer", path, place)
-        clues = _hotpot_clues(text, row, path, place)
+    for number, row in enumerate(_records(path), start=1):
+        text = _text(row, "question", path, number)
+        answer = _text(row, "answer", path, number)
+        clues = _hotpot_clues(text, row, path, number)
         category = str(row.get("type") or "hotpotqa")
         questions.append(Question(text, (answer,), clues, category))
     return questions
 
 
 def _hotpot_clues(
-    question: str, row: Mapping[str, Any], path: Path, place: int
+    question: str, row: Mapping[str, Any], path: Path, row_number: int
 ) -> tuple[Clue, ...]:
     """The passages that are named as support, each with the sentence that supports."""
     field = "supporting_facts"
@@ -306,7 +306,7 @@ def _hotpot_clues(
         pairs = cast("list[Any]", row.get(field) or [])
         facts = {str(title): int(number) for title, number in reversed(pairs)}
     except (TypeError, ValueError) as error:
-        raise DamagedData(path, "is no list of pairs", line=place, field=field) from error
+        raise DamagedData(path, "is no list of pairs", line=row_number, field=field) from error
     context = _context(row)
     return tuple(
         Clue(
@@ -361,20 +361,20 @@ def _corpus_pairs(path: Path) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _context_pairs(path: Path) -> Iterator[tuple[str, Sequence[str]]]:
-    for place, row in enumerate(_records(path), start=1):
+    for number, row in enumerate(_records(path), start=1):
         try:
             for title, sentences in row["context"]:
                 yield str(title), _sentences(sentences, path, str(title))
         except (KeyError, TypeError, ValueError) as error:
             problem = "is missing or no list of passages"
-            raise DamagedData(path, problem, line=place, field="context") from error
+            raise DamagedData(path, problem, line=number, field="context") from error
 
 
-def _sentences(found: Any, path: Path, title: str) -> Sequence[str]:
-    whole = isinstance(found, list) and all(isinstance(s, str) for s in cast("list[Any]", found))
+def _sentences(value: Any, path: Path, title: str) -> Sequence[str]:
+    whole = isinstance(value, list) and all(isinstance(s, str) for s in cast("list[Any]", value))
     if not whole:
         raise DamagedData(path, f"passage {title!r} is no list of sentences")
-    return cast("list[str]", found)
+    return cast("list[str]", value)
 
 
 def _records(path: Path) -> list[Mapping[str, Any]]:
@@ -382,9 +382,9 @@ def _records(path: Path) -> list[Mapping[str, Any]]:
     if not isinstance(content, list):
         raise DamagedData(path, "is no JSON list of questions")
     records = cast("list[Any]", content)
-    for place, record in enumerate(records, start=1):
+    for number, record in enumerate(records, start=1):
         if not isinstance(record, dict):
-            raise DamagedData(path, f"question {place:,} is no JSON object")
+            raise DamagedData(path, f"question {number:,} is no JSON object")
     return records
 
 

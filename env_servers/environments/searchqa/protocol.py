@@ -57,29 +57,29 @@ def last_answer(reply: str) -> str:
 
     Tags are paired from the front, so an opening tag inside an answer belongs to it.
     """
-    found, place = "", 0
+    answer, position = "", 0
     opening, closing = f"<{ANSWER}>", f"</{ANSWER}>"
-    while (start := reply.find(opening, place)) >= 0:
+    while (start := reply.find(opening, position)) >= 0:
         inner = start + len(opening)
         end = reply.find(closing, inner)
         if end < 0:
             break
-        found, place = reply[inner:end].strip(), end + len(closing)
-    return found
+        answer, position = reply[inner:end].strip(), end + len(closing)
+    return answer
 
 
 def without_thoughts(reply: str) -> str:
     """The reply without its `<think>` blocks; one that is not closed reaches to the end."""
-    kept: list[str] = []
-    place = 0
-    while (start := reply.find("<think>", place)) >= 0:
-        kept.append(reply[place:start])
+    parts: list[str] = []
+    position = 0
+    while (start := reply.find("<think>", position)) >= 0:
+        parts.append(reply[position:start])
         end = reply.find("</think>", start)
         if end < 0:
-            return "".join(kept)
-        place = end + len("</think>")
-    kept.append(reply[place:])
-    return "".join(kept)
+            return "".join(parts)
+        position = end + len("</think>")
+    parts.append(reply[position:])
+    return "".join(parts)
 
 
 def act(verb: str, content: str) -> str:
@@ -89,8 +89,8 @@ def act(verb: str, content: str) -> str:
 
 def information(passages: Iterable[Passage]) -> str:
     """What a search shows."""
-    found = "".join(
-        f"Doc {place}(Title: {title}) {text}\n"
-        for place, (_, title, text) in enumerate(passages, start=1)
+    listing = "".join(
+        f"Doc {number}(Title: {title}) {text}\n"
+        for number, (_, title, text) in enumerate(passages, start=1)
     )
-    return f"<information>{found.strip()}</information>"
+    return f"<information>{listing.strip()}</information>"

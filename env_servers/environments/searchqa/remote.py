@@ -52,9 +52,9 @@ class RemoteRetriever:
 
     def search(self, queries: Sequence[str]) -> list[tuple[Passage, ...]]:
         """Ask for all queries at once; a blank one finds nothing and is not asked."""
-        asked = [query[:MAX_QUERY_CHARS] for query in queries if query.strip()]
-        found = iter(self._found(asked, time.monotonic() + self._timeout) if asked else ())
-        return [next(found) if query.strip() else () for query in queries]
+        sent = [query[:MAX_QUERY_CHARS] for query in queries if query.strip()]
+        results = iter(self._found(sent, time.monotonic() + self._timeout) if sent else ())
+        return [next(results) if query.strip() else () for query in queries]
 
     def close(self) -> None:
         """Nothing is kept between requests."""
@@ -76,13 +76,13 @@ class RemoteRetriever:
         ]
 
     def _post(self, queries: Sequence[str], deadline: float) -> bytes:
-        asked = {"queries": queries, "topk": self._top_k, "return_scores": True}
+        payload = {"queries": queries, "topk": self._top_k, "return_scores": True}
         headers = {"Content-Type": "application/json", "Connection": "close"}
         connection = self._connection(deadline)
         try:
             connection.connect()
             line = connection.sock
-            connection.request("POST", self._path, json.dumps(asked).encode(), headers)
+            connection.request("POST", self._path, json.dumps(payload).encode(), headers)
             reply = connection.getresponse()
             content = self._content(line, reply, deadline)
         except (OSError, http.client.HTTPException, ValueError) as error:

@@ -23,7 +23,7 @@ def normalised(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", bare).split())
 
 
-def exact_match(given: str, answers: Iterable[str]) -> bool:
+def exact_match(reply: str, answers: Iterable[str]) -> bool:
     """Whether the given answer is one of the answers after normalisation."""
-    wanted = normalised(given)
-    return any(normalised(answer) == wanted for answer in answers)
+    normal_answer = normalised(reply)
+    return any(normalised(answer) == normal_answer for answer in answers)

@@ -75,9 +75,9 @@ def add_people(world: World) -> None:
                 person.facts |= {"died": died, "death_date": _date(world, died)}
                 person.facts["deathplace"] = world.any("town")
         if draw.chance(0.12):
-            given = person.name.split(" ", 1)[0]
+            first_name = person.name.split(" ", 1)[0]
             person.facts["known_as"] = names.once(
-                lambda g=given, c=culture: f"{g} {names.surname(c)}"
+                lambda g=first_name, c=culture: f"{g} {names.surname(c)}"
             )
     _add_ties(world)
 
@@ -90,15 +90,15 @@ def _add_ties(world: World) -> None:
     """Marriages between people of an age, and teachers who were born earlier."""
     draw = world.draw
     by_age = sorted(world.by_kind["person"], key=lambda p: (p.amount("born"), p.number))
-    place = 0
-    while place + 1 < len(by_age):
-        one, other = by_age[place], by_age[place + 1]
+    index = 0
+    while index + 1 < len(by_age):
+        one, other = by_age[index], by_age[index + 1]
         if one.facts["gender"] != other.facts["gender"] and draw.chance(0.4):
             one.facts["spouse"], other.facts["spouse"] = other, one
-        elder = by_age[draw.below(place + 1)]
+        elder = by_age[draw.below(index + 1)]
         if 20 <= other.amount("born") - elder.amount("born") <= 55:
             other.facts["teacher"] = elder
-        place += 2
+        index += 2
 
 
 class _Makers:
@@ -128,12 +128,12 @@ def _title(world: World, form: str = "The {a} {n}", nouns: Sequence[str] = NOUNS
     draw = world.draw
     while True:
         adjective, noun, other = draw.pick(ADJECTIVES), draw.pick(nouns), draw.pick(nouns)
-        made = form.format(a=adjective.title(), n=noun.title(), m=other.title())
-        drawn = [word for word in (adjective, noun, other) if word.title() in made]
+        title = form.format(a=adjective.title(), n=noun.title(), m=other.title())
+        drawn = [word for word in (adjective, noun, other) if word.title() in title]
         pairs = {frozenset(pair) for pair in combinations(map(stem, drawn), 2)}
         if noun != other and world.paired.isdisjoint(pairs):
             world.paired |= pairs
-            return _INDEFINITE.sub("An", made)
+            return _INDEFINITE.sub("An", title)
 
 
 _INDEFINITE: Final = re.compile(r"\bA(?= [AEIOU])")

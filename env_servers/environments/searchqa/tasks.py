@@ -110,7 +110,7 @@ class SearchQATasks(TaskSet):
         return self._queues[source]
 
     def splits(self) -> Mapping[str, int]:
-        own = {split: len(found) for split, found in self._embedded.subjects.items()}
+        own = {split: len(subjects) for split, subjects in self._embedded.subjects.items()}
         return own | {split: len(ids) for split, ids in self._official.items()}
 
     def item_ids(self, split: str, start: int, stop: int) -> Sequence[str]:
@@ -129,13 +129,13 @@ class SearchQATasks(TaskSet):
         if not self._blocks or index < self._starts[0]:
             raise self._unknown(item_id)
         block = self._block(index)
-        place = index - block.start
-        if place >= len(block.questions):
+        offset = index - block.start
+        if offset >= len(block.questions):
             raise self._unknown(item_id)
         named = item_id.rpartition("_")[0]
         if named not in ("", _NAME, block.prefix):
             raise UnknownItem(f"unknown item {item_id!r}", valid=f"{block.prefix}_{index}")
-        question = block.questions[place]
+        question = block.questions[offset]
         return Task(f"{block.prefix}_{index}", Assignment(OFFICIAL, question), question.category)
 
     def digest(self) -> bytes:
@@ -147,12 +147,12 @@ class SearchQATasks(TaskSet):
 
     def _embedded_task(self, item_id: str, index: int) -> Task:
         split = "train" if index < EVAL_BASE else "eval"
-        place = index - _base(split)
-        if place >= len(self._embedded.subjects[split]):
+        offset = index - _base(split)
+        if offset >= len(self._embedded.subjects[split]):
             raise self._unknown(item_id)
         if item_id.rpartition("_")[0] not in ("", _NAME):
             raise UnknownItem(f"unknown item {item_id!r}", valid=f"{_NAME}_{index}")
-        question = self._embedded.question(split, place)
+        question = self._embedded.question(split, offset)
         return Task(f"{_NAME}_{index}", Assignment(EMBEDDED, question), question.category)
 
     def _block(self, index: int) -> _Block:
@@ -166,9 +166,9 @@ class SearchQATasks(TaskSet):
         }
         for block in self._blocks:
             for index in range(block.start, block.start + len(block.questions)):
-                chosen = index in held_out if held_out else not block.train
+                is_eval = index in held_out if held_out else not block.train
                 rest = "official_train" if block.train else "official_test"
-                splits["official_eval" if chosen else rest].append(index)
+                splits["official_eval" if is_eval else rest].append(index)
         return {name: indexes for name, indexes in splits.items() if indexes}
 
     def _unknown(self, item_id: str) -> UnknownItem:
@@ -205,22 +205,22 @@ _KNOWN: Final = tuple(
 
 
 def _settings(config: EnvironmentConfig) -> _Settings:
-    given = config.settings
-    unknown = [name for name in given if name.startswith(f"{_NAME}.") and name not in _KNOWN]
+    settings = config.settings
+    unknown = [name for name in settings if name.startswith(f"{_NAME}.") and name not in _KNOWN]
     if unknown:
         raise InvalidOption(f"unknown setting {unknown[0][:100]!r}", valid=_KNOWN)
     return _Settings(
-        retriever=str(given.get("searchqa.retriever", _BUILT_IN)),
-        embedded_retriever=str(given.get("searchqa.embedded_retriever", _BUILT_IN)),
-        top_k=int(_number(given, "searchqa.top_k", TOP_K, low=1, high=20)),
-        timeout=_number(given, "searchqa.timeout", 20.0, low=0.01, high=50.0),
+        retriever=str(settings.get("searchqa.retriever", _BUILT_IN)),
+        embedded_retriever=str(settings.get("searchqa.embedded_retriever", _BUILT_IN)),
+        top_k=int(_number(settings, "searchqa.top_k", TOP_K, low=1, high=20)),
+        timeout=_number(settings, "searchqa.timeout", 20.0, low=0.01, high=50.0),
     )
 
 
 def _number(
-    given: Mapping[str, Any], name: str, default: float, *, low: float, high: float
+    settings: Mapping[str, Any], name: str, default: float, *, low: float, high: float
 ) -> float:
-    value = given.get(name, default)
+    value = settings.get(name, default)
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -311,11 +311,11 @@ def _agent_eval(path: Path, blocks: Sequence[_Block]) -> frozenset[int]:
         return frozenset()
     try:
         rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        found = {item_index(row["item_id"], names=(_NAME, *DATASETS)) for row in rows}
+        indexes = {item_index(row["item_id"], names=(_NAME, *DATASETS)) for row in rows}
     except (OSError, ValueError, TypeError, KeyError, UnknownItem) as error:
         raise EnvironmentUnavailable(f"cannot read {path}: {error}") from error
     there = [range(block.start, block.start + len(block.questions)) for block in blocks]
-    return frozenset(index for index in found if any(index in span for span in there))
+    return frozenset(index for index in indexes if any(index in span for span in there))
 
 
 def _folder_digest(folder: Path) -> bytes:

@@ -155,14 +155,14 @@ def list_answers(relation: str, value: Value) -> tuple[str, ...]:
         return (value,)
     name, cut = value.plain, _SHORT.get(value.kind, "")
     short = name.removesuffix(cut) if cut.startswith(" ") else name.removeprefix(cut)
-    found = [name, short, value.name, value.called]
+    answers = [name, short, value.name, value.called]
     if value.kind == "river":
-        found.append(f"River {short}")
+        answers.append(f"River {short}")
     if value.kind == "university":
-        found.append(f"{name.removeprefix('University of ')} University")
+        answers.append(f"{name.removeprefix('University of ')} University")
     if isinstance(known_as := value.facts.get("known_as"), str):
-        found.append(known_as)
-    return _distinct(found)
+        answers.append(known_as)
+    return _distinct(answers)
 
 
 def _distinct(texts: Sequence[str]) -> tuple[str, ...]:

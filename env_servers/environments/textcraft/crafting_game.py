@@ -56,13 +56,13 @@ class CraftingGame:
 
     def act(self, action: str) -> Outcome:
         """Do one native action; any text is legal."""
-        wanted = action.strip().lower() if self.fixed else action
+        command = action.strip().lower() if self.fixed else action
         try:
-            if match := _CRAFT.match(wanted):
+            if match := _CRAFT.match(command):
                 return self._craft(action, match[1], match[2])
-            if match := _GET.match(wanted):
+            if match := _GET.match(command):
                 return self._get(action, match[1], match[2])
-            if wanted.startswith("inventory"):
+            if command.startswith("inventory"):
                 return Outcome(f"Inventory: {self._carried()}")
         except _ActionRefused as refusal:
             return Outcome(str(refusal))
@@ -91,8 +91,8 @@ class CraftingGame:
             if left == 0:
                 del self.inventory[offer.name]
         self.inventory[recipe.item] = self.inventory.get(recipe.item, 0) + recipe.count
-        made = spoken(recipe.item) if self.fixed else f"minecraft:{recipe.item}"
-        return Outcome(f"Crafted {recipe.count} {made}", recipe.item == self.goal)
+        item_name = spoken(recipe.item) if self.fixed else f"minecraft:{recipe.item}"
+        return Outcome(f"Crafted {recipe.count} {item_name}", recipe.item == self.goal)
 
     def _choose(
         self, item: str, count: int, offers: Sequence[Offer]

@@ -38,8 +38,8 @@ def read_rows(folder: Path) -> tuple[set[Row], set[str]]:
     items = {item["id"]: item["name"] for item in _read(folder / "items.json")}
     recipes: Mapping[str, list[dict[str, Any]]] = _read(folder / "recipes.json")
     rows: set[Row] = set()
-    for found in recipes.values():
-        for recipe in found:
+    for item_recipes in recipes.values():
+        for recipe in item_recipes:
             cells = recipe.get("ingredients") or [x for row in recipe["inShape"] for x in row]
             parts = Counter(items[cell] for cell in cells if cell is not None)
             result = recipe["result"]
@@ -91,9 +91,9 @@ def merge(rows: set[Row], members: set[str], name: str) -> set[Row]:
                 rest = tuple(other for other in parts if other[0] != part)
                 families[item, count, rest, amount].add(part)
     merged = set(rows)
-    for (item, count, rest, amount), found in families.items():
-        if found == members:
-            parts = (tuple(sorted((*rest, (part, amount)))) for part in found)
+    for (item, count, rest, amount), family in families.items():
+        if family == members:
+            parts = (tuple(sorted((*rest, (part, amount)))) for part in family)
             merged.difference_update((item, count, old) for old in parts)
             merged.add((item, count, tuple(sorted((*rest, (name, amount))))))
     return merged
@@ -113,13 +113,13 @@ def without_unpacking(rows: set[Row]) -> set[Row]:
 def without_cycles(rows: set[Row], groups: Mapping[str, set[str]]) -> list[Row]:
     """Keep recipes as long as no item needs itself; recipes of fewer pieces go first."""
     needs: dict[str, set[str]] = defaultdict(set)
-    kept: list[Row] = []
+    acyclic: list[Row] = []
     for item, count, parts in sorted(rows, key=lambda row: (sum(n for _, n in row[2]), row)):
         inputs = {name for part, _ in parts for name in _expand(part, groups)}
         if not _reaches(inputs, item, needs):
             needs[item] |= inputs
-            kept.append((item, count, parts))
-    return sorted(kept)
+            acyclic.append((item, count, parts))
+    return sorted(acyclic)
 
 
 def _expand(part: str, groups: Mapping[str, set[str]]) -> set[str]:
@@ -147,9 +147,9 @@ def derive(folder: Path) -> str:
         rows = merge(rows, members, f"#{name}")
     for name, members in natural_materials(items).items():
         rows = merge(rows, members, name)
-    kept = without_cycles(without_unpacking(rows), groups)
+    acyclic = without_cycles(without_unpacking(rows), groups)
     lines = [f"group\t{name}\t{' '.join(sorted(groups[name]))}" for name in sorted(groups)]
-    for item, count, parts in kept:
+    for item, count, parts in acyclic:
         inputs = " | ".join(f"{amount} {part}" for part, amount in parts)
         lines.append(f"recipe\t{item}\t{count}\t{inputs}")
     return HEADER + "\n".join(lines) + "\n"

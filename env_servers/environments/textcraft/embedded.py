@@ -63,7 +63,7 @@ def divide_goals(world: World) -> Goals:
     for depth in range(1, DEEPEST + 1):
         items = sorted(item for item in world.recipes if world.depth(item) == depth)
         goals = [item for item in items if len(plan(world, world.tree(item), item, {})) <= LONGEST]
-        chosen = set(stable_order(goals, "textcraft eval")[: -(-len(goals) // EVAL_SHARE)])
-        held_out.extend(goal for goal in goals if goal in chosen)
-        train.extend(goal for goal in goals if goal not in chosen)
+        eval_goals = set(stable_order(goals, "textcraft eval")[: -(-len(goals) // EVAL_SHARE)])
+        held_out.extend(goal for goal in goals if goal in eval_goals)
+        train.extend(goal for goal in goals if goal not in eval_goals)
     return Goals(tuple(train), tuple(held_out))

@@ -56,8 +56,8 @@ class _Episode:
     @property
     def shown(self) -> list[Recipe]:
         """The recipes behind the commands; an injected command may have none."""
-        known = self.game.world.by_command
-        return [known[command] for command in self.commands if command in known]
+        by_command = self.game.world.by_command
+        return [by_command[command] for command in self.commands if command in by_command]
 
 
 class TextCraft(EpisodeEnvironment[_Episode]):
@@ -83,11 +83,11 @@ class TextCraft(EpisodeEnvironment[_Episode]):
     def start(self, task: Task, options: ResetOptions) -> tuple[_Episode, Observation]:
         assignment: Assignment = task.payload
         world = self.tasks.worlds[assignment.world]
-        given = _checked(dict(options.options))
-        goal = item_id(given["goal"]) if "goal" in given else assignment.goal
-        commands = _commands(self.tasks, world, assignment, goal, given)
+        values = _checked(dict(options.options))
+        goal = item_id(values["goal"]) if "goal" in values else assignment.goal
+        commands = _commands(self.tasks, world, assignment, goal, values)
         game = CraftingGame(world, goal, fixed=options.profile == "fixed")
-        episode = _Episode(game, commands, given.get("as_recorded", False), assignment.world)
+        episode = _Episode(game, commands, values.get("as_recorded", False), assignment.world)
         return episode, Observation(episode.show(first_observation(spoken(goal), commands)))
 
     def step(self, action: str) -> Observation:
@@ -131,22 +131,22 @@ class TextCraft(EpisodeEnvironment[_Episode]):
         return Advice("inventory", "I only look at what I carry.")
 
 
-def _checked(given: dict[str, Any]) -> dict[str, Any]:
+def _checked(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a reset; raises InvalidOption for one of another type."""
-    for name, value in given.items():
+    for name, value in options.items():
         if not isinstance(value, _OPTIONS[name]):
             raise InvalidOption(f"option {name} must be a {_OPTIONS[name].__name__}")
         if isinstance(value, str) and len(value) > _MAX_TEXT:
             raise InvalidOption(f"option {name} is longer than {_MAX_TEXT} characters")
-    return given
+    return options
 
 
 def _commands(
-    tasks: TextCraftTasks, world: World, assignment: Assignment, goal: str, given: dict[str, Any]
+    tasks: TextCraftTasks, world: World, assignment: Assignment, goal: str, options: dict[str, Any]
 ) -> tuple[str, ...]:
     """The commands given, or those of the task, or those drawn for the goal given."""
-    if "commands" in given:
-        return tuple(given["commands"].split("\n"))
+    if "commands" in options:
+        return tuple(options["commands"].split("\n"))
     if goal == assignment.goal:
         return tasks.commands(assignment)
     if goal not in world.recipes:

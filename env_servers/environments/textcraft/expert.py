@@ -59,9 +59,9 @@ def _reason(step: Get | Craft, goal: str, wording: int) -> str:
     if isinstance(step, Get):
         template = _GET[wording % len(_GET)]
         return template.format(item=spoken(step.item), count=step.amount, purpose=purpose)
-    chosen = _FINISH if step.recipe.item == goal else _CRAFT
+    reasons = _FINISH if step.recipe.item == goal else _CRAFT
     inputs = " and ".join(f"{count} {spoken(item)}" for item, count in step.inputs)
-    return chosen[wording % len(chosen)].format(
+    return reasons[wording % len(reasons)].format(
         item=spoken(step.recipe.item), count=step.recipe.count, inputs=inputs, purpose=purpose
     )
 

@@ -62,8 +62,8 @@ def first_observation(goal: str, commands: tuple[str, ...]) -> str:
 def split_first_observation(text: str) -> RecordedTask | None:
     """The task of a recorded first observation; None where the text is none."""
     body = text.removeprefix(RECORDED_PREFIX)
-    head, found, goal = body.partition("\n\nGoal: craft ")
-    if not found or not head.startswith("Crafting commands:\n") or not goal.endswith("."):
+    head, separator, goal = body.partition("\n\nGoal: craft ")
+    if not separator or not head.startswith("Crafting commands:\n") or not goal.endswith("."):
         return None
     commands = tuple(head.removeprefix("Crafting commands:\n").split("\n"))
     return RecordedTask(item_id(goal[:-1]), commands)
@@ -75,16 +75,16 @@ def read_recorded(data_dir: Path) -> dict[int, RecordedTask]:
     Reads `agenttraj_l/textcraft.jsonl.gz` or the published list `agenttraj_l/textcraft_train.json`.
     """
     folder = data_dir / "agenttraj_l"
-    found: dict[int, RecordedTask] = {}
+    tasks: dict[int, RecordedTask] = {}
     try:
         for row in _conversations(folder):
             _, _, digits = row["item_id"].rpartition("_")
             task = split_first_observation(row["conversations"][2]["value"])
             if task is not None and digits.isdecimal():
-                found.setdefault(int(digits), task)
+                tasks.setdefault(int(digits), task)
     except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise EnvironmentUnavailable(f"cannot read AgentTraj-L in {folder}: {error!r}") from error
-    return found
+    return tasks
 
 
 def _conversations(folder: Path) -> Iterator[Mapping[str, Any]]:
@@ -138,13 +138,13 @@ def build_world(files: Mapping[str, Any]) -> World:
                 tags.setdefault(part.name, [])
             else:
                 items.add(part.name)
-    kept = _acyclic([entry for entry in loaded if not _unpacks(entry.recipe)], tags)
-    craftable = {recipe.item for recipe in kept}
-    used = {part.name for recipe in kept for part in recipe.ingredients if part.generic}
+    acyclic = _acyclic([entry for entry in loaded if not _unpacks(entry.recipe)], tags)
+    craftable = {recipe.item for recipe in acyclic}
+    used = {part.name for recipe in acyclic for part in recipe.ingredients if part.generic}
     # A generic ingredient of which no kind can be crafted is a plain item ("oak logs").
     plain = {tag for tag in used if craftable.isdisjoint(tags[tag])}
     groups = {tag: members for tag, members in tags.items() if tag not in plain}
-    recipes = [_with_plain(recipe, plain) for recipe in kept]
+    recipes = [_with_plain(recipe, plain) for recipe in acyclic]
     return World(recipes, groups, items | plain)
 
 
@@ -156,7 +156,7 @@ def _acyclic(loaded: list[_Loaded], tags: dict[str, list[str]]) -> list[Recipe]:
     """
     needs: dict[str, set[str]] = {}
     group_of: dict[str, str] = {}
-    kept: list[Recipe] = []
+    acyclic: list[Recipe] = []
     for recipe, group in loaded:
         if group and group != recipe.item:
             tags.setdefault(group, [])
@@ -165,13 +165,13 @@ def _acyclic(loaded: list[_Loaded], tags: dict[str, list[str]]) -> list[Recipe]:
         inputs = [part.name for part in recipe.ingredients]
         if any(recipe.item in needs.get(name, ()) for name in inputs):
             continue
-        kept.append(recipe)
+        acyclic.append(recipe)
         for name in inputs:
             own.add(name)
             own |= needs.get(name, set())
     for item, group in group_of.items():
         tags[group].append(item)
-    return kept
+    return acyclic
 
 
 def _unpacks(recipe: Recipe) -> bool:

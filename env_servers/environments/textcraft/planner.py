@@ -96,8 +96,8 @@ class _Search:
             recipe = self._cheapest(draft, item, missing, purpose, above)
             if recipe is None:
                 return None
-            draft, made = recipe
-            missing -= made
+            draft, count_made = recipe
+            missing -= count_made
         if missing < 0:
             draft.spare[item] = draft.spare.get(item, 0) - missing
         return draft
@@ -123,10 +123,10 @@ class _Search:
         current = draft.copy()
         inputs: list[tuple[str, int]] = []
         for part in recipe.ingredients:
-            chosen = self._ingredient(current, part, rounds, recipe.item, above)
-            if chosen is None:
+            ingredient = self._ingredient(current, part, rounds, recipe.item, above)
+            if ingredient is None:
                 return None
-            current, item = chosen
+            current, item = ingredient
             inputs.append((item, part.count))
         current.crafts.extend([Craft(recipe, tuple(inputs), purpose)] * rounds)
         return current

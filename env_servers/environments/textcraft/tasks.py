@@ -101,9 +101,12 @@ def _embedded_splits(world: World, goals: Goals) -> dict[str, list[Task]]:
     return {
         name: [
             Task(f"textcraft_{base + n}", Assignment(EMBEDDED, goal, draw), _depth(world, goal))
-            for n, (goal, draw) in enumerate(chosen)
+            for n, (goal, draw) in enumerate(split_goals)
         ]
-        for name, base, chosen in (("train", EMBEDDED_BASE, train), ("eval", EVAL_BASE, held_out))
+        for name, base, split_goals in (
+            ("train", EMBEDDED_BASE, train),
+            ("eval", EVAL_BASE, held_out),
+        )
     }
 
 
@@ -128,15 +131,15 @@ def official_assignments(
     order of (depth, name).
     """
     order = sorted(world.recipes, key=lambda goal: (world.depth(goal), goal))
-    known = {i: task for i, task in recorded.items() if task.goal in world.recipes}
-    taken = {task.goal for task in known.values()}
-    free_ids = (index for index in range(len(order)) if index not in known)
+    craftable = {i: task for i, task in recorded.items() if task.goal in world.recipes}
+    taken = {task.goal for task in craftable.values()}
+    free_ids = (index for index in range(len(order)) if index not in craftable)
     free_goals = (goal for goal in order if goal not in taken)
     pairs = zip(free_ids, free_goals, strict=False)
     assigned = [(index, Assignment(OFFICIAL, goal)) for index, goal in pairs]
     assigned.extend(
         (index, Assignment(OFFICIAL, task.goal, recorded=task.commands))
-        for index, task in known.items()
+        for index, task in craftable.items()
     )
     return assigned
 

@@ -76,21 +76,23 @@ class World:
     ) -> None:
         """`items` are further items that exist although no recipe names them."""
         by_item: dict[str, list[Recipe]] = {}
-        known = set(items)
+        known_items = set(items)
         for recipe in recipes:
             by_item.setdefault(recipe.item, []).append(recipe)
-            known.add(recipe.item)
-            known.update(part.name for part in recipe.ingredients if not part.generic)
+            known_items.add(recipe.item)
+            known_items.update(part.name for part in recipe.ingredients if not part.generic)
         self.recipes: Mapping[str, tuple[Recipe, ...]] = {
-            item: tuple(found) for item, found in by_item.items()
+            item: tuple(item_recipes) for item, item_recipes in by_item.items()
         }
         self.groups: Mapping[str, tuple[str, ...]] = {
             name: tuple(members) for name, members in groups.items()
         }
         self._members = {name: frozenset(members) for name, members in self.groups.items()}
-        self.obtainable: frozenset[str] = frozenset(known - by_item.keys() - groups.keys())
+        self.obtainable: frozenset[str] = frozenset(known_items - by_item.keys() - groups.keys())
         self.by_command: Mapping[str, Recipe] = {
-            recipe.command: recipe for found in by_item.values() for recipe in reversed(found)
+            recipe.command: recipe
+            for item_recipes in by_item.values()
+            for recipe in reversed(item_recipes)
         }
         self._uses = self._collect_uses()
         self._depths: dict[str, int] = {}
@@ -113,25 +115,25 @@ class World:
 
     def depth(self, name: str) -> int:
         """Crafting levels below an item by its flattest recipe: 0 = can be got as it is."""
-        known = self._depths.get(name)
-        if known is None:
-            known = self._depths[name] = self._depth(name)
-        return known
+        cached = self._depths.get(name)
+        if cached is None:
+            cached = self._depths[name] = self._depth(name)
+        return cached
 
     def tree(self, name: str) -> tuple[Recipe, ...]:
         """Every recipe that crafting the item may use, its own first; no recipe twice."""
-        known = self._trees.get(name)
-        if known is None:
-            known = self._trees[name] = self._tree(name)
-        return known
+        cached = self._trees.get(name)
+        if cached is None:
+            cached = self._trees[name] = self._tree(name)
+        return cached
 
     def reach(self, name: str) -> frozenset[str]:
         """The item itself and every ingredient, item or group, of its tree."""
-        known = self._reaches.get(name)
-        if known is None:
+        cached = self._reaches.get(name)
+        if cached is None:
             parts = (part.name for recipe in self.tree(name) for part in recipe.ingredients)
-            known = self._reaches[name] = frozenset((name, *parts))
-        return known
+            cached = self._reaches[name] = frozenset((name, *parts))
+        return cached
 
     def commands(self, goal: str, *, distractors: int, salt: str) -> tuple[str, ...]:
         """The crafting commands of a task: the goal's tree and recipes that share ingredients.
@@ -157,16 +159,17 @@ class World:
         return uses
 
     def _depth(self, name: str) -> int:
-        found = self.recipes.get(name)
-        if found is not None:
+        own_recipes = self.recipes.get(name)
+        if own_recipes is not None:
             return min(
-                1 + max(self.depth(part.name) for part in recipe.ingredients) for recipe in found
+                1 + max(self.depth(part.name) for part in recipe.ingredients)
+                for recipe in own_recipes
             )
         members = self.groups.get(name)
         return min(self.depth(member) for member in members) if members else 0
 
     def _tree(self, name: str) -> tuple[Recipe, ...]:
-        found: dict[Recipe, None] = {}
+        recipes: dict[Recipe, None] = {}
         visited: set[str] = set()
         waiting = [name]
         for current in waiting:
@@ -174,6 +177,6 @@ class World:
                 continue
             visited.add(current)
             for recipe in self.makers(current):
-                found[recipe] = None
+                recipes[recipe] = None
                 waiting.extend(part.name for part in recipe.ingredients)
-        return tuple(found)
+        return tuple(recipes)

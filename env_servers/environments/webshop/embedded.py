@@ -142,17 +142,17 @@ def _product_type(lines: Sequence[str], lists: Mapping[str, tuple[str, ...]]) ->
         if colon:
             name, part = key, value
         fields.setdefault(name, []).append(part)
-    known = {key: tuple(fields.pop(key)) for key in ("heads", "styles", "is", "has", "for")}
+    lists_read = {key: tuple(fields.pop(key)) for key in ("heads", "styles", "is", "has", "for")}
     low, high = fields.pop("price")[0].split("-")
     return ProductType(
         department=department,
         query=query,
         path=path,
-        heads=known["heads"],
-        styles=known["styles"],
-        qualities=_grouped(known["is"]),
-        parts=_grouped(known["has"]),
-        purposes=_grouped(known["for"]),
+        heads=lists_read["heads"],
+        styles=lists_read["styles"],
+        qualities=_grouped(lists_read["is"]),
+        parts=_grouped(lists_read["has"]),
+        purposes=_grouped(lists_read["for"]),
         options={key: tuple(values) for key, values in fields.items()},
         prices=(float(low), float(high)),
     )
@@ -163,9 +163,9 @@ def load_embedded_shop() -> Shop:
     """The shop of the embedded catalogue, one per process; making it takes about a second."""
     products: list[Product] = []
     writer = IndexWriter()
-    for place, product_type in enumerate(read_product_types(product_types_text())):
+    for index, product_type in enumerate(read_product_types(product_types_text())):
         for nth in range(PRODUCTS_PER_KIND):
-            product = make_product(product_type, place * PRODUCTS_PER_KIND + nth)
+            product = make_product(product_type, index * PRODUCTS_PER_KIND + nth)
             products.append(product)
             writer.add(product.asin, searched_text(product))
     return Shop(SHOP_NAME, products, writer.finish())
@@ -190,7 +190,7 @@ def make_product(product_type: ProductType, number: int) -> Product:
     sentences = [rng.choice(_OPENINGS)]
     sentences += [rng.choice(_ABOUT_IS).format(fact=fact) for fact in qualities]
     sentences.append(rng.choice(_CLOSINGS))
-    wanted = _wanted(qualities, parts, purposes, rng)
+    goal_facts = _wanted(qualities, parts, purposes, rng)
     return Product(
         asin=_asin(number),
         title=_title(words, qualities, parts, purposes, rng),
@@ -203,8 +203,8 @@ def make_product(product_type: ProductType, number: int) -> Product:
         category=product_type.department,
         query=product_type.query,
         product_category=product_type.path,
-        instruction=_instruction(product_type.query, *wanted),
-        instruction_attributes=tuple(fact for facts in wanted for fact in facts),
+        instruction=_instruction(product_type.query, *goal_facts),
+        instruction_attributes=tuple(fact for facts in goal_facts for fact in facts),
     )
 
 
@@ -261,8 +261,8 @@ def _options(product_type: ProductType, rng: random.Random) -> dict[str, tuple[s
     for name in names:
         values = product_type.options[name]
         count = rng.randint(min(2, len(values)), min(8, len(values)))
-        kept = sorted(rng.sample(range(len(values)), count))
-        options[name] = tuple(values[place] for place in kept)
+        indexes = sorted(rng.sample(range(len(values)), count))
+        options[name] = tuple(values[index] for index in indexes)
     return options
 
 

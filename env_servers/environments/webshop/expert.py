@@ -89,10 +89,10 @@ def _on_results(
 ) -> Advice:
     if product.asin.lower() in visit.page.clickables:
         return _say(f"click[{product.asin.lower()}]", _OPEN, wording, words)
-    place = _place(visit, visit.keywords, goal.number)
-    if place is None or place // PAGE_SIZE >= visit.number + LAST_PAGE:
+    rank = _place(visit, visit.keywords, goal.number)
+    if rank is None or rank // PAGE_SIZE >= visit.number + LAST_PAGE:
         return _say(f"click[{BACK}]", _BACK, wording, words)
-    if place // PAGE_SIZE + 1 < visit.number:
+    if rank // PAGE_SIZE + 1 < visit.number:
         return _say(f"click[{PREVIOUS}]", _PREVIOUS, wording, words)
     return _say(f"click[{NEXT}]", _NEXT, wording, words)
 
@@ -110,14 +110,14 @@ def _on_item(visit: Visit, product: Product, goal: Goal, wording: int) -> Advice
 def _wanted_values(product: Product, goal: Goal) -> list[str]:
     """The option values to choose, in the order of the page."""
     pairs: dict[str, str] = {}
-    for wanted in goal.options:
-        if not isinstance(wanted, str):
-            pairs[wanted[0]] = wanted[1]
+    for option in goal.options:
+        if not isinstance(option, str):
+            pairs[option[0]] = option[1]
             continue
         # A person's goal names the value alone.
         for name, values in product.options.items():
-            if wanted in values and name not in pairs:
-                pairs[name] = wanted
+            if option in values and name not in pairs:
+                pairs[name] = option
                 break
     return [pairs[name] for name in product.options if name in pairs]
 
@@ -127,24 +127,24 @@ def best_keywords(visit: Visit, goal: Goal) -> tuple[str, bool]:
     product = visit.shop.products[goal.number]
     fallback = ""
     for keywords, from_title in _wordings(product, goal):
-        place = _place(visit, keywords, goal.number)
-        if place is not None and place < PAGE_SIZE * (1 if not from_title else LAST_PAGE + 1):
+        rank = _place(visit, keywords, goal.number)
+        if rank is not None and rank < PAGE_SIZE * (1 if not from_title else LAST_PAGE + 1):
             return keywords, from_title
-        fallback = fallback or (keywords if place is not None else "")
+        fallback = fallback or (keywords if rank is not None else "")
     return fallback or _plain(product.title), not fallback
 
 
 def _wordings(product: Product, goal: Goal) -> Sequence[tuple[str, bool]]:
-    options = [wanted if isinstance(wanted, str) else wanted[1] for wanted in goal.options]
-    asked = _plain(" ".join((*goal.attributes, product.query, *options)))
+    options = [option if isinstance(option, str) else option[1] for option in goal.options]
+    whole = _plain(" ".join((*goal.attributes, product.query, *options)))
     title = _plain(product.title)
     first_words = " ".join(title.split()[:6])
     return (
         (_plain(" ".join((product.query, *goal.attributes))), False),
-        (asked, False),
+        (whole, False),
         (f"{first_words} {product.query}", True),
         (title, True),
-        (_plain(f"{product.title} {product.description} {asked}")[:2000], True),
+        (_plain(f"{product.title} {product.description} {whole}")[:2000], True),
     )
 
 
@@ -155,8 +155,8 @@ def _plain(text: str) -> str:
 
 def _place(visit: Visit, keywords: str, number: int) -> int | None:
     """Where a search shows a product, from 0; None where it does not."""
-    found = visit.shop.search(keywords)
-    return found.index(number) if number in found else None
+    results = visit.shop.search(keywords)
+    return results.index(number) if number in results else None
 
 
 def _shortened(title: str) -> str:
@@ -173,7 +173,7 @@ def random_advice(visit: Visit, goal: Goal, rng: random.Random) -> Advice:
     if visit.page.has_search_bar or rng.random() < 0.1:
         words = _plain(goal.instruction).split()
         start = rng.randrange(len(words)) if words else 0
-        chosen = " ".join(words[start : start + 3])
-        return Advice(f"search[{chosen or 'anything'}]", _RANDOM)
+        keywords = " ".join(words[start : start + 3])
+        return Advice(f"search[{keywords or 'anything'}]", _RANDOM)
     clickables = list(visit.page.clickables)
     return Advice(f"click[{rng.choice(clickables)}]" if clickables else "click[nothing]", _RANDOM)

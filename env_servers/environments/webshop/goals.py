@@ -126,10 +126,10 @@ class SyntheticGoals(Goals):
         return len(self._order)
 
     def __getitem__(self, index: int) -> Goal:
-        place = self._order[index]
-        number = self._numbers[place]
+        position = self._order[index]
+        number = self._numbers[position]
         product = self._shop.products[number]
-        options = _combination(product.options, self._combinations[place])
+        options = _combination(product.options, self._combinations[position])
         spoken = ", and ".join(f"{name}: {value}" for name, value in options)
         instruction = f"{product.instruction} with {spoken}" if spoken else product.instruction
         return Goal(
@@ -143,11 +143,11 @@ class SyntheticGoals(Goals):
 
 def _combination(options: Mapping[str, Sequence[str]], index: int) -> tuple[tuple[str, str], ...]:
     """One value per option, names sorted; the last name's values change fastest."""
-    chosen: list[tuple[str, str]] = []
+    combination: list[tuple[str, str]] = []
     for name in sorted(options, reverse=True):
-        index, place = divmod(index, len(options[name]))
-        chosen.append((name, options[name][place]))
-    return tuple(reversed(chosen))
+        index, position = divmod(index, len(options[name]))
+        combination.append((name, options[name][position]))
+    return tuple(reversed(combination))
 
 
 class HumanGoals(Goals):

@@ -56,13 +56,13 @@ class _Reader:
     def sign(self) -> str:
         """The next character that is no blank, consumed; raises DamagedFile at the end."""
         while True:
-            text, place = self._text, self._place
-            while place < len(text) and text[place] in _BLANK:
-                place += 1
-            self._place = place
-            if place < len(text):
+            text, position = self._text, self._place
+            while position < len(text) and text[position] in _BLANK:
+                position += 1
+            self._place = position
+            if position < len(text):
                 self._place += 1
-                return text[place]
+                return text[position]
             if self._ended:
                 raise self.damage("stops too early")
             self._fill()

@@ -91,15 +91,15 @@ def title_nouns(title: str) -> tuple[str, ...]:
 
 def split_words(text: str) -> list[str]:
     """Words, numbers and signs of a text in order."""
-    found: list[str] = []
+    words: list[str] = []
     for chunk in _SPACES.split(text):
-        _split_chunk(chunk, found)
-    return found
+        _split_chunk(chunk, words)
+    return words
 
 
-def _split_chunk(chunk: str, found: list[str]) -> None:
+def _split_chunk(chunk: str, words: list[str]) -> None:
     while chunk and chunk[0] in _EDGE:
-        found.append(chunk[0])
+        words.append(chunk[0])
         chunk = chunk[1:]
     after: list[str] = []
     while chunk and chunk[-1] in _EDGE:
@@ -108,20 +108,20 @@ def _split_chunk(chunk: str, found: list[str]) -> None:
     if chunk.endswith(_POSSESSIVE) and len(chunk) > 2:
         after.append(chunk[-2:])
         chunk = chunk[:-2]
-    place = 0
+    position = 0
     for sign in _INFIX.finditer(chunk):
-        _append_word(chunk[place : sign.start()], found)
-        found.append(sign[0])
-        place = sign.end()
-    _append_word(chunk[place:], found)
-    found.extend(reversed(after))
+        _append_word(chunk[position : sign.start()], words)
+        words.append(sign[0])
+        position = sign.end()
+    _append_word(chunk[position:], words)
+    words.extend(reversed(after))
 
 
-def _append_word(word: str, found: list[str]) -> None:
+def _append_word(word: str, words: list[str]) -> None:
     if match := _UNIT.fullmatch(word):
-        found.extend(match.groups())
+        words.extend(match.groups())
     elif word:
-        found.append(word)
+        words.append(word)
 
 
 def _is_noun(word: str) -> bool:

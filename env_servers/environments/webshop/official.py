@@ -147,11 +147,11 @@ def clean_product(raw: Mapping[str, Any], facts: Mapping[str, Any]) -> Product:
 
 def _prices(text: str | None) -> tuple[tuple[float, ...], str]:
     """One price or the two ends of a range, and the tag; 100 dollars where none is known."""
-    found = tuple(float(_NOT_PRICE.sub("", part)) for part in (text or "").split("$")[1:])
-    if not found:
+    amounts = tuple(float(_NOT_PRICE.sub("", part)) for part in (text or "").split("$")[1:])
+    if not amounts:
         return (_NO_PRICE,), f"${_NO_PRICE}"
-    tag = f"${found[0]}" if len(found) == 1 else f"${found[0]} to ${found[1]}"
-    return found[:2], tag
+    tag = f"${amounts[0]}" if len(amounts) == 1 else f"${amounts[0]} to ${amounts[1]}"
+    return amounts[:2], tag
 
 
 def _options(raw: Any) -> dict[str, tuple[str, ...]]:
@@ -188,8 +188,8 @@ class _ProductFile(Sequence[Product]):
             return [self[number] for number in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
             raise IndexError(index)
-        place = 4 * (index % len(self))
-        start, end, fact_start, fact_end = self._places[place : place + 4]
+        position = 4 * (index % len(self))
+        start, end, fact_start, fact_end = self._places[position : position + 4]
         facts = json.loads(self._facts[fact_start:fact_end] or b"{}")
         return clean_product(json.loads(self._products[start:end]), facts)
 

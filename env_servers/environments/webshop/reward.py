@@ -79,9 +79,9 @@ def score_purchase(
 ) -> Score:
     """Score one purchase; `chosen` is value by option name, `price` in dollars."""
     kind, share = _kind(bought, goal_spec)
-    attributes = sum(_has_attribute(bought, wanted) for wanted in goal_spec.attributes)
+    attributes = sum(_has_attribute(bought, goal_item) for goal_item in goal_spec.attributes)
     if goal_spec.exact_options:
-        options = sum(_is_chosen(wanted, chosen) for wanted in goal_spec.options)
+        options = sum(_is_chosen(goal_item, chosen) for goal_item in goal_spec.options)
     else:
         options = _matching_options(chosen.values(), goal_spec.options)
     price_kept = price <= goal_spec.price_limit
@@ -110,24 +110,24 @@ def _levels(path: str) -> set[str]:
     return {level.strip() for level in path.split("\u203a")}
 
 
-def _has_attribute(bought: Product, wanted: str) -> bool:
+def _has_attribute(bought: Product, goal_attribute: str) -> bool:
     return (
-        any(resembles(attribute, wanted) for attribute in bought.attributes)
-        or wanted in bought.title.lower()
-        or wanted in " ".join(bought.bullets).lower()
-        or wanted in bought.description.lower()
+        any(resembles(attribute, goal_attribute) for attribute in bought.attributes)
+        or goal_attribute in bought.title.lower()
+        or goal_attribute in " ".join(bought.bullets).lower()
+        or goal_attribute in bought.description.lower()
     )
 
 
-def _matching_options(chosen: Iterable[str], wanted: Sequence[GoalOption]) -> int:
+def _matching_options(chosen: Iterable[str], goal_options: Sequence[GoalOption]) -> int:
     values = [_first_colour(value) for value in chosen]
-    return sum(any(resembles(value, text) for value in values) for text in map(_text, wanted))
+    return sum(any(resembles(value, text) for value in values) for text in map(_text, goal_options))
 
 
-def _is_chosen(wanted: GoalOption, chosen: Mapping[str, str]) -> bool:
-    if isinstance(wanted, str):
-        return any(resembles(value, wanted) for value in chosen.values())
-    return chosen.get(wanted[0]) == wanted[1]
+def _is_chosen(option: GoalOption, chosen: Mapping[str, str]) -> bool:
+    if isinstance(option, str):
+        return any(resembles(value, option) for value in chosen.values())
+    return chosen.get(option[0]) == option[1]
 
 
 def _first_colour(value: str) -> str:
@@ -135,13 +135,13 @@ def _first_colour(value: str) -> str:
     return next((colour for colour in COLOURS if colour in value), value)
 
 
-def _text(wanted: GoalOption) -> str:
+def _text(option: GoalOption) -> str:
     """The text that a goal's option is compared by.
 
     A pair is compared as Python writes it, unless one of its two parts is exactly a colour word.
     """
-    if isinstance(wanted, str):
-        return _first_colour(wanted)
-    if not _COLOUR_SET.isdisjoint(wanted):
-        return next(colour for colour in COLOURS if colour in wanted)
-    return str(wanted)
+    if isinstance(option, str):
+        return _first_colour(option)
+    if not _COLOUR_SET.isdisjoint(option):
+        return next(colour for colour in COLOURS if colour in option)
+    return str(option)

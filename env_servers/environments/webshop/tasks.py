@@ -103,8 +103,8 @@ class WebShopTasks(TaskSet):
 
     def get(self, item_id: str) -> Task:
         index = item_index(item_id, names=(_NAME,))
-        source, place = self._locate(item_id, index)
-        goal = source.goals[place]
+        source, offset = self._locate(item_id, index)
+        goal = source.goals[offset]
         category = source.shop.products[goal.number].category
         return Task(f"{_NAME}_{index}", TaskSpec(source.shop, goal), category)
 
@@ -140,9 +140,9 @@ def load_tasks(config: EnvironmentConfig) -> WebShopTasks:
     default = ("synthetic", "human") if catalogue == "small" else ("human", "synthetic")
     kind = _setting(config, _GOALS, default)
     sources = [_embedded_source()]
-    found = find_files(config.data_dir, catalogue) if config.data_dir is not None else None
-    if found is not None and config.data_dir is not None:
-        sources.append(_official_source(found, config.data_dir, catalogue, kind))
+    official_files = find_files(config.data_dir, catalogue) if config.data_dir is not None else None
+    if official_files is not None and config.data_dir is not None:
+        sources.append(_official_source(official_files, config.data_dir, catalogue, kind))
     return WebShopTasks(sources)
 
 
@@ -163,17 +163,19 @@ def _embedded_source() -> _Source:
     return _Source(shop, goals, splits, digest)
 
 
-def _official_source(found: OfficialFiles, data_dir: Path, catalogue: str, kind: str) -> _Source:
-    if kind == "human" and found.human is None:
-        folder = found.products.parent
+def _official_source(
+    official_files: OfficialFiles, data_dir: Path, catalogue: str, kind: str
+) -> _Source:
+    if kind == "human" and official_files.human is None:
+        folder = official_files.products.parent
         raise EnvironmentUnavailable(
             f"{_GOALS}=human needs items_human_ins.json in {folder}, from the same place as "
-            f"{found.products.name}; without {folder} the embedded catalogue is played"
+            f"{official_files.products.name}; without {folder} the embedded catalogue is played"
         )
-    shop = load_shop(found, catalogue)
+    shop = load_shop(official_files, catalogue)
     goals: Goals
-    if kind == "human" and found.human is not None:
-        goals = HumanGoals(shop, read_instructions(found.human))
+    if kind == "human" and official_files.human is not None:
+        goals = HumanGoals(shop, read_instructions(official_files.human))
         held_out = set(range(min(HUMAN_EVAL, len(goals))))
     else:
         goals = SyntheticGoals(shop)
@@ -183,7 +185,10 @@ def _official_source(found: OfficialFiles, data_dir: Path, catalogue: str, kind:
         "official_eval": sorted(held_out),
     }
     return _Source(
-        shop, goals, {name: (0, split) for name, split in splits.items() if split}, _digest(found)
+        shop,
+        goals,
+        {name: (0, split) for name, split in splits.items() if split},
+        _digest(official_files),
     )
 
 
@@ -193,16 +198,16 @@ def _agent_eval(path: Path, size: int) -> set[int]:
         return set()
     try:
         rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        found = {item_index(row["item_id"], names=(_NAME,)) for row in rows}
+        indexes = {item_index(row["item_id"], names=(_NAME,)) for row in rows}
     except (ValueError, TypeError, KeyError) as error:
         raise EnvironmentUnavailable(f"cannot read {path}: {error}") from error
-    return {index for index in found if index < size}
+    return {index for index in indexes if index < size}
 
 
-def _digest(found: OfficialFiles) -> bytes:
+def _digest(official_files: OfficialFiles) -> bytes:
     """Of the files' sizes and first megabytes, which tells any two catalogues apart."""
     digest = hashlib.blake2b(digest_size=8)
-    for path in (found.products, found.attributes, found.human):
+    for path in (official_files.products, official_files.attributes, official_files.human):
         if path is not None:
             digest.update(path.stat().st_size.to_bytes(8, "big"))
             with path.open("rb") as file:

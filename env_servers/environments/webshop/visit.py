@@ -84,10 +84,10 @@ class Visit:
     @property
     def product(self) -> Product:
         """The product last opened; there is one on every item page and its sub-pages."""
-        found = self.shop.find(self.asin)
-        if found is None:
+        product = self.shop.find(self.asin)
+        if product is None:
             raise LookupError(f"no product {self.asin!r} is open")
-        return found
+        return product
 
     def copy(self) -> Self:
         """An independent visit in the same state."""
@@ -97,8 +97,8 @@ class Visit:
 
     def price(self, product: Product) -> float:
         """What a product costs in this visit, in dollars."""
-        known = self.known_prices.get(product.asin)
-        return draw_price(product, self.price_seed) if known is None else known
+        price = self.known_prices.get(product.asin)
+        return draw_price(product, self.price_seed) if price is None else price
 
     def search(self, keywords: str) -> bool:
         """Show the first result page; the original allows it on every page.
@@ -137,10 +137,10 @@ class Visit:
     def _show_results(self, keywords: str, number: int) -> None:
         self.keywords, self.number, self.asin, self.chosen = keywords, number, "", {}
         self.searches += 1
-        found = self._matches(keywords) or ()
-        shown = found[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
-        products = [self.shop.products[place] for place in shown]
-        self.page = results_page(self.sentence, products, number, len(found))
+        matches = self._matches(keywords) or ()
+        shown = matches[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
+        products = [self.shop.products[product_number] for product_number in shown]
+        self.page = results_page(self.sentence, products, number, len(matches))
 
     def _show_item(self, name: str, target: str) -> None:
         """Open a product, choose an option, or come back from a sub-page."""

@@ -115,9 +115,9 @@ class WordleTasks(RangeTaskSet):
         rng = random.Random(index)
         size = LISTED_SIZES[offset % len(LISTED_SIZES)]
         others = [word for word in rng.sample(words, size) if word != hidden]
-        chosen = [hidden, *others[: size - 1]]
-        rng.shuffle(chosen)
-        vocabulary = Vocabulary(f"listed_{index}", tuple(chosen))
+        listed_words = [hidden, *others[: size - 1]]
+        rng.shuffle(listed_words)
+        vocabulary = Vocabulary(f"listed_{index}", tuple(listed_words))
         return Puzzle(vocabulary, vocabulary, hidden, index)
 
 

@@ -62,14 +62,14 @@ class Vocabulary:
     @classmethod
     def checked(cls, name: str, words: Iterable[object]) -> Vocabulary:
         """A vocabulary from outside; raises InvalidOption unless it keeps the invariant."""
-        found: dict[str, None] = {}
+        words_checked: dict[str, None] = {}
         for word in words:
             if not (isinstance(word, str) and _WORD.fullmatch(word)):
                 raise InvalidOption(f"vocabulary {name} has {word!r}", valid="five letters a to z")
-            found[word] = None
-        if not 0 < len(found) <= _MOST_WORDS:
+            words_checked[word] = None
+        if not 0 < len(words_checked) <= _MOST_WORDS:
             raise InvalidOption(f"vocabulary {name} has 0 or more than {_MOST_WORDS} words")
-        return cls(name, tuple(found))
+        return cls(name, tuple(words_checked))
 
 
 class Vocabularies:

@@ -68,14 +68,14 @@ def terms(text: str) -> list[str]:
     """The index terms of a text, in order and with repetitions."""
     lowered = text.lower()
     pattern = _ASCII_TOKEN if lowered.isascii() else _TOKEN
-    found: list[str] = []
+    stems: list[str] = []
     for token in pattern.findall(lowered):
         term = _known.get(token)
         if term is None:
             term = _learn(token)
         if term:
-            found.append(term)
-    return found
+            stems.append(term)
+    return stems
 
 
 def _learn(token: str) -> str:

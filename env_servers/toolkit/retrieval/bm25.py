@@ -66,13 +66,13 @@ class IndexWriter:
 
     def add(self, document_id: str, text: str) -> None:
         """Index one document; ids must differ."""
-        found = terms(text)
+        document_terms = terms(text)
         number = len(self._ids)
         self._ids.append(document_id)
-        self._lengths.append(encode_length(len(found)))
-        self._total += len(found)
+        self._lengths.append(encode_length(len(document_terms)))
+        self._total += len(document_terms)
         documents, counts = self._documents, self._counts
-        for term, count in Counter(found).items():
+        for term, count in Counter(document_terms).items():
             posting = documents.get(term)
             if posting is None:
                 documents[term], counts[term] = array("I", (number,)), array("H")
@@ -125,17 +125,19 @@ class Index:
         A query of more than `MAX_TERMS` different terms finds nothing.
         """
         key = (query, limit)
-        found = self._cache.get(key)
-        if found is not None:
-            return found
-        wanted = Counter(terms(query[:MAX_QUERY_CHARS]))
-        known = [(term, count) for term, count in wanted.items() if term in self._documents]
-        found = () if len(wanted) > MAX_TERMS else self._rank(known, limit)
+        cached = self._cache.get(key)
+        if cached is not None:
+            return cached
+        query_terms = Counter(terms(query[:MAX_QUERY_CHARS]))
+        indexed_terms = [
+            (term, count) for term, count in query_terms.items() if term in self._documents
+        ]
+        cached = () if len(query_terms) > MAX_TERMS else self._rank(indexed_terms, limit)
         if len(query) < 1000:
-            self._cache[key] = found
+            self._cache[key] = cached
             if len(self._cache) > _CACHED_QUERIES:
                 self._cache.popitem(last=False)
-        return found
+        return cached
 
     def _weight(self, term: str, repeats: int) -> float:
         size, having = len(self.ids), len(self._documents[term])
@@ -143,9 +145,9 @@ class Index:
 
     def _shares(self, term: str, repeats: int) -> array[float]:
         """The term's part of the score of each document that has it."""
-        known = self._impacts.get(term) if repeats == 1 else None
-        if known is not None:
-            return known
+        cached = self._impacts.get(term) if repeats == 1 else None
+        if cached is not None:
+            return cached
         weight, inverse, lengths = self._weight(term, repeats), self._inverse, self._lengths
         shares = array(
             "f",
@@ -158,23 +160,23 @@ class Index:
             self._impacts[term] = shares
         return shares
 
-    def _rank_plain(self, wanted: Iterable[tuple[str, int]], limit: int) -> tuple[int, ...]:
+    def _rank_plain(self, query_terms: Iterable[tuple[str, int]], limit: int) -> tuple[int, ...]:
         """Adds up the terms that can score most, until no other document can come among the best.
 
         What is left out cannot be among the best (Turtle and Flood's "max score"), so the result
         is that of adding up everything.
         """
         lists: list[tuple[float, str, array[float]]] = []
-        for term, repeats in wanted:
+        for term, repeats in query_terms:
             shares = self._shares(term, repeats)
             lists.append((max(shares), term, shares))
         lists.sort(key=lambda item: (-item[0], item[1]))
         rest = sum(highest for highest, _, _ in lists)
         scores: dict[int, float] = {}
         get = scores.get
-        for place, (highest, term, shares) in enumerate(lists):
+        for index, (highest, term, shares) in enumerate(lists):
             if len(scores) >= limit and rest < _least(scores, limit):
-                scores = self._completed(scores, lists[place:], rest, limit)
+                scores = self._completed(scores, lists[index:], rest, limit)
                 break
             for number, share in zip(self._documents[term], shares, strict=True):
                 scores[number] = get(number, 0.0) + share
@@ -195,19 +197,19 @@ class Index:
             documents = self._documents[term]
             size = len(documents)
             for number in scores:
-                place = bisect_left(documents, number)
-                if place < size and documents[place] == number:
-                    scores[number] += shares[place]
+                index = bisect_left(documents, number)
+                if index < size and documents[index] == number:
+                    scores[number] += shares[index]
             rest -= highest
         return scores
 
-    def _rank_numpy(self, wanted: Iterable[tuple[str, int]], limit: int) -> tuple[int, ...]:
+    def _rank_numpy(self, query_terms: Iterable[tuple[str, int]], limit: int) -> tuple[int, ...]:
         import numpy as np
 
         scores: Any = np.zeros(len(self.ids))
         inverse = np.asarray(self._inverse)
         lengths = np.frombuffer(self._lengths, np.uint8)
-        for term, repeats in wanted:
+        for term, repeats in query_terms:
             numbers = np.frombuffer(self._documents[term], np.uint32)
             counts = np.frombuffer(self._counts[term], np.uint16)
             weight = self._weight(term, repeats)
@@ -217,8 +219,8 @@ class Index:
         rounded = scores[numbers].astype(np.float32)
         if len(numbers) > limit:
             least = np.partition(rounded, len(rounded) - limit)[len(rounded) - limit]
-            kept = rounded >= least
-            numbers, rounded = numbers[kept], rounded[kept]
+            is_candidate = rounded >= least
+            numbers, rounded = numbers[is_candidate], rounded[is_candidate]
         return self._best(numbers.tolist(), rounded.tolist(), limit)
 
     def _best(self, numbers: Sequence[int], scores: Sequence[float], limit: int) -> tuple[int, ...]:

@@ -118,9 +118,9 @@ def _stays(rng: random.Random, doctors: list[tuple[Any, ...]]) -> Rows:
         patient = 1 + int(3500 * rng.random() ** 1.2)
         urgent = int(rng.random() < 0.35)
         stays.append((number, patient, doctor[3], doctor[0], dates[start], end, urgent))
-        found = {_DISEASES[int(14 * rng.random() ** 1.3)][0] for _ in range(1 + rng.randrange(3))}
-        for place, code in enumerate(sorted(found)):
-            diagnoses.append((number, code, int(place == 0)))
+        codes = {_DISEASES[int(14 * rng.random() ** 1.3)][0] for _ in range(1 + rng.randrange(3))}
+        for rank, code in enumerate(sorted(codes)):
+            diagnoses.append((number, code, int(rank == 0)))
         for _ in range(rng.randrange(5)):
             analyte, low, high = _ANALYTES[rng.randrange(5)]
             value: str | None = f"{low + (high - low) * rng.random():.1f}"

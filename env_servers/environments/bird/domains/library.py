@@ -145,11 +145,11 @@ def _circulation(rng: random.Random) -> Rows:
     )
     loans: list[tuple[Any, ...]] = []
     for number in range(1, _LOANS + 1):
-        start, kept = rng.randrange(1095), 1 + int(60 * rng.random() ** 2)
+        start, days_kept = rng.randrange(1095), 1 + int(60 * rng.random() ** 2)
         copy = 1 + int(_COPIES * rng.random() ** 1.2)
         member = 1 + int((_MEMBERS - 250) * rng.random() ** 1.5)
-        back = None if rng.random() < 0.03 else lent[start + kept]
-        late = kept - 28
+        back = None if rng.random() < 0.03 else lent[start + days_kept]
+        late = days_kept - 28
         fine = f"{late * 20 // 100},{late * 20 % 100:02d}" if late > 0 and back else None
         loans.append((number, copy, member, lent[start], lent[start + 28], back, fine))
     yield "loan", loans

@@ -97,7 +97,7 @@ def _rows(rng: random.Random) -> Rows:
 
 def _stops(rng: random.Random) -> list[tuple[Any, ...]]:
     """Stops of all lines; stations without a line come first, so that none is left over."""
-    made: list[tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     unserved = list(range(1, 57))
     for line in range(1, len(_LINES) + 1):
         free = list(range(1, 57))
@@ -109,9 +109,9 @@ def _stops(rng: random.Random) -> list[tuple[Any, ...]]:
             free.remove(station)
             if station in unserved:
                 unserved.remove(station)
-            made.append((line, position, station, tenths / 10))
+            rows.append((line, position, station, tenths / 10))
             tenths += 12 + rng.randrange(150)
-    return made
+    return rows
 
 
 def _traffic(rng: random.Random, stops: list[tuple[Any, ...]]) -> Rows:

@@ -120,29 +120,29 @@ def _rows(rng: random.Random) -> Rows:
 
 def _stores(rng: random.Random) -> list[tuple[Any, ...]]:
     opened = days(1995, 9000)
-    made: list[tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     for number in range(1, 39):
         city = CITIES[number % len(CITIES)]
         area = None if rng.random() < 0.15 else 200 + 10 * rng.randrange(180)
         name = f"{city} {('Central', 'Riverside', 'Mall', 'Station')[number // 10]}"
         when = opened[rng.randrange(len(opened))]
-        made.append((number, name, city, 1 + (number % len(CITIES)) % 4, when, area))
-    return made
+        rows.append((number, name, city, 1 + (number % len(CITIES)) % 4, when, area))
+    return rows
 
 
 def _products(rng: random.Random) -> tuple[list[tuple[Any, ...]], dict[int, int]]:
     """Products, and their prices in cents."""
-    made: list[tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     prices: dict[int, int] = {}
     for kind, nouns in enumerate(_NOUNS):
         for noun in nouns:
             for style in _STYLES:
-                number = len(made) + 1
+                number = len(rows) + 1
                 prices[number] = 299 + 100 * int(120 * rng.random() ** 2)
                 price = f"${prices[number] / 100:.2f}"
                 gone = int(rng.random() < 0.1)
-                made.append((number, f"{style} {noun}", kind + 1, price, gone))
-    return made, prices
+                rows.append((number, f"{style} {noun}", kind + 1, price, gone))
+    return rows, prices
 
 
 _CITY: Final = pool("city", CITIES)

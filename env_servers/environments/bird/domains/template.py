@@ -66,14 +66,16 @@ class Template:
 
     def questions(self) -> list[Question]:
         """At most `CAP` of its questions, drawn by a hash of their texts."""
-        made: list[Question] = []
-        for chosen in itertools.product(*self.pools):
-            values = {key: value for filled in chosen for key, value in filled.items()}
+        questions_made: list[Question] = []
+        for combination in itertools.product(*self.pools):
+            values = {key: value for filled in combination for key, value in filled.items()}
             texts = (self.text, self.sql, self.evidence, self.reason)
             text, sql, evidence, reason = (each.format_map(values) for each in texts)
-            made.append(Question(text, " ".join(sql.split()), self.level, evidence, reason))
-        made.sort(key=lambda question: hashlib.blake2b(question.text.encode()).digest())
-        return made[:CAP]
+            questions_made.append(
+                Question(text, " ".join(sql.split()), self.level, evidence, reason)
+            )
+        questions_made.sort(key=lambda question: hashlib.blake2b(question.text.encode()).digest())
+        return questions_made[:CAP]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +94,9 @@ class Domain:
 
     def questions(self) -> list[Question]:
         """All its questions, in the order of the templates."""
-        return [made for template in self.templates for made in template.questions()]
+        return [
+            questions_made for template in self.templates for questions_made in template.questions()
+        ]
 
 
 def pool(name: str, values: Sequence[str | int]) -> Pool:
