@@ -1,26 +1,24 @@
-# pyright: basic, reportMissingImports=false
-# torch is an extra: the checker may run without it.
 """`python -m training.agentevol recipe.toml`: an agent that evolves by exploring all environments.
 
 Reads top to bottom. Behavioural cloning of a few expert episodes gives a base agent. Then, M times:
 the current agent **explores** every environment's tasks, which are many more than those it has
 cloned; what earned reward is **kept** (or every episode is weighted by its reward, as in the
 objective of the paper); and the agent **learns**, each time anew from the base model, from the
-expert episodes together with what was kept. After each iteration it is judged on held-out tasks.
+expert episodes together with what was kept. After each iteration it is evaluated on held-out tasks.
 Beside it, BC_base and BC_large are what cloning alone reaches with little and with much expert
 data. Every stage is done once, whatever ends the process in between (`training.runs.run_dir`).
 
+`training.rollouts` plays and `training.cloning` learns.
 Source: AgentGym, https://arxiv.org/abs/2406.04151, section 4 (the algorithm), table 3, figure 3.
-
-Knows no environment and no engine: `training.rollouts` plays, `training.cloning` learns.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -46,7 +44,7 @@ from training.rollouts.jobs import (
     play,
 )
 from training.rollouts.results import (
-    Figure,
+    Metric,
     Row,
     as_markdown,
     as_table,
@@ -71,13 +69,13 @@ as it is."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pretraining:
-    """What a base model from scratch reads before anybody shows it anything: episodes of a scripted
-    player, every token of them. Their rewards are not looked at.
+    """What a base model from scratch learns before it imitates anybody: every token of a scripted
+    policy's episodes, whatever their rewards.
     """
 
     policy: str = "random"
     samples: int = 1
-    """Episodes per task, where its environment names no `readings`."""
+    """Episodes per task, where its environment names no `pretrain_samples`."""
     epochs: int = 4
 
     def __post_init__(self) -> None:
@@ -91,7 +89,7 @@ class AgentEvolRecipe:
 
     out: Path
     environments: tuple[ImitatedTasks, ...]
-    """What is imitated, explored and judged, environment by environment."""
+    """What is imitated, explored and evaluated on, environment by environment."""
     cloning: Cloning
     """How agents learn: the base model and the hyper-parameters of behavioural cloning."""
     pretraining: Pretraining | None = None
@@ -102,7 +100,7 @@ class AgentEvolRecipe:
     samples: int = 1
     """K: explored episodes per task, where its environment names no other number."""
     temperature: float = 1.0
-    """Of exploration; judging is greedy."""
+    """Of exploration; evaluation is greedy."""
     use: Literal["filter", "weight"] = "filter"
     """Keep what is above its environment's threshold, or weight everything by its reward."""
     merge: Literal["initial", "previous"] = "initial"
@@ -126,22 +124,25 @@ class AgentEvolRecipe:
             raise ValueError(
                 "iterations, samples and max_workers are at least 1, temperature at least 0"
             )
-        names = [it.name for it in self.environments]
+        names = [tasks.name for tasks in self.environments]
         if not names or len(set(names)) != len(names):
             raise ValueError("environments are at least one, none of them twice")
         if len(set(self.seeds)) != len(self.seeds) or not self.seeds:
             raise ValueError("seeds are at least one, none of them twice")
         if self.pretraining and self.cloning.model.init is None:
             raise ValueError("pretraining is for a model from scratch: set cloning.model.init")
-        for it in self.environments:
-            if not it.base_tasks:
-                raise ValueError(f"environment {it.name}: base_tasks is at least 1")
-            if self.large and not it.large_tasks:
-                raise ValueError(
-                    f"environment {it.name}: large_tasks is at least base_tasks, or large = false"
-                )
-            if self.choose == "validation" and not it.validate:
-                raise ValueError(f"environment {it.name}: choosing by validation needs validate")
+        for tasks in self.environments:
+            self._check_tasks(tasks)
+
+    def _check_tasks(self, tasks: ImitatedTasks) -> None:
+        if not tasks.base_tasks:
+            raise ValueError(f"environment {tasks.name}: base_tasks is at least 1")
+        if self.large and not tasks.large_tasks:
+            raise ValueError(
+                f"environment {tasks.name}: large_tasks is at least base_tasks, or large = false"
+            )
+        if self.choose == "validation" and not tasks.validate:
+            raise ValueError(f"environment {tasks.name}: choosing by validation needs validate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +150,10 @@ class Report:
     """How a run ended; the same is in `results.json`, `table.md` and `plot.png`."""
 
     rows: tuple[Row, ...]
-    kept: Mapping[str, Mapping[str, int]]
-    """Iteration -> environment -> episodes kept, of all seeds."""
+    selected: Mapping[str, Mapping[str, int]]
+    """Iteration -> environment -> episodes learned from, of all seeds."""
     checkpoints: tuple[Path, ...]
-    """The chosen agent of each seed."""
+    """The agent that is the result of each seed."""
 
 
 def evolve(
@@ -175,19 +176,19 @@ def evolve(
         recipe.out, to_plain(recipe), algorithm="agentevol", start=start, free=_FREE
     )
     with run_dir.logging():
-        shared = _Shared(recipe, run_dir, console)
+        shared = _SharedStages(recipe, run_dir, console)
         _describe(shared.split, console)
         run_dir.stage("expert", shared.play_expert)
         if recipe.pretraining:
             shared.pretrain(recipe.pretraining)
         if recipe.max_workers > 1:
-            # What they did is found finished below.
-            seeds = [(recipe, seed) for seed in recipe.seeds]
-            run_in_processes(evolve_seed, seeds, max_workers=recipe.max_workers)
-        evolutions = [_Evolution(shared, seed) for seed in recipe.seeds]
-        for evolution in evolutions:
-            evolution.run()
-        return _conclude(shared, evolutions)
+            # The processes do the stages; the loop below finds them finished.
+            work = [(recipe, seed) for seed in recipe.seeds]
+            run_in_processes(evolve_seed, work, max_workers=recipe.max_workers)
+        seeds = [_SeedRun(shared, seed) for seed in recipe.seeds]
+        for seed in seeds:
+            seed.run()
+        return _conclude(shared, seeds)
 
 
 def plan(
@@ -218,7 +219,7 @@ def evolve_seed(recipe: AgentEvolRecipe, seed: int) -> None:
     )
     configure_logging()
     with run_dir.logging(), bind_context(seed=seed):
-        _Evolution(_Shared(recipe, run_dir, Console(stderr=True)), seed).run()
+        _SeedRun(_SharedStages(recipe, run_dir, Console(stderr=True)), seed).run()
 
 
 def _split_tasks(recipe: AgentEvolRecipe) -> dict[str, TaskSplit]:
@@ -233,7 +234,7 @@ def _describe(split: Mapping[str, TaskSplit], console: Console) -> None:
         console.print(f"{name}: {sizes}", highlight=False, markup=False)
 
 
-class _Shared:
+class _SharedStages:
     """What all seeds of a run have in common: tasks, expert episodes, baselines."""
 
     def __init__(self, recipe: AgentEvolRecipe, run_dir: RunDir, console: Console) -> None:
@@ -247,8 +248,7 @@ class _Shared:
         """Return the run's division of tasks, made once: a resume keeps it."""
 
         def split() -> dict[str, Any]:
-            split = _split_tasks(self.recipe)
-            return {name: tasks.to_plain() for name, tasks in split.items()}
+            return {name: tasks.to_plain() for name, tasks in _split_tasks(self.recipe).items()}
 
         recorded = self.run_dir.stage("tasks", split)
         return {name: TaskSplit.from_plain(ids) for name, ids in recorded.items()}
@@ -259,131 +259,155 @@ class _Shared:
         return self.recipe.environments
 
     def play_expert(self) -> dict[str, Any]:
-        """The expert on the larger of the imitated sets; kept is what the reward confirms."""
-        agent = RolloutPolicy(policy="expert")
-        chosen = {
-            name: it.large if self.recipe.large else it.base for name, it in self.split.items()
+        """Play the expert on the larger of the sets; selects what the reward confirms.
+
+        Returns:
+            Confirmed episodes by `ENVIRONMENT SIZE`.
+        """
+        items = {
+            name: split.large if self.recipe.large else split.base
+            for name, split in self.split.items()
         }
-        played = self.play(agent, chosen, self.out / "expert")
+        runs = self.play(RolloutPolicy(policy="expert"), items, self.out / "expert")
         counts: dict[str, Any] = {}
-        for run, wanted in zip(played, self.environments, strict=True):
-            selection = self.select(run, wanted)
-            if not selection.kept:
-                threshold = score_threshold(wanted.name, wanted.threshold)
+        for run, tasks in zip(runs, self.environments, strict=True):
+            selection = self.select(run, tasks)
+            if not selection.selected:
+                threshold = score_threshold(tasks.name, tasks.threshold)
                 raise NothingToTrainOn(
-                    f"no expert episode scored above {threshold}",
-                    field=f"{wanted.name}.threshold",
+                    f"no expert episode scored above {threshold}", field=f"{tasks.name}.threshold"
                 )
-            division = self.split[wanted.name]
-            for size, items in (("base", set(division.base)), ("large", set(division.large))):
-                kept = [it for it in selection.kept if it.item_id in items]
-                write_selection(self._expert_file(wanted.name, size), kept)
-                counts[f"{wanted.name} {size}"] = len(kept)
+            split = self.split[tasks.name]
+            for size, ids in (("base", set(split.base)), ("large", set(split.large))):
+                selected = [episode for episode in selection.selected if episode.item_id in ids]
+                write_selection(self._expert_file(tasks.name, size), selected)
+                counts[f"{tasks.name} {size}"] = len(selected)
         return counts
 
     def _expert_file(self, environment: str, size: str) -> Path:
         return self.out / "expert" / f"{environment}-{size}.jsonl"
 
-    def imitated(self, size: Literal["base", "large"]) -> list[SourceConfig]:
-        """The expert episodes of a set, as sources."""
+    def expert_sources(self, size: Literal["base", "large"]) -> list[SourceConfig]:
+        """Return the expert episodes of a set, as sources."""
         return [
             SourceConfig(
-                path=str(self.out / "expert" / it.name),
+                path=str(self.out / "expert" / tasks.name),
                 kind="run",
-                selection=str(self._expert_file(it.name, size)),
+                selection=str(self._expert_file(tasks.name, size)),
             )
-            for it in self.environments
+            for tasks in self.environments
         ]
 
+    def count_expert_episodes(self, size: Literal["base", "large"]) -> int:
+        """Return how many expert episodes a set has."""
+        counts = self.run_dir.stage("expert", self.play_expert)
+        return sum(count for name, count in counts.items() if name.endswith(f" {size}"))
+
     def pretrain(self, pretraining: Pretraining) -> str:
-        """The base model of all seeds: from scratch, then all tokens of the player's episodes."""
+        """Make the base model of all seeds: from scratch, then all tokens of a policy's episodes.
+
+        Returns:
+            The folder of the base model.
+        """
         folder = self.out / "pretraining"
 
-        def play_it() -> dict[str, Any]:
-            chosen = {name: it.pretrain or it.explore for name, it in self.split.items()}
-            samples = {it.name: it.pretrain_samples for it in self.environments}
-            player = RolloutPolicy(policy=pretraining.policy, samples=pretraining.samples)
-            played = self.play(player, chosen, folder, samples)
-            return {"episodes": [str(it.folder) for it in played]}
+        def play_episodes() -> dict[str, Any]:
+            items = {name: split.pretrain or split.explore for name, split in self.split.items()}
+            samples = {tasks.name: tasks.pretrain_samples for tasks in self.environments}
+            policy = RolloutPolicy(policy=pretraining.policy, samples=pretraining.samples)
+            runs = self.play(policy, items, folder, samples)
+            return {"episodes": [str(run.folder) for run in runs]}
 
-        episodes = self.run_dir.stage("pretraining-episodes", play_it)["episodes"]
-        read = [SourceConfig(path=it, kind="run", targets="all") for it in episodes]
+        folders = self.run_dir.stage("pretraining-episodes", play_episodes)["episodes"]
+        sources = [SourceConfig(path=path, kind="run", targets="all") for path in folders]
 
         def learn() -> dict[str, Any]:
             config, seed = self.recipe.cloning, self.recipe.seeds[0]
-            # The tokenizer needs the words of the expert, who is a small part of what is read.
-            some = [
-                replace(it, limit=3 * wanted.base_tasks)
-                for it, wanted in zip(read, self.environments, strict=True)
+            # The expert says words of its own and is a small part of what is learned from: its
+            # episodes, and about as many of the others, teach the tokenizer.
+            limited = [
+                replace(source, limit=3 * tasks.base_tasks)
+                for source, tasks in zip(sources, self.environments, strict=True)
             ]
-            spoken = [*self.imitated("base"), *some]
-            scratch = make_base(config, spoken, folder / "scratch", seed=seed)
+            texts = [*self.expert_sources("base"), *limited]
+            scratch = make_base(config, texts, folder / "scratch", seed=seed)
             config = replace(config, epochs=pretraining.epochs, max_steps=0)
-            clone(config, read, folder / "base", model=scratch, seed=seed, console=self.console)
+            clone(config, sources, folder / "base", model=scratch, seed=seed, console=self.console)
             return {"path": str(folder / "base" / "final")}
 
         return self.run_dir.stage("pretraining", learn)["path"]
 
-    def imitated_count(self, size: Literal["base", "large"]) -> int:
-        """How many expert episodes a set has."""
-        counts = self.run_dir.stage("expert", self.play_expert)
-        return sum(count for name, count in counts.items() if name.endswith(f" {size}"))
-
     def play(
         self,
-        agent: RolloutPolicy,
-        chosen: Mapping[str, Sequence[str]],
+        policy: RolloutPolicy,
+        items: Mapping[str, Sequence[str]],
         folder: Path,
         samples: Mapping[str, int] | None = None,
     ) -> list[EvalRun]:
-        """Play tasks of every environment, one run each; some with a number of `samples` of their
-        own.
+        """Play tasks of every environment, one run each.
+
+        Args:
+            policy: Who plays.
+            items: Environment -> its tasks.
+            folder: Gets a run folder per environment.
+            samples: Environment -> episodes per task, where it is not the policy's number.
         """
         own = samples or {}
         jobs = [
-            RolloutJob(it, chosen[it.name], folder / it.name, own.get(it.name, 0))
-            for it in self.environments
+            RolloutJob(tasks, items[tasks.name], folder / tasks.name, own.get(tasks.name, 0))
+            for tasks in self.environments
         ]
-        return play(self.recipe.rollout, agent, jobs, console=self.console)
+        return play(self.recipe.rollout, policy, jobs, console=self.console)
 
-    def judge(self, agent: RolloutPolicy, folder: Path, use: str = "evaluate") -> dict[str, Any]:
-        """Figures on the held-out tasks (or another part of them), as JSON values."""
-        chosen = {name: getattr(it, use) for name, it in self.split.items()}
-        played = self.play(agent, chosen, folder)
-        return {it.environment: read_metric(it).to_plain() for it in played}
+    def evaluate(
+        self, policy: RolloutPolicy, folder: Path, use: Literal["evaluate", "validate"] = "evaluate"
+    ) -> dict[str, Any]:
+        """Return metrics on the tasks set apart for a use, as JSON values by environment."""
+        items = {
+            name: split.evaluate if use == "evaluate" else split.validate
+            for name, split in self.split.items()
+        }
+        runs = self.play(policy, items, folder)
+        return {run.environment: read_metric(run).to_plain() for run in runs}
 
-    def baseline(self, policy: str) -> dict[str, Figure]:
-        """Figures of a scripted player."""
-        agent = RolloutPolicy(policy=policy)
+    def baseline(self, policy: str) -> dict[str, Metric]:
+        """Return the metrics of a scripted policy."""
         name = f"baseline-{policy}"
-        plain = self.run_dir.stage(name, lambda: self.judge(agent, self.out / "evaluation" / name))
-        return metrics_from_plain(plain)
+        folder = self.out / "evaluation" / name
 
-    def select(self, run: EvalRun, wanted: ImitatedTasks, *, explored: bool = False) -> Selection:
-        """What is kept of a run. The expert's episodes are always filtered, never weighted."""
+        def work() -> dict[str, Any]:
+            return self.evaluate(RolloutPolicy(policy=policy), folder)
+
+        return metrics_from_plain(self.run_dir.stage(name, work))
+
+    def select(self, run: EvalRun, tasks: ImitatedTasks, *, explored: bool = False) -> Selection:
+        """Select what is learned from. The expert's episodes are filtered, never weighted."""
         with RunReader.open(run.folder) as reader:
             return select(
                 reader.summaries(),
-                threshold=score_threshold(wanted.name, wanted.threshold),
+                threshold=score_threshold(tasks.name, tasks.threshold),
                 weighted=explored and self.recipe.use == "weight",
                 perfect=run.perfect,
                 repeats=self.recipe.repeats,
             )
 
 
-class _Evolution:
-    """One seed of a run."""
+class _SeedRun:
+    """One seed of a run.
 
-    def __init__(self, shared: _Shared, seed: int) -> None:
+    The names of its stages are on disk, in the state of every run: they stay as they are.
+    """
+
+    def __init__(self, shared: _SharedStages, seed: int) -> None:
         self.seed = seed
         self.folder = shared.out / f"seed-{seed}"
-        self.base_figures: dict[str, Figure] = {}
-        self.large_figures: dict[str, Figure] = {}
-        self.evolved: list[dict[str, Figure]] = []
-        """Figures after each iteration."""
-        self.kept: list[dict[str, int]] = []
-        """Episodes kept in each iteration, by environment."""
-        self.chosen = 0
+        self.base_metrics: dict[str, Metric] = {}
+        self.large_metrics: dict[str, Metric] = {}
+        self.iteration_metrics: list[dict[str, Metric]] = []
+        """Metrics after each iteration."""
+        self.selected: list[dict[str, int]] = []
+        """Episodes selected in each iteration, by environment."""
+        self.best = 0
         """The iteration that is the result, from 1."""
         self._shared = shared
         self._recipe = shared.recipe
@@ -391,44 +415,43 @@ class _Evolution:
 
     @property
     def checkpoint(self) -> Path:
-        """The chosen agent."""
-        return self._checkpoint(f"iteration-{self.chosen}")
+        """The agent that is the result."""
+        return self._checkpoint(f"iteration-{self.best}")
 
     def run(self) -> None:
-        """All stages of this seed, in order."""
-        expert = self._shared.imitated("base")
-        made = self._stage("base-model", self._make_base)
-        self._base_model = made["path"]
+        """Do all stages of this seed, in order."""
+        expert = self._shared.expert_sources("base")
+        self._base_model = self._stage("base-model", self._make_base)["path"]
 
-        current = self._learn("bc-base", expert)
-        self.base_figures = self._judge("bc-base", current)
+        agent = self._learn("bc-base", expert)
+        self.base_metrics = self._evaluate("bc-base", agent)
         if self._recipe.large:
-            large = self._learn("bc-large", self._shared.imitated("large"))
-            self.large_figures = self._judge("bc-large", large)
+            large = self._learn("bc-large", self._shared.expert_sources("large"))
+            self.large_metrics = self._evaluate("bc-large", large)
 
-        before = expert
-        for number in range(1, self._recipe.iterations + 1):
-            explored = self._explore(number, current)
-            kept = self._select(number, explored)
-            before = [*(expert if self._recipe.merge == "initial" else before), *kept]
-            current = self._learn(f"iteration-{number}", before)
-            self.evolved.append(self._judge(f"iteration-{number}", current))
-        self.chosen = self._choose()
+        sources = expert
+        for iteration in range(1, self._recipe.iterations + 1):
+            explored = self._explore(iteration, agent)
+            selected = self._select(iteration, explored)
+            sources = [*(expert if self._recipe.merge == "initial" else sources), *selected]
+            agent = self._learn(f"iteration-{iteration}", sources)
+            self.iteration_metrics.append(self._evaluate(f"iteration-{iteration}", agent))
+        self.best = self._choose()
 
     def _make_base(self) -> dict[str, Any]:
-        """The model that every agent of this seed starts from."""
+        """Make the model that every agent of this seed starts from."""
         if self._recipe.pretraining:
             return {"path": self._shared.pretrain(self._recipe.pretraining)}
         path = make_base(
             self._recipe.cloning,
-            self._shared.imitated("base"),
+            self._shared.expert_sources("base"),
             self.folder / "base",
             seed=self.seed,
         )
         return {"path": path}
 
     def _learn(self, name: str, sources: Sequence[SourceConfig]) -> Path:
-        """An agent from the base model and these episodes."""
+        """Clone an agent from the base model and these episodes; returns its checkpoint."""
 
         def work() -> dict[str, Any]:
             return clone(
@@ -443,119 +466,120 @@ class _Evolution:
         self._stage(f"learn-{name}", work)
         return self._checkpoint(name)
 
-    def _explore(self, number: int, agent: Path) -> list[dict[str, Any]]:
-        """The current agent on every environment's tasks."""
+    def _explore(self, iteration: int, agent: Path) -> list[EvalRun]:
+        """Play the agent on every environment's tasks."""
 
         def work() -> dict[str, Any]:
-            player = RolloutPolicy(
+            policy = RolloutPolicy(
                 policy=str(agent),
                 temperature=self._recipe.temperature,
                 samples=self._recipe.samples,
-                seed=1000 * self.seed + number,
+                seed=1000 * self.seed + iteration,
             )
-            chosen = {name: it.explore for name, it in self._shared.split.items()}
-            samples = {it.name: it.samples for it in self._shared.environments}
-            played = self._shared.play(player, chosen, self._exploration(number), samples)
-            return {"played": [{**asdict(it), "folder": str(it.folder)} for it in played]}
+            items = {name: split.explore for name, split in self._shared.split.items()}
+            samples = {tasks.name: tasks.samples for tasks in self._shared.environments}
+            runs = self._shared.play(policy, items, self._exploration(iteration), samples)
+            return {"played": [{**asdict(run), "folder": str(run.folder)} for run in runs]}
 
-        return self._stage(f"explore-{number}", work)["played"]
+        runs = self._stage(f"explore-{iteration}", work)["played"]
+        return [EvalRun(**{**run, "folder": Path(run["folder"])}) for run in runs]
 
-    def _select(self, number: int, explored: Sequence[Mapping[str, Any]]) -> list[SourceConfig]:
-        """Keep what earned reward; returns it as sources."""
+    def _select(self, iteration: int, explored: Sequence[EvalRun]) -> list[SourceConfig]:
+        """Select what earned reward; returns it as sources."""
 
         def work() -> dict[str, Any]:
             counts: dict[str, Any] = {}
-            for plain, wanted in zip(explored, self._shared.environments, strict=True):
-                run = EvalRun(**{**plain, "folder": Path(plain["folder"])})
-                selection = self._shared.select(run, wanted, explored=True)
-                write_selection(self._kept_file(number, wanted.name), selection.kept)
-                counts[wanted.name] = {
-                    "kept": len(selection.kept),
+            for run, tasks in zip(explored, self._shared.environments, strict=True):
+                selection = self._shared.select(run, tasks, explored=True)
+                write_selection(self._selection_file(iteration, tasks.name), selection.selected)
+                counts[tasks.name] = {
+                    "kept": len(selection.selected),
                     "confirmed": selection.confirmed,
                     "episodes": selection.episodes,
                 }
             return counts
 
-        counts = self._stage(f"select-{number}", work)
-        self.kept.append({name: int(it["kept"]) for name, it in counts.items()})
+        counts = self._stage(f"select-{iteration}", work)
+        self.selected.append({name: int(count["kept"]) for name, count in counts.items()})
         return [
             SourceConfig(
-                path=str(self._exploration(number) / name),
+                path=str(self._exploration(iteration) / name),
                 kind="run",
-                selection=str(self._kept_file(number, name)),
+                selection=str(self._selection_file(iteration, name)),
             )
-            for name, count in self.kept[-1].items()
+            for name, count in self.selected[-1].items()
             if count
         ]
 
-    def _judge(self, name: str, agent: Path) -> dict[str, Figure]:
-        player = RolloutPolicy(policy=str(agent), seed=self.seed)
+    def _evaluate(self, name: str, agent: Path) -> dict[str, Metric]:
+        policy = RolloutPolicy(policy=str(agent), seed=self.seed)
         folder = self.folder / "evaluation" / name
-        return metrics_from_plain(
-            self._stage(f"judge-{name}", lambda: self._shared.judge(player, folder))
-        )
+        stage = self._stage(f"judge-{name}", lambda: self._shared.evaluate(policy, folder))
+        return metrics_from_plain(stage)
 
     def _choose(self) -> int:
+        """Return the iteration that is the result, from 1."""
         if self._recipe.choose == "last":
             return self._recipe.iterations
         means: list[float] = []
-        for number in range(1, self._recipe.iterations + 1):
-            name = f"iteration-{number}"
-            player = RolloutPolicy(policy=str(self._checkpoint(name)), seed=self.seed)
+        for iteration in range(1, self._recipe.iterations + 1):
+            name = f"iteration-{iteration}"
+            policy = RolloutPolicy(policy=str(self._checkpoint(name)), seed=self.seed)
             folder = self.folder / "validation" / name
-            plain = self._stage(
-                f"validate-{name}",
-                lambda player=player, folder=folder: self._shared.judge(player, folder, "validate"),
-            )
-            means.append(Row(name, metrics_from_plain(plain)).mean or 0.0)
+            validate = partial(self._shared.evaluate, policy, folder, "validate")
+            metrics = metrics_from_plain(self._stage(f"validate-{name}", validate))
+            means.append(Row(name, metrics).mean or 0.0)
         return means.index(max(means)) + 1
 
-    def _stage(self, name: str, work: Any) -> dict[str, Any]:
+    def _stage(self, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return self._shared.run_dir.stage(f"seed-{self.seed}/{name}", work)
 
     def _checkpoint(self, name: str) -> Path:
         return self.folder / name / "final"
 
-    def _exploration(self, number: int) -> Path:
-        return self.folder / f"explore-{number}"
+    def _exploration(self, iteration: int) -> Path:
+        return self.folder / f"explore-{iteration}"
 
-    def _kept_file(self, number: int, environment: str) -> Path:
-        return self._exploration(number) / f"{environment}-kept.jsonl"
-
-
-def _pooled(parts: Sequence[Mapping[str, Figure]]) -> dict[str, Figure]:
-    return {name: pool([it[name] for it in parts]) for name in parts[0]}
+    def _selection_file(self, iteration: int, environment: str) -> Path:
+        return self._exploration(iteration) / f"{environment}-kept.jsonl"
 
 
-def _conclude(shared: _Shared, evolutions: Sequence[_Evolution]) -> Report:
-    """One table and one plot of all seeds."""
+def _pool_seeds(seeds: Sequence[Mapping[str, Metric]]) -> dict[str, Metric]:
+    return {name: pool([metrics[name] for metrics in seeds]) for name in seeds[0]}
+
+
+def _conclude(shared: _SharedStages, seeds: Sequence[_SeedRun]) -> Report:
+    """Make one table and one plot of all seeds."""
     recipe = shared.recipe
-    names = [it.name for it in shared.environments]
-    base = _pooled([it.base_figures for it in evolutions])
-    large = _pooled([it.large_figures for it in evolutions]) if recipe.large else {}
-    iterations = [_pooled(parts) for parts in zip(*(it.evolved for it in evolutions), strict=True)]
-    chosen = _pooled([it.evolved[it.chosen - 1] for it in evolutions])
-    count = shared.imitated_count("base")
+    names = [tasks.name for tasks in shared.environments]
+    base = _pool_seeds([seed.base_metrics for seed in seeds])
+    large = _pool_seeds([seed.large_metrics for seed in seeds]) if recipe.large else {}
+    by_iteration = zip(*(seed.iteration_metrics for seed in seeds), strict=True)
+    iterations = [_pool_seeds(metrics) for metrics in by_iteration]
+    evolved = _pool_seeds([seed.iteration_metrics[seed.best - 1] for seed in seeds])
+    count = shared.count_expert_episodes("base")
     rows = [Row(policy, shared.baseline(policy)) for policy in recipe.baselines]
     rows.append(Row(BASE, base, f"{count} expert episodes"))
     if recipe.large:
-        rows.append(Row(LARGE, large, f"{shared.imitated_count('large')} expert episodes"))
-    kept = {
-        str(number + 1): {name: sum(it.kept[number][name] for it in evolutions) for name in names}
-        for number in range(recipe.iterations)
+        rows.append(Row(LARGE, large, f"{shared.count_expert_episodes('large')} expert episodes"))
+    selected = {
+        str(iteration + 1): {
+            name: sum(seed.selected[iteration][name] for seed in seeds) for name in names
+        }
+        for iteration in range(recipe.iterations)
     }
-    last = sum(sum(it.kept[it.chosen - 1].values()) for it in evolutions) / len(evolutions)
-    rows.append(Row(EVOLVED, chosen, f"{count} expert + {last:.0f} own episodes"))
-    report = Report(tuple(rows), kept, tuple(it.checkpoint for it in evolutions))
-    _write(shared, report, [base, *iterations], large, names)
+    own = sum(sum(seed.selected[seed.best - 1].values()) for seed in seeds) / len(seeds)
+    rows.append(Row(EVOLVED, evolved, f"{count} expert + {own:.0f} own episodes"))
+    report = Report(tuple(rows), selected, tuple(seed.checkpoint for seed in seeds))
+    _write_report(shared, report, [base, *iterations], large, names)
     return report
 
 
-def _write(
-    shared: _Shared,
+def _write_report(
+    shared: _SharedStages,
     report: Report,
-    iterations: Sequence[Mapping[str, Figure]],
-    large: Mapping[str, Figure],
+    iterations: Sequence[Mapping[str, Metric]],
+    large: Mapping[str, Metric],
     names: Sequence[str],
 ) -> None:
     out, console = shared.out, shared.console
@@ -564,20 +588,20 @@ def _write(
             row.name: {
                 "mean": row.mean,
                 "note": row.note,
-                "figures": {name: it.to_plain() for name, it in row.figures.items()},
+                "figures": {name: metric.to_plain() for name, metric in row.metrics.items()},
             }
             for row in report.rows
         },
-        "iterations": [{name: it[name].mean for name in names} for it in iterations],
-        "kept": report.kept,
-        "checkpoints": [str(it) for it in report.checkpoints],
+        "iterations": [{name: metrics[name].mean for name in names} for metrics in iterations],
+        "kept": report.selected,
+        "checkpoints": [str(checkpoint) for checkpoint in report.checkpoints],
     }
     write_atomically(out / "results.json", json.dumps(results, indent=1) + "\n")
     write_atomically(out / "table.md", as_markdown(report.rows, names))
     console.print(as_table(report.rows, names, title=f"AgentEval, {out}"))
-    for number, counts in report.kept.items():
+    for iteration, counts in report.selected.items():
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
-        console.print(f"kept in iteration {number}: {listed}", highlight=False)
+        console.print(f"kept in iteration {iteration}: {listed}", highlight=False)
     try:
         draw(out / "plot.png", iterations, large, names)
     except ExtraMissing as error:

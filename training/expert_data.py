@@ -1,9 +1,7 @@
 """`python -m training.expert_data`: our AgentTraj, by the environments' own experts.
 
-Plays the expert on train tasks through the orchestrator and keeps the episodes that the
-environment's own reward confirms. Owns the sizes of the base and the large set (the paper's) and
-the confirmation. Invariant: what is counted as an expert episode scored above its environment's
-threshold; the others are counted in the report, never kept.
+Plays the expert on train tasks through the orchestrator and takes the episodes that scored above
+their environment's threshold; the others are counted in the report. Sizes are the paper's.
 
 A size counts confirmed episodes: where the expert fails, further tasks are played, and where a
 split has fewer tasks than the set has episodes, each is played several times, worded differently.
@@ -22,6 +20,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -35,6 +34,7 @@ from orchestrator.configuration import parse_names
 from orchestrator.errors import UsageError
 from orchestrator.fleet import FleetConfig
 from orchestrator.formats.agenttraj import to_conversation
+from orchestrator.records import EpisodeSummary
 from orchestrator.store import RunReader
 from training.data.selection import Selection, score_threshold, select
 from training.rollouts.jobs import (
@@ -93,87 +93,93 @@ class ExpertData:
 
 
 def confirmed_episodes(
-    played: EvalRun, *, threshold: float | None = None, samples: int = 1
+    run: EvalRun, *, threshold: float | None = None, samples: int = 1
 ) -> Selection:
-    """Which episodes of an expert's run the environment's own reward confirms."""
-    with RunReader.open(played.folder) as reader:
+    """Return which episodes of an expert's run the environment's own reward confirms."""
+    with RunReader.open(run.folder) as reader:
         return select(
             reader.summaries(),
-            threshold=score_threshold(played.environment, threshold),
+            threshold=score_threshold(run.environment, threshold),
             repeats="all" if samples > 1 else "first",
         )
 
 
-def _build(wanted: ExpertData) -> int:
+def _build(options: ExpertData) -> int:
     console = make_console()
-    names = list(PAPER_SIZES) if wanted.env == "paper" else parse_names(wanted.env)
+    names = list(PAPER_SIZES) if options.env == "paper" else parse_names(options.env)
     if not names:
         raise UsageError("--env names no environment", valid=sorted(PAPER_SIZES))
-    if wanted.samples < 1 or min(wanted.episodes, wanted.max_rounds) < 0:
+    if options.samples < 1 or min(options.episodes, options.max_rounds) < 0:
         raise UsageError("--samples is at least 1, --episodes and --max-rounds at least 0")
-    rollout = RolloutConfig(concurrency=wanted.concurrency, fleet=wanted.fleet)
+    rollout = RolloutConfig(concurrency=options.concurrency, fleet=options.fleet)
     table = Table(
         *("environment", "wanted", "played", "confirmed", "refused", "rounds"), title="expert data"
     )
     for name in names:
-        _build_one(wanted, rollout, name, table, console)
+        _build_environment(options, rollout, name, table, console)
     console.print(table)
     return 0
 
 
-def _build_one(
-    wanted: ExpertData, rollout: RolloutConfig, name: str, table: Table, console: Console
+def _build_environment(
+    options: ExpertData, rollout: RolloutConfig, name: str, table: Table, console: Console
 ) -> None:
+    """Play the expert until enough episodes are confirmed, and export them."""
     tasks = EnvironmentTasks(
         name=name,
-        train=wanted.split,
-        evaluation=wanted.split,
-        max_rounds=wanted.max_rounds or _MAX_ROUNDS.get(name, 0),
+        train=options.split,
+        evaluation=options.split,
+        max_rounds=options.max_rounds or _MAX_ROUNDS.get(name, 0),
     )
     ids, _ = list_tasks(rollout, [tasks])[name]
-    size = wanted.episodes or PAPER_SIZES.get(name, (500, 2000))[wanted.size == "large"]
-    left, samples = shuffled_by_hash(ids), max(wanted.samples, -(-size // max(1, len(ids))))
-    agent = RolloutPolicy(policy="expert", samples=samples, seed=wanted.seed)
-    parts: list[tuple[EvalRun, Selection]] = []
-    kept = 0
-    while kept < size and left:
-        count = _next_tasks(size - kept, samples, [selection for _, selection in parts])
-        items, left = left[:count], left[count:]
-        folder = wanted.out / (f"{name}-{len(parts) + 1}" if parts else name)
-        (played,) = play(rollout, agent, [RolloutJob(tasks, items, folder)], console=console)
-        parts.append((played, confirmed_episodes(played, samples=samples)))
-        kept += len(parts[-1][1].kept)
-    rounds = _export(parts, size, wanted.out / f"{name}.json")
-    episodes = sum(it.episodes + it.failed for _, it in parts)
-    refused = episodes - sum(it.confirmed for _, it in parts)
-    shown = (size, episodes, min(kept, size), refused)
-    table.add_row(name, *(str(it) for it in shown), f"{rounds:.1f}")
-    if kept < size:
-        console.print(f"{name}: all {len(ids)} tasks of {wanted.split} give {kept} episodes")
+    size = options.episodes or PAPER_SIZES.get(name, (500, 2000))[options.size == "large"]
+    unplayed, samples = shuffled_by_hash(ids), max(options.samples, -(-size // max(1, len(ids))))
+    policy = RolloutPolicy(policy="expert", samples=samples, seed=options.seed)
+    runs: list[tuple[EvalRun, Selection]] = []
+    confirmed = 0
+    while confirmed < size and unplayed:
+        count = _next_tasks(size - confirmed, samples, [selection for _, selection in runs])
+        items, unplayed = unplayed[:count], unplayed[count:]
+        folder = options.out / (f"{name}-{len(runs) + 1}" if runs else name)
+        (run,) = play(rollout, policy, [RolloutJob(tasks, items, folder)], console=console)
+        selection = confirmed_episodes(run, samples=samples)
+        runs.append((run, selection))
+        confirmed += len(selection.selected)
+    rounds = _export(runs, size, options.out / f"{name}.json")
+    played = sum(selection.episodes + selection.failed for _, selection in runs)
+    refused = played - sum(selection.confirmed for _, selection in runs)
+    numbers = (size, played, min(confirmed, size), refused)
+    table.add_row(name, *(str(number) for number in numbers), f"{rounds:.1f}")
+    if confirmed < size:
+        console.print(f"{name}: all {len(ids)} tasks of {options.split} give {confirmed} episodes")
 
 
 def _next_tasks(missing: int, samples: int, before: Sequence[Selection]) -> int:
-    """How many tasks to play for so many confirmed episodes, by the share confirmed so far."""
-    episodes = sum(it.episodes + it.failed for it in before)
-    share = sum(it.confirmed for it in before) / episodes if episodes else 1.0
+    """Return how many tasks to play for the missing episodes, by the share confirmed so far."""
+    episodes = sum(selection.episodes + selection.failed for selection in before)
+    share = sum(selection.confirmed for selection in before) / episodes if episodes else 1.0
     return max(1, math.ceil(missing / samples / max(share, 0.05)))
 
 
-def _export(parts: Sequence[tuple[EvalRun, Selection]], size: int, path: Path) -> float:
+def _export(runs: Sequence[tuple[EvalRun, Selection]], size: int, path: Path) -> float:
     """Write `size` confirmed conversations in AgentTraj's layout; returns their mean rounds."""
     entries: list[dict[str, Any]] = []
     rounds = 0
-    for played, selection in parts:
-        wanted = selection.kept[: size - len(entries)]
-        order = {kept.episode_id: number for number, kept in enumerate(wanted)}
-        found: list[tuple[int, dict[str, Any]]] = []
-        with RunReader.open(played.folder) as reader:
-            for episode in reader.episodes(lambda it, order=order: it.episode_id in order):
+    for run, selection in runs:
+        selected = selection.selected[: size - len(entries)]
+        order = {episode.episode_id: number for number, episode in enumerate(selected)}
+        conversations: list[tuple[int, dict[str, Any]]] = []
+        with RunReader.open(run.folder) as reader:
+            for episode in reader.episodes(partial(_is_selected, order)):
                 rounds += len(episode.steps) - 1
-                found.append((order[episode.episode_id], to_conversation(episode)))
-        entries += [entry for _, entry in sorted(found, key=lambda pair: pair[0])]
+                conversations.append((order[episode.episode_id], to_conversation(episode)))
+        entries += [entry for _, entry in sorted(conversations, key=lambda pair: pair[0])]
     write_atomically(path, json.dumps(entries, ensure_ascii=False, indent=1) + "\n")
     return rounds / len(entries) if entries else 0.0
+
+
+def _is_selected(order: Mapping[str, int], summary: EpisodeSummary) -> bool:
+    return summary.episode_id in order
 
 
 def main(argv: Sequence[str] | None = None) -> int:

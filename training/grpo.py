@@ -49,7 +49,7 @@ from training.config.start import Start
 from training.data.sequences import TokenSequence
 from training.data.trajectories import group_advantages, read_trajectories, version_name
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
-from training.rollouts.on_policy import Rollouts, Task, recorded
+from training.rollouts.on_policy import Rollouts, Task, read_rollouts
 from training.rollouts.results import Row, as_table, read_metric
 from training.rollouts.tasks import EnvironmentTasks, list_ids, split_tasks
 from training.runs.run_dir import RunDir
@@ -556,7 +556,9 @@ class _Learning:
                 await asyncio.to_thread(self._dist.barrier)
             else:
                 self._dist.barrier()
-                episodes = recorded(self._played, step, self._tasks_of(step), samples=recipe.group)
+                episodes = read_rollouts(
+                    self._played, step, self._tasks_of(step), samples=recipe.group
+                )
             ahead = None
             if rollouts is not None and recipe.staleness and step + 1 < recipe.steps:
                 ahead = asyncio.create_task(self._play(rollouts, step + 1))

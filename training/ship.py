@@ -1,10 +1,9 @@
 """`python -m training.ship RUN --out FOLDER`: from an AgentEvol run to an agent that anybody plays.
 
 Writes the folder of `--policy agent:FOLDER`: weights (in half precision where that changes no
-figure), tokenizer, card and README. Invariant: every figure on the card was played with the very
-files beside it, on tasks that the run held out; nothing on it names a machine or a path.
-
-Knows no environment and needs no torch: the embedded engine plays, by whatever backend is there.
+metric), tokenizer, manifest and README. Every metric in the manifest was played with the very files
+beside it, on tasks that the run held out; nothing in it names a machine or a path. Needs no torch:
+the embedded engine plays, by whatever backend there is.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from training.config.recipe import build
 from training.errors import OutputOccupied, RecipeError, TrainingError
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
 from training.rollouts.results import (
-    Figure,
+    Metric,
     Row,
     as_markdown,
     as_table,
@@ -40,13 +39,13 @@ from training.rollouts.results import (
 from training.rollouts.tasks import ImitatedTasks, TaskSplit
 from training.runs.run_dir import RunDir
 
-__all__ = ["Ship", "Shipment", "main", "ship"]
+__all__ = ["ExportAgent", "ExportedAgent", "export_agent", "main"]
 
 StoredAs = Literal["float32", "float16", "bfloat16"]
 _LARGEST: Final = 20_000_000
 """Bytes of an agent's folder."""
 _NOTICEABLE: Final = 0.01
-"""A change of an environment's figure that speaks against half precision."""
+"""A change of an environment's metric that speaks against half precision."""
 _TOKENIZER_FILES: Final = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -57,7 +56,7 @@ _TOKENIZER_FILES: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ship:
+class ExportAgent:
     """Make a folder for `--policy agent:FOLDER` from a finished run of `training.agentevol`."""
 
     run: tyro.conf.Positional[Path]
@@ -76,15 +75,15 @@ class Ship:
 
 
 @dataclass(frozen=True, slots=True)
-class Shipment:
+class ExportedAgent:
     """What was written."""
 
     folder: Path
-    card: AgentCard
-    recorded: Mapping[str, Figure]
-    """Figures of the chosen checkpoint in its run."""
-    played: Mapping[str, Figure]
-    """Figures of the files in the folder."""
+    manifest: AgentCard
+    recorded: Mapping[str, Metric]
+    """Metrics of the chosen checkpoint in its run."""
+    played: Mapping[str, Metric]
+    """Metrics of the files in the folder."""
 
 
 class _Run:
@@ -97,7 +96,7 @@ class _Run:
         self.folder = folder
         self._run_dir = RunDir.read(folder)
         self.recipe: Mapping[str, Any] = self._run_dir.recipe
-        self.environments = [build(ImitatedTasks, it) for it in self.recipe["environments"]]
+        self.environments = [build(ImitatedTasks, tasks) for tasks in self.recipe["environments"]]
         self.rollout = build(RolloutConfig, self.recipe["rollout"])
         self.rows: Mapping[str, Any] = {}
         try:
@@ -106,77 +105,85 @@ class _Run:
             raise TrainingError(f"{results} cannot be read: {error!r}", field="run") from error
 
     def _read(self, results: Mapping[str, Any]) -> None:
-        divided = self.stage("tasks")
-        self.split = {name: TaskSplit.from_plain(uses) for name, uses in divided.items()}
+        split = self.stage("tasks")
+        self.split = {name: TaskSplit.from_plain(ids) for name, ids in split.items()}
         self.rows = results["rows"]
         # Folders of runs are moved: only the names inside are relied on.
-        self.chosen = {
+        self.checkpoint_names = {
             int(seed): Path(checkpoint).parent.name
             for seed, checkpoint in zip(self.recipe["seeds"], results["checkpoints"], strict=True)
         }
 
     def stage(self, name: str) -> dict[str, Any]:
-        """The result of a stage; raises TrainingError where it is not finished."""
+        """Return the result of a stage; raises TrainingError where it is not finished."""
         result = self._run_dir.result(name)
         if result is None:
             raise TrainingError(f"the stage {name} is not finished", field="run")
         return result
 
-    def figures(self, seed: int, kind: str = "judge") -> dict[str, Figure]:
-        """Figures of a seed's chosen checkpoint."""
-        return metrics_from_plain(self.stage(f"seed-{seed}/{kind}-{self.chosen[seed]}"))
+    def metrics(
+        self, seed: int, stage: Literal["judge", "validate"] = "judge"
+    ) -> dict[str, Metric]:
+        """Return the metrics of a seed's chosen checkpoint; `stage` is judge or validate."""
+        return metrics_from_plain(self.stage(f"seed-{seed}/{stage}-{self.checkpoint_names[seed]}"))
 
     def checkpoint(self, seed: int) -> Path:
-        """A seed's chosen checkpoint."""
-        return self.folder / f"seed-{seed}" / self.chosen[seed] / "final"
+        """Return the folder of a seed's chosen checkpoint."""
+        return self.folder / f"seed-{seed}" / self.checkpoint_names[seed] / "final"
 
     def learned_from(self, seed: int) -> str:
-        """How many episodes a seed's chosen checkpoint learned from."""
+        """Say how many episodes a seed's chosen checkpoint learned from."""
         counts = self.stage("expert")
         expert = sum(count for name, count in counts.items() if name.endswith(" base"))
-        number = self.chosen[seed].removeprefix("iteration-")
-        kept = self.stage(f"seed-{seed}/select-{number}")
-        own = sum(it["kept"] for it in kept.values())
+        iteration = self.checkpoint_names[seed].removeprefix("iteration-")
+        selected = self.stage(f"seed-{seed}/select-{iteration}")
+        own = sum(count["kept"] for count in selected.values())
         return f"{expert} expert + {own} own episodes"
 
     def best_seed(self) -> tuple[int, str]:
-        """The seed to ship, and by which tasks it was chosen."""
-        if len(self.chosen) == 1:
-            return next(iter(self.chosen)), "the only seed"
+        """Return the seed to export, and by which tasks it was chosen."""
+        if len(self.checkpoint_names) == 1:
+            return next(iter(self.checkpoint_names)), "the only seed"
         validated = self.recipe.get("choose") == "validation"
-        kind = "validate" if validated else "judge"
-        means = {seed: Row("", self.figures(seed, kind)).mean or 0.0 for seed in self.chosen}
+        stage = "validate" if validated else "judge"
+        means = {
+            seed: Row("", self.metrics(seed, stage)).mean or 0.0 for seed in self.checkpoint_names
+        }
         best = max(means, key=lambda seed: (means[seed], -seed))
         tasks = "validation" if validated else "held-out"
         return best, f"the best mean of {len(means)} seeds on {tasks} tasks"
 
 
-def ship(config: Ship, console: Console) -> Shipment:
+def export_agent(config: ExportAgent, console: Console) -> ExportedAgent:
     """Write the agent's folder, whole or not at all.
 
-    Raises TrainingError for a run that is not finished or an agent that is too large,
-    OutputOccupied for a folder that holds something else, and what playing raises.
+    Raises:
+        TrainingError: The run is not finished, or the agent is too large.
+        RecipeError: The run has no such seed.
+        OutputOccupied: The folder holds something else.
+        OrchestratorError: The agent could not be played.
     """
     run = _Run(config.run)
-    if config.seed is not None and config.seed not in run.chosen:
-        raise RecipeError("no such seed", field="seed", valid=map(str, run.chosen))
-    seed, why = run.best_seed() if config.seed is None else (config.seed, "named")
+    if config.seed is not None and config.seed not in run.checkpoint_names:
+        raise RecipeError("no such seed", field="seed", valid=map(str, run.checkpoint_names))
+    seed, reason = run.best_seed() if config.seed is None else (config.seed, "named")
     _require_free(config)
     config.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{config.out.name}-", dir=config.out.parent) as work:
-        made = Path(work) / "agent"
-        stored_as, played = _store(config, run, seed, made, console)
-        card = _card(config.name, run, seed, played, stored_as, weights_digest(made))
-        write_card(made, card)
-        (made / "README.md").write_text(_readme(run, seed, why, card, played), encoding="utf-8")
-        _require_small(made)
+        folder = Path(work) / "agent"
+        stored_as, played = _store(config, run, seed, folder, console)
+        manifest = _manifest(config.name, run, seed, played, stored_as, weights_digest(folder))
+        write_card(folder, manifest)
+        readme = _readme(run, seed, reason, manifest, played)
+        (folder / "README.md").write_text(readme, encoding="utf-8")
+        _require_small(folder)
         if config.out.exists():
             shutil.rmtree(config.out)
-        made.rename(config.out)
-    return Shipment(config.out, card, run.figures(seed), played)
+        folder.rename(config.out)
+    return ExportedAgent(config.out, manifest, run.metrics(seed), played)
 
 
-def _require_free(config: Ship) -> None:
+def _require_free(config: ExportAgent) -> None:
     out = config.out
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
@@ -187,72 +194,73 @@ def _require_free(config: Ship) -> None:
 
 
 def _store(
-    config: Ship, run: _Run, seed: int, made: Path, console: Console
-) -> tuple[StoredAs, dict[str, Figure]]:
+    config: ExportAgent, run: _Run, seed: int, folder: Path, console: Console
+) -> tuple[StoredAs, dict[str, Metric]]:
     """Write weights and tokenizer in the smallest precision that will do, and play them."""
-    recorded = run.figures(seed)
-    wanted: Sequence[StoredAs] = (
+    recorded = run.metrics(seed)
+    precisions: Sequence[StoredAs] = (
         ("float16", "float32") if config.stored_as == "auto" else (config.stored_as,)
     )
-    for stored_as in wanted:
-        if not _write_model(run.checkpoint(seed), made, stored_as):
+    for stored_as in precisions:
+        if not _write_model(run.checkpoint(seed), folder, stored_as):
             continue
-        _require_small(made)
-        played = _play(run, made, console)
-        changes = {
-            name: abs((it.mean or 0.0) - (recorded[name].mean or 0.0))
-            for name, it in played.items()
-        }
-        worst = max(changes.values())
+        _require_small(folder)
+        played = _play(run, folder, console)
+        worst = max(
+            abs((metric.mean or 0.0) - (recorded[name].mean or 0.0))
+            for name, metric in played.items()
+        )
         console.print(
             f"{stored_as}: figures differ by {100 * worst:.1f} points at most", highlight=False
         )
-        if worst <= _NOTICEABLE + 1e-9 or stored_as == wanted[-1]:
+        if worst <= _NOTICEABLE + 1e-9 or stored_as == precisions[-1]:
             return stored_as, played
     raise TrainingError("the weights hold numbers beyond the precision", field="stored_as")
 
 
-def _write_model(checkpoint: Path, made: Path, stored_as: StoredAs) -> bool:
+def _write_model(checkpoint: Path, folder: Path, stored_as: StoredAs) -> bool:
     """Write a checkpoint's files; False = its numbers do not fit into that precision."""
     import_numpy(1)
     from agent_runtime.engine.tensor_file import read_tensors, write_tensors
 
-    shutil.rmtree(made, ignore_errors=True)
-    made.mkdir()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     tensors = {
-        name: it for path in weight_files(checkpoint) for name, it in read_tensors(path).items()
+        name: tensor
+        for path in weight_files(checkpoint)
+        for name, tensor in read_tensors(path).items()
     }
     try:
-        write_tensors(made / "model.safetensors", tensors, stored_as)
+        write_tensors(folder / "model.safetensors", tensors, stored_as)
     except ValueError:
         return False
     settings = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
     settings.pop("torch_dtype", None)
     settings["dtype"] = stored_as
-    (made / "config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
     for name in _TOKENIZER_FILES:
         if (checkpoint / name).is_file():
-            shutil.copyfile(checkpoint / name, made / name)
+            shutil.copyfile(checkpoint / name, folder / name)
     return True
 
 
-def _play(run: _Run, made: Path, console: Console) -> dict[str, Figure]:
-    """Figures of the written files on the held-out tasks, as the run judged."""
+def _play(run: _Run, folder: Path, console: Console) -> dict[str, Metric]:
+    """Return metrics of the written files on the held-out tasks, as the run evaluated."""
     rollout = replace(run.rollout, engine="embedded", url="")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as work:
         jobs = [
-            RolloutJob(it, run.split[it.name].evaluate, Path(folder) / it.name)
-            for it in run.environments
+            RolloutJob(tasks, run.split[tasks.name].evaluate, Path(work) / tasks.name)
+            for tasks in run.environments
         ]
-        done = play(rollout, RolloutPolicy(policy=str(made)), jobs, console=console)
-        return {it.environment: read_metric(it) for it in done}
+        runs = play(rollout, RolloutPolicy(policy=str(folder)), jobs, console=console)
+        return {played.environment: read_metric(played) for played in runs}
 
 
-def _card(
+def _manifest(
     name: str,
     run: _Run,
     seed: int,
-    played: Mapping[str, Figure],
+    played: Mapping[str, Metric],
     stored_as: StoredAs,
     weights: str,
 ) -> AgentCard:
@@ -261,36 +269,36 @@ def _card(
         temperature=0.0,
         max_new_tokens=run.rollout.max_new_tokens,
         environments={
-            it.name: PlaySettings(
-                profile=it.profile,
-                options=dict(it.options),
-                conversation_start=it.conversation_start,
-                max_rounds=it.max_rounds,
-                items=run.split[it.name].evaluate,
+            tasks.name: PlaySettings(
+                profile=tasks.profile,
+                options=dict(tasks.options),
+                conversation_start=tasks.conversation_start,
+                max_rounds=tasks.max_rounds,
+                items=run.split[tasks.name].evaluate,
             )
-            for it in run.environments
+            for tasks in run.environments
         },
-        figures={name: _figure(it) for name, it in played.items()},
+        figures={name: _agent_figure(metric) for name, metric in played.items()},
         made={
             "algorithm": "AgentEvol",
             "seed": seed,
-            "checkpoint": run.chosen[seed],
+            "checkpoint": run.checkpoint_names[seed],
             "stored_as": stored_as,
             "weights": weights,
         },
     )
 
 
-def _figure(figure: Figure) -> AgentFigure:
-    mean, interval = figure.mean, figure.interval
+def _agent_figure(metric: Metric) -> AgentFigure:
+    mean, interval = metric.mean, metric.interval
     if mean is None:
-        raise TrainingError(f"no episode of {figure.environment} was finished")
+        raise TrainingError(f"no episode of {metric.environment} was finished")
     return AgentFigure(
-        metric="mean score" if figure.by_score else "success rate",
+        metric="mean score" if metric.by_score else "success rate",
         value=round(mean, 4),
         low=round(interval.low if interval else mean, 4),
         high=round(interval.high if interval else mean, 4),
-        episodes=len(figure.values),
+        episodes=len(metric.values),
     )
 
 
@@ -298,29 +306,32 @@ def _require_small(folder: Path) -> None:
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     if size > _LARGEST:
         raise TrainingError(
-            f"the agent has {size / 1e6:.1f} MB; what is shipped has at most {_LARGEST / 1e6:.0f}"
+            f"the agent has {size / 1e6:.1f} MB; at most {_LARGEST / 1e6:.0f} can be exported"
         )
 
 
 # The README -----------------------------------------------------------------------
 
 
-def _readme(run: _Run, seed: int, why: str, card: AgentCard, played: Mapping[str, Figure]) -> str:
-    names = [it.name for it in run.environments]
+def _readme(
+    run: _Run, seed: int, reason: str, manifest: AgentCard, played: Mapping[str, Metric]
+) -> str:
+    names = [tasks.name for tasks in run.environments]
     rows = [
         Row(name, metrics_from_plain(row["figures"]), row["note"]) for name, row in run.rows.items()
     ]
     rows.append(Row("**this agent**", played, run.learned_from(seed)))
+    seeds = len(run.checkpoint_names)
     return _README.format(
-        name=card.name,
-        model=_model_line(run.checkpoint(seed), str(card.made["stored_as"])),
+        name=manifest.name,
+        model=_model_line(run.checkpoint(seed), str(manifest.made["stored_as"])),
         recipe=_recipe_lines(run),
         seed=seed,
-        why=why,
-        checkpoint=run.chosen[seed],
-        seeds="one seed" if len(run.chosen) == 1 else f"{len(run.chosen)} seeds",
+        why=reason,
+        checkpoint=run.checkpoint_names[seed],
+        seeds="one seed" if seeds == 1 else f"{seeds} seeds",
         table=as_markdown(rows, names),
-        settings=_settings_table(card),
+        settings=_settings_table(manifest),
     )
 
 
@@ -355,10 +366,11 @@ Apache-2.0, like the project. Wordle's words are those of the environment (see i
 
 
 def _model_line(checkpoint: Path, stored_as: str) -> str:
-    a = read_architecture(checkpoint)
+    architecture = read_architecture(checkpoint)
     return (
-        f"A Llama of {a.parameters / 1e6:.1f} million parameters\n({a.layers} layers of "
-        f"{a.hidden_size}, {a.vocab_size} tokens, contexts of {a.positions}), in {stored_as}."
+        f"A Llama of {architecture.parameters / 1e6:.1f} million parameters\n"
+        f"({architecture.layers} layers of {architecture.hidden_size}, "
+        f"{architecture.vocab_size} tokens, contexts of {architecture.positions}), in {stored_as}."
     )
 
 
@@ -366,9 +378,10 @@ def _recipe_lines(run: _Run) -> str:
     recipe = run.recipe
     cloning = cast("Mapping[str, Any]", recipe.get("cloning") or {})
     lines = [
-        f"- {it.name}: {it.base_tasks} expert episodes; {it.explore or 'all'} tasks explored in "
-        f"each iteration; judged on {len(run.split[it.name].evaluate)}."
-        for it in run.environments
+        f"- {tasks.name}: {tasks.base_tasks} expert episodes; {tasks.explore or 'all'} tasks "
+        "explored in each iteration; judged on "
+        f"{len(run.split[tasks.name].evaluate)}."
+        for tasks in run.environments
     ]
     steps = cloning.get("max_steps")
     length = f"{steps} updates" if steps else f"{cloning.get('epochs')} epochs"
@@ -384,29 +397,31 @@ def _recipe_lines(run: _Run) -> str:
     return "\n".join(lines)
 
 
-def _settings_table(card: AgentCard) -> str:
-    lines = ["| environment | reset options | opening | rounds |", "|---|---|---|---|"]
-    for name, it in card.environments.items():
-        options = json.dumps(dict(it.options), sort_keys=True) if it.options else "its own"
-        opening = " / ".join(it.conversation_start) or "its own"
-        rounds = str(it.max_rounds) if it.max_rounds else "its own number"
-        lines.append(f"| {name} | `{options}` | {opening} | {rounds} |")
+def _settings_table(manifest: AgentCard) -> str:
+    lines = ["| environment | reset options | conversation start | rounds |", "|---|---|---|---|"]
+    for name, settings in manifest.environments.items():
+        options = "its own"
+        if settings.options:
+            options = json.dumps(dict(settings.options), sort_keys=True)
+        start = " / ".join(settings.conversation_start) or "its own"
+        rounds = str(settings.max_rounds) if settings.max_rounds else "its own number"
+        lines.append(f"| {name} | `{options}` | {start} | {rounds} |")
     return "\n".join(lines) + "\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return run_command(Ship, _act, argv, program="python -m training.ship")
+    return run_command(ExportAgent, _act, argv, program="python -m training.ship")
 
 
-def _act(config: Ship) -> int:
+def _act(config: ExportAgent) -> int:
     console = make_console(stderr=True)
-    shipment = ship(config, console)
-    names = list(shipment.played)
-    rows = [Row("in its run", shipment.recorded), Row("as shipped", shipment.played)]
-    console.print(as_table(rows, names, title=f"agent {shipment.card.name}, {shipment.folder}"))
-    size = sum(path.stat().st_size for path in shipment.folder.iterdir())
-    console.print(f"{size / 1e6:.1f} MB, {shipment.card.made['stored_as']}", highlight=False)
+    agent = export_agent(config, console)
+    names = list(agent.played)
+    rows = [Row("in its run", agent.recorded), Row("as shipped", agent.played)]
+    console.print(as_table(rows, names, title=f"agent {agent.manifest.name}, {agent.folder}"))
+    size = sum(path.stat().st_size for path in agent.folder.iterdir())
+    console.print(f"{size / 1e6:.1f} MB, {agent.manifest.made['stored_as']}", highlight=False)
     return 0
 
 

@@ -245,7 +245,7 @@ def test_two_seeds_that_weight_learn_from_every_rewarded_episode_by_its_reward(t
     )
     report = evolve(wanted, console=quiet())
     assert len(report.checkpoints) == 2
-    assert len(report.rows[-1].figures["wordle"].values) == 2 * 6
+    assert len(report.rows[-1].metrics["wordle"].values) == 2 * 6
     explored = tmp_path / "run" / "seed-0" / "explore-1"
     kept = [json.loads(it) for it in (explored / "wordle-kept.jsonl").read_text().splitlines()]
     assert all(0 < it["weight"] <= 1 for it in kept)
@@ -365,5 +365,5 @@ def test_the_mini_recipe_learns(tmp_path):
     report = evolve(wanted, console=quiet())
     means = {row.name: row.mean or 0.0 for row in report.rows}
     assert means["BC_base"] > means["random"]
-    kept = [sum(counts.values()) for counts in report.kept.values()]
+    kept = [sum(counts.values()) for counts in report.selected.values()]
     assert kept[-1] > kept[0] > 0

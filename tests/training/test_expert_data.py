@@ -49,7 +49,7 @@ def test_further_tasks_are_played_where_the_expert_fails(tmp_path, monkeypatch):
         found = real(played, samples=samples)
         with RunReader.open(played.folder) as reader:
             short = {it.episode_id for it in reader.summaries() if it.rounds <= 7}
-        kept = tuple(it for it in found.kept if it.episode_id in short)
+        kept = tuple(it for it in found.selected if it.episode_id in short)
         return Selection(kept, found.episodes, len(kept), found.failed)
 
     monkeypatch.setattr(expert_data, "confirmed_episodes", strict)

@@ -17,7 +17,7 @@ from orchestrator.store import RunReader
 from tests.agent_runtime.tiny_arrays import save_chat_model
 from training import ship as shipping
 from training.errors import OutputOccupied, RecipeError, TrainingError
-from training.ship import Ship, main, ship
+from training.ship import ExportAgent, export_agent, main
 
 ITEMS = ["maze_2000001", "maze_2000004"]
 
@@ -145,9 +145,9 @@ def test_it_plays_in_its_settings_by_its_folder(agent: Path, tmp_path: Path) -> 
     assert all(len(it.steps) == 3 for it in records)
 
 
-def written(*_: object) -> dict[str, shipping.Figure]:
+def written(*_: object) -> dict[str, shipping.Metric]:
     plain = figure(1.0, 0.0)["maze"]
-    return {"maze": shipping.Figure.from_plain(plain)}
+    return {"maze": shipping.Metric.from_plain(plain)}
 
 
 @pytest.mark.parametrize(("validated", "seed"), [(False, 1), (True, 0)])
@@ -157,8 +157,10 @@ def test_the_best_seed_is_chosen_by_validation_where_there_is_one(
     monkeypatch.setattr(shipping, "_play", written)
     folder = tmp_path / "run"
     folder.mkdir()
-    done = ship(Ship(run=write_run(folder, validated=validated), out=tmp_path / "a"), quiet())
-    assert done.card.made["seed"] == seed
+    done = export_agent(
+        ExportAgent(run=write_run(folder, validated=validated), out=tmp_path / "a"), quiet()
+    )
+    assert done.manifest.made["seed"] == seed
 
 
 def test_half_precision_that_changes_a_figure_is_not_taken(
@@ -166,10 +168,12 @@ def test_half_precision_that_changes_a_figure_is_not_taken(
 ) -> None:
     monkeypatch.setattr(shipping, "_play", written)
     # Seed 0 scored nothing in its run, so whatever is played differs.
-    done = ship(Ship(run=run, out=tmp_path / "a", seed=0), quiet())
-    assert done.card.made["stored_as"] == "float32"
-    forced = ship(Ship(run=run, out=tmp_path / "b", seed=0, stored_as="bfloat16"), quiet())
-    assert forced.card.made["stored_as"] == "bfloat16"
+    done = export_agent(ExportAgent(run=run, out=tmp_path / "a", seed=0), quiet())
+    assert done.manifest.made["stored_as"] == "float32"
+    forced = export_agent(
+        ExportAgent(run=run, out=tmp_path / "b", seed=0, stored_as="bfloat16"), quiet()
+    )
+    assert forced.manifest.made["stored_as"] == "bfloat16"
 
 
 def test_numbers_beyond_float16_stay_in_float32(
@@ -181,10 +185,10 @@ def test_numbers_beyond_float16_stay_in_float32(
     tensors = read_tensors(path)
     tensors["model.norm.weight"] *= 1e6
     write_tensors(path, tensors, "float32")
-    done = ship(Ship(run=run, out=tmp_path / "a", seed=1), quiet())
-    assert done.card.made["stored_as"] == "float32"
+    done = export_agent(ExportAgent(run=run, out=tmp_path / "a", seed=1), quiet())
+    assert done.manifest.made["stored_as"] == "float32"
     with pytest.raises(TrainingError, match="stored_as"):
-        ship(Ship(run=run, out=tmp_path / "b", seed=1, stored_as="float16"), quiet())
+        export_agent(ExportAgent(run=run, out=tmp_path / "b", seed=1, stored_as="float16"), quiet())
 
 
 def test_an_agent_that_is_too_large_is_refused_and_leaves_nothing(
@@ -192,7 +196,7 @@ def test_an_agent_that_is_too_large_is_refused_and_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(shipping, "_LARGEST", 1000)
     with pytest.raises(TrainingError, match="MB"):
-        ship(Ship(run=run, out=tmp_path / "a"), quiet())
+        export_agent(ExportAgent(run=run, out=tmp_path / "a"), quiet())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -204,16 +208,18 @@ def test_only_an_agent_is_replaced_and_only_when_asked(
     foreign.mkdir()
     (foreign / "thesis.tex").write_text("chapter one")
     with pytest.raises(OutputOccupied, match="no agent"):
-        ship(Ship(run=run, out=foreign, overwrite=True), quiet())
-    ship(Ship(run=run, out=tmp_path / "a", seed=1), quiet())
+        export_agent(ExportAgent(run=run, out=foreign, overwrite=True), quiet())
+    export_agent(ExportAgent(run=run, out=tmp_path / "a", seed=1), quiet())
     with pytest.raises(OutputOccupied, match="--overwrite"):
-        ship(Ship(run=run, out=tmp_path / "a", seed=1), quiet())
-    ship(Ship(run=run, out=tmp_path / "a", seed=1, name="new", overwrite=True), quiet())
+        export_agent(ExportAgent(run=run, out=tmp_path / "a", seed=1), quiet())
+    export_agent(
+        ExportAgent(run=run, out=tmp_path / "a", seed=1, name="new", overwrite=True), quiet()
+    )
     assert read_card(tmp_path / "a").name == "new"
 
 
 def test_what_is_no_finished_run_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="no finished run"):
-        ship(Ship(run=tmp_path, out=tmp_path / "a"), quiet())
+        export_agent(ExportAgent(run=tmp_path, out=tmp_path / "a"), quiet())
     with pytest.raises(RecipeError, match="0, 1"):
-        ship(Ship(run=run, out=tmp_path / "a", seed=7), quiet())
+        export_agent(ExportAgent(run=run, out=tmp_path / "a", seed=7), quiet())

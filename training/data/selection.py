@@ -1,10 +1,8 @@
-"""Which explored episodes an agent learns from, and how much each one counts.
+"""Which episodes an agent learns from, and how much each one counts.
 
-Owns AgentEvol's rule: an episode is kept where its score is above its environment's threshold, or
-it counts by its score (the paper's objective). Invariant: a failed episode is never kept, and the
-order of keeping depends on the episodes' keys alone, never on the order in which they ended.
-
-Knows summaries of records and the file that lists what was kept; no run folder and no model.
+AgentEvol's rule: an episode is selected where its score is above its environment's threshold, or it
+counts by its score (the paper's objective). A failed episode is never selected, and the order
+depends on the episodes' keys alone, never on the order in which they ended.
 """
 
 from __future__ import annotations
@@ -37,13 +35,13 @@ THRESHOLDS: Final[Mapping[str, float]] = {"babyai": 0.0, "sciworld": 99.0}
 _USUAL_THRESHOLD: Final = 0.99
 
 Repeats = Literal["first", "best", "all"]
-"""Which of several kept episodes of one item stay: the first sample as in the original, the one
+"""Which of several selected episodes of one item stay: the first sample as in the original, the one
 with the highest score (then the fewest rounds), or all."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedEpisode:
-    """One episode to learn from."""
+    """One episode to learn from: a line of a selection file."""
 
     episode_id: str
     environment: str
@@ -56,15 +54,15 @@ class SelectedEpisode:
 
     @property
     def key(self) -> EpisodeKey:
-        """Where its run has it."""
+        """Its key in its run."""
         return EpisodeKey(self.environment, self.item_id, self.sample, self.policy)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What came of one environment's exploration."""
+    """What is learned from of one environment's episodes."""
 
-    kept: tuple[SelectedEpisode, ...]
+    selected: tuple[SelectedEpisode, ...]
     episodes: int
     """Finished ones that were looked at."""
     confirmed: int
@@ -73,13 +71,16 @@ class Selection:
     """Episodes that ended by an error; never a result."""
 
 
-def score_threshold(environment: str, given: float | None = None) -> float:
-    """The score that a kept episode exceeds, in the environment's unit."""
-    return THRESHOLDS.get(environment, _USUAL_THRESHOLD) if given is None else given
+def score_threshold(environment: str, threshold: float | None = None) -> float:
+    """Return the score that a selected episode exceeds, in the environment's unit.
+
+    `threshold` is that of the recipe; None = the original's.
+    """
+    return THRESHOLDS.get(environment, _USUAL_THRESHOLD) if threshold is None else threshold
 
 
 def score_weight(score: float, perfect: float) -> float:
-    """A score's share of a perfect one, from 0 to 1."""
+    """Return a score's share of a perfect one, from 0 to 1."""
     return min(max(score / perfect, 0.0), 1.0)
 
 
@@ -93,11 +94,15 @@ def select(
 ) -> Selection:
     """Filter one environment's episodes, or weight them.
 
-    Without `weighted`, those with a score above `threshold` are kept with weight 1. With it, each
-    episode of positive score is kept, weighted by its share of `perfect`.
+    Args:
+        summaries: Its episodes, in any order.
+        threshold: Without `weighted`, a selected episode scores above it and counts 1.
+        weighted: Select every episode of positive score, weighted by its share of `perfect`.
+        perfect: The score of a perfect episode.
+        repeats: Which of several selected episodes of one item stay.
     """
-    ordered = sorted(summaries, key=lambda it: (it.environment, it.item_id, it.sample, it.policy))
-    finished = [it for it in ordered if not it.failed]
+    ordered = sorted(summaries, key=_episode_key)
+    finished = [summary for summary in ordered if not summary.failed]
     confirmed: list[tuple[SelectedEpisode, int]] = []
     for summary in finished:
         score = score_or_reward(summary.score, summary.reward)
@@ -105,31 +110,38 @@ def select(
             continue
         weight = score_weight(score, perfect) if weighted else float(score > threshold)
         if weight > 0:
-            kept = SelectedEpisode(
-                summary.episode_id,
-                summary.environment,
-                summary.item_id,
-                summary.sample,
-                summary.policy,
-                score,
-                weight,
-            )
-            confirmed.append((kept, summary.rounds))
+            confirmed.append((_selected(summary, score, weight), summary.rounds))
     return Selection(
-        kept=_without_repeats(confirmed, repeats),
+        selected=_without_repeats(confirmed, repeats),
         episodes=len(finished),
         confirmed=len(confirmed),
         failed=len(ordered) - len(finished),
     )
 
 
-def write_selection(path: Path, kept: Iterable[SelectedEpisode]) -> None:
-    """List what was kept, one JSON object a line, for `data.sources.selection` of a recipe."""
-    write_atomically(path, "".join(json.dumps(asdict(it)) + "\n" for it in kept))
+def _episode_key(summary: EpisodeSummary) -> tuple[str, str, int, str]:
+    return summary.environment, summary.item_id, summary.sample, summary.policy
+
+
+def _selected(summary: EpisodeSummary, score: float, weight: float) -> SelectedEpisode:
+    return SelectedEpisode(
+        episode_id=summary.episode_id,
+        environment=summary.environment,
+        item_id=summary.item_id,
+        sample=summary.sample,
+        policy=summary.policy,
+        score=score,
+        weight=weight,
+    )
+
+
+def write_selection(path: Path, episodes: Iterable[SelectedEpisode]) -> None:
+    """Write a selection, one JSON object a line, for `data.sources.selection` of a recipe."""
+    write_atomically(path, "".join(json.dumps(asdict(episode)) + "\n" for episode in episodes))
 
 
 def read_selection(path: Path) -> list[SelectedEpisode]:
-    """The inverse of `write_selection`; raises DataError."""
+    """Return what `write_selection` wrote; raises DataError."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         return [SelectedEpisode(**json.loads(line)) for line in lines if line]
@@ -142,17 +154,18 @@ def read_selection(path: Path) -> list[SelectedEpisode]:
 def _without_repeats(
     confirmed: list[tuple[SelectedEpisode, int]], repeats: Repeats
 ) -> tuple[SelectedEpisode, ...]:
+    """Return one episode per item, or all; the numbers are the episodes' rounds."""
     if repeats == "all":
-        return tuple(kept for kept, _ in confirmed)
-    chosen: dict[tuple[str, str], tuple[SelectedEpisode, int]] = {}
-    for kept, rounds in confirmed:
-        name = (kept.environment, kept.item_id)
-        other = chosen.get(name)
+        return tuple(episode for episode, _ in confirmed)
+    by_item: dict[tuple[str, str], tuple[SelectedEpisode, int]] = {}
+    for episode, rounds in confirmed:
+        item = (episode.environment, episode.item_id)
+        other = by_item.get(item)
         better = (
             other is not None
             and repeats == "best"
-            and ((-kept.score, rounds) < (-other[0].score, other[1]))
+            and ((-episode.score, rounds) < (-other[0].score, other[1]))
         )
         if other is None or better:
-            chosen[name] = (kept, rounds)
-    return tuple(kept for kept, _ in chosen.values())
+            by_item[item] = (episode, rounds)
+    return tuple(episode for episode, _ in by_item.values())

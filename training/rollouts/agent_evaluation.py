@@ -1,7 +1,7 @@
 """AgentEval of a checkpoint while it is trained: held-out tasks, played through the orchestrator.
 
-Owns the run's settings; the orchestrator plays it with the embedded engine, in this process and on
-its device. Figures are each environment's own metric from 0 to 1. Knows no training.
+The embedded engine plays, in this process and on its device. Metrics are each environment's own,
+from 0 to 1.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ from pathlib import Path
 from rich.console import Console
 
 from agent_runtime.engine.config import EmbeddedOptions
+from agent_runtime.logs import get_logger
 from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling
 from agent_runtime.scores import metric_value
-from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.command_line import run_loop
 from orchestrator.config import RunConfig
 from orchestrator.configuration import parse_names
 from orchestrator.errors import RunFolderError
 from orchestrator.run import run
-from orchestrator.statistics import EnvironmentStatistics, summarise_run
+from orchestrator.statistics import summarise_run
 from orchestrator.store import RunReader
 
 __all__ = ["AgentEvalConfig", "evaluate_agent"]
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +47,22 @@ class AgentEvalConfig:
 def evaluate_agent(
     config: AgentEvalConfig, checkpoint: Path, folder: Path, console: Console
 ) -> dict[str, float]:
-    """Play the tasks, resuming a run that was cut off; `agent_eval/ENV` and their mean -> figure.
+    """Play the tasks, going on where an earlier process was cut off.
 
-    Raises OrchestratorError, AgentRuntimeError.
+    Args:
+        config: Which tasks, and how.
+        checkpoint: The Hugging Face folder to evaluate.
+        folder: The run's folder.
+        console: Gets progress.
+
+    Returns:
+        `agent_eval/ENVIRONMENT` and `agent_eval/mean` -> metric.
+
+    Raises:
+        OrchestratorError: The tasks could not be played.
+        AgentRuntimeError: The checkpoint could not be loaded.
     """
-    played = RunConfig(
+    run_config = RunConfig(
         environments=parse_names(config.env),
         suite=config.suite,
         split=config.split,
@@ -61,26 +74,27 @@ def evaluate_agent(
             embedded=config.embedded,
         ),
     )
-    outcome = run_loop(run(played, folder, resume=_begun(folder), console=console))
+    outcome = run_loop(run(run_config, folder, resume=_is_begun(folder), console=console))
     with RunReader.open(folder) as reader:
         statistics = summarise_run(reader.summaries())
-    figures = {
-        f"agent_eval/{it.environment}": value
-        for it in statistics
-        if (value := _value(it, outcome.described[it.environment])) is not None
-    }
-    if figures:
-        figures["agent_eval/mean"] = sum(figures.values()) / len(figures)
-    return figures
+    metrics: dict[str, float] = {}
+    for environment in statistics:
+        value = metric_value(
+            outcome.described[environment.environment],
+            mean_score=environment.mean_score,
+            success_rate=environment.success_rate,
+        )
+        if value is not None:
+            metrics[f"agent_eval/{environment.environment}"] = value
+    if metrics:
+        metrics["agent_eval/mean"] = sum(metrics.values()) / len(metrics)
+    log.info("checkpoint evaluated", checkpoint=str(checkpoint), **metrics)
+    return metrics
 
 
-def _begun(folder: Path) -> bool:
+def _is_begun(folder: Path) -> bool:
     try:
         RunReader.open(folder).close()
     except RunFolderError:
         return False
     return True
-
-
-def _value(it: EnvironmentStatistics, environment: pb.GetEnvironmentResponse) -> float | None:
-    return metric_value(environment, mean_score=it.mean_score, success_rate=it.success_rate)

@@ -1,7 +1,7 @@
-"""Episodes for an algorithm: plays chosen tasks through the orchestrator, one run per environment.
+"""Episodes for an algorithm: chosen tasks, played through the orchestrator, a run per environment.
 
-Owns the way from a recipe's policy and environments to run folders. Invariant: a run folder that
-was cut off is resumed, never begun anew, so every episode is played once. Knows no algorithm.
+A run folder that was cut off is resumed, never begun anew, so every episode is played once. How the
+episodes are used is the algorithm's business.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rich.console import Console
 
 from agent_runtime.engine.checkpoint import weights_digest
 from agent_runtime.engine.config import EmbeddedOptions
+from agent_runtime.logs import get_logger
 from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling
 from agent_runtime.policies.config import SGLangOptions
 from agent_runtime.policies.sglang import SGLangPolicy
@@ -35,10 +36,12 @@ from training.rollouts.tasks import EnvironmentTasks, list_ids
 
 __all__ = ["EvalRun", "RolloutConfig", "RolloutJob", "RolloutPolicy", "list_tasks", "play"]
 
+log = get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutConfig:
-    """How episodes are played: the engine of the agent, and where environments are served."""
+    """How episodes are played: by which engine, and where environments are served."""
 
     engine: Literal["embedded", "sglang"] = "embedded"
     """Where the agent's model runs: in this process, or in SGLang."""
@@ -85,7 +88,7 @@ class RolloutPolicy:
 
     @property
     def scripted(self) -> bool:
-        """No model plays."""
+        """Whether no model plays."""
         return self.policy in ("expert", "random", "noop")
 
 
@@ -96,7 +99,7 @@ class EvalRun:
     folder: Path
     environment: str
     by_score: bool
-    """The environment's figure is its mean score, not its success rate."""
+    """The environment's metric is its mean score, not its success rate."""
     perfect: float
     """The score of a perfect episode."""
 
@@ -109,69 +112,85 @@ class RolloutJob:
     items: Sequence[str]
     folder: Path
     samples: int = 0
-    """Episodes per task; 0 = the agent's number."""
+    """Episodes per task; 0 = the policy's number."""
 
 
 def play(
-    rollout: RolloutConfig, agent: RolloutPolicy, jobs: Sequence[RolloutJob], *, console: Console
+    rollout: RolloutConfig, policy: RolloutPolicy, jobs: Sequence[RolloutJob], *, console: Console
 ) -> list[EvalRun]:
-    """Play the jobs, one after the other or together, going on where a process was cut off.
+    """Play jobs, going on where a process was cut off.
 
-    Raises TrainingError where too many episodes were lost, KeyboardInterrupt after Ctrl-C, and
-    what the orchestrator raises.
+    Args:
+        rollout: How they are played: one after the other, or all together.
+        policy: Who plays.
+        jobs: What is played, one run folder each.
+        console: Gets progress.
+
+    Returns:
+        The finished runs, in the order of the jobs.
+
+    Raises:
+        RecipeError: A job has no tasks.
+        TrainingError: Too many episodes were lost.
+        KeyboardInterrupt: The run was interrupted; what was finished is kept.
+        OrchestratorError: The servers or the store failed.
+        AgentRuntimeError: The policy could not be started.
     """
     for job in jobs:
         if not job.items:
             raise RecipeError("there are no tasks to play", field=job.environment.name)
         job.folder.parent.mkdir(parents=True, exist_ok=True)
-    return run_loop(_play_all(rollout, agent, jobs, console))
+    return run_loop(_play_jobs(rollout, policy, jobs, console))
 
 
-async def _play_all(
-    rollout: RolloutConfig, agent: RolloutPolicy, jobs: Sequence[RolloutJob], console: Console
+async def _play_jobs(
+    rollout: RolloutConfig, policy: RolloutPolicy, jobs: Sequence[RolloutJob], console: Console
 ) -> list[EvalRun]:
     async with AsyncExitStack() as stack:
-        policy = await _policy_of(rollout, agent, stack)
-        parts = [
+        spec = await _start_policy(rollout, policy, stack)
+        runs = [
             RunSpec(
-                _run_config(rollout, job, agent, policy),
+                _run_config(rollout, job, policy, spec),
                 job.folder,
                 resume=(job.folder / MANIFEST_FILE).is_file(),
             )
             for job in jobs
         ]
+        for run in runs:
+            log.info("rollouts begin", folder=str(run.folder), resume=run.resume, policy=str(spec))
         outcomes: list[RunOutcome] = []
-        for group in [parts] if rollout.together else [[part] for part in parts]:
-            ended = await run_many(group, console=console)
-            for outcome in ended:
+        for group in [runs] if rollout.together else [[run] for run in runs]:
+            for outcome in await run_many(group, console=console):
                 _require_complete(outcome, rollout.lost_share)
-            outcomes += ended
-        return [_played(job, it) for job, it in zip(jobs, outcomes, strict=True)]
+                outcomes.append(outcome)
+        return [_eval_run(job, outcome) for job, outcome in zip(jobs, outcomes, strict=True)]
 
 
-def _played(job: RolloutJob, outcome: RunOutcome) -> EvalRun:
-    described = outcome.described[job.environment.name]
-    by_score = described.metric == pb.METRIC_MEAN_SCORE
-    return EvalRun(job.folder, job.environment.name, by_score, perfect_score(described))
+def _eval_run(job: RolloutJob, outcome: RunOutcome) -> EvalRun:
+    environment = outcome.described[job.environment.name]
+    by_score = environment.metric == pb.METRIC_MEAN_SCORE
+    return EvalRun(job.folder, job.environment.name, by_score, perfect_score(environment))
 
 
-async def _policy_of(rollout: RolloutConfig, agent: RolloutPolicy, stack: AsyncExitStack) -> str:
-    """The policy's name on a command line; a server that is launched ends with the stack."""
-    if agent.scripted:
-        return agent.policy
+async def _start_policy(
+    rollout: RolloutConfig, policy: RolloutPolicy, stack: AsyncExitStack
+) -> PolicySpec:
+    """Return what plays; a server that is launched for it ends with the stack."""
+    if policy.scripted:
+        return PolicySpec(policy.policy)
     if rollout.engine == "embedded":
-        return f"embedded:{agent.policy}"
+        return PolicySpec("embedded", policy.policy)
     if rollout.url:
-        await _push(rollout, Path(agent.policy))
-        return f"sglang:{rollout.url}"
+        await _push_weights(rollout, Path(policy.policy))
+        return PolicySpec("sglang", rollout.url)
     template = rollout.sglang.chat_template
-    served = await stack.enter_async_context(
-        serving(agent.policy, rollout.serve, chat_template=template)
+    server = await stack.enter_async_context(
+        serving(policy.policy, rollout.serve, chat_template=template)
     )
-    return f"sglang:{served.address}"
+    return PolicySpec("sglang", server.address)
 
 
-async def _push(rollout: RolloutConfig, checkpoint: Path) -> None:
+async def _push_weights(rollout: RolloutConfig, checkpoint: Path) -> None:
     """Give a running server the weights of a checkpoint, which it must see under the same path.
 
     They are named by their bytes: equal weights, equal version.
@@ -183,37 +202,41 @@ async def _push(rollout: RolloutConfig, checkpoint: Path) -> None:
         await policy.update_weights(checkpoint, version=version)
     finally:
         await policy.close()
+    log.info("weights updated", server=rollout.url, version=version, checkpoint=str(checkpoint))
 
 
 def list_tasks(
     rollout: RolloutConfig, environments: Sequence[EnvironmentTasks]
 ) -> Mapping[str, tuple[list[str], list[str]]]:
-    """Ids of each environment's train split and of the one that judges."""
-    names = [wanted.name for wanted in environments]
+    """Return the ids of each environment's train split and of the one for evaluation.
+
+    Raises:
+        RecipeError: An environment has no such split or category.
+    """
+    names = [tasks.name for tasks in environments]
 
     async def ask() -> dict[str, tuple[list[str], list[str]]]:
-        options = connection_options(rollout.client)
-        async with Fleet(names, rollout.fleet, options) as fleet:
-            return {wanted.name: await list_ids(fleet, wanted) for wanted in environments}
+        async with Fleet(names, rollout.fleet, connection_options(rollout.client)) as fleet:
+            return {tasks.name: await list_ids(fleet, tasks) for tasks in environments}
 
     return run_loop(ask())
 
 
 def _run_config(
-    rollout: RolloutConfig, job: RolloutJob, agent: RolloutPolicy, policy: str
+    rollout: RolloutConfig, job: RolloutJob, policy: RolloutPolicy, spec: PolicySpec
 ) -> RunConfig:
     environment = job.environment
-    sampling = Sampling(temperature=agent.temperature, max_new_tokens=rollout.max_new_tokens)
+    sampling = Sampling(temperature=policy.temperature, max_new_tokens=rollout.max_new_tokens)
     return RunConfig(
         environments=(environment.name,),
         items=tuple(job.items),
-        samples=job.samples or agent.samples,
-        policies=(PolicySpec.parse(policy),),
+        samples=job.samples or policy.samples,
+        policies=(spec,),
         max_rounds=environment.max_rounds,
         profile=environment.profile,
         conversation_start=environment.conversation_start,
         options=environment.options,
-        seed=agent.seed,
+        seed=policy.seed,
         agent=PolicyConfig(sampling=sampling, embedded=rollout.embedded, sglang=rollout.sglang),
         concurrency=rollout.concurrency,
         fleet=rollout.fleet,
@@ -222,9 +245,12 @@ def _run_config(
 
 
 def _require_complete(outcome: RunOutcome, lost_share: float) -> None:
+    """Raise where a run was interrupted or lost more episodes than a recipe admits."""
     if outcome.interrupted:
         raise KeyboardInterrupt
     lost = outcome.planned - outcome.finished
+    if lost:
+        log.warning("episodes lost", folder=str(outcome.folder), lost=lost, planned=outcome.planned)
     if lost > lost_share * outcome.planned:
         raise TrainingError(
             f"{lost} of {outcome.planned} episodes of {outcome.folder} were lost; "

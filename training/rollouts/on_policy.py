@@ -1,20 +1,22 @@
 """Episodes by the weights of the moment: servers and a policy that stay open from step to step.
 
-Owns a fleet, one policy and one run folder per training step. Invariants: an episode is played by
-the policy's current weights, whose version every sampled token carries; a step whose run was cut
-off is completed, never played twice. Knows no algorithm.
+There is one run folder per training step. An episode is played by the policy's current weights,
+whose version every sampled token carries; a step whose run was cut off is completed, never played
+twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from google.protobuf import struct_pb2
 
 from agent_runtime.agent import EpisodePlan
+from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies import PolicyConfig, Sampling, make_policy
 from agent_runtime.policies.base import Policy, TrainablePolicy
 from agent_runtime.weights import Weights
@@ -40,7 +42,9 @@ from training.errors import RecipeError
 from training.rollouts.jobs import RolloutConfig
 from training.rollouts.tasks import EnvironmentTasks
 
-__all__ = ["POLICY_NAME", "Rollouts", "Task", "recorded"]
+__all__ = ["POLICY_NAME", "Rollouts", "Task", "read_rollouts"]
+
+log = get_logger(__name__)
 
 POLICY_NAME = "agent"
 """Name of the learning policy in records: it stays while its weights change."""
@@ -61,14 +65,22 @@ class Rollouts:
         temperature: float,
         seed: int,
     ) -> None:
-        """`folder` gets one run per step."""
+        """Name the servers and the policy; entering the context starts the servers.
+
+        Args:
+            rollout: How episodes are played.
+            environments: What is played.
+            folder: Gets one run folder per step.
+            temperature: Of sampling.
+            seed: Of everything that is drawn.
+        """
         self.fleet = Fleet(
-            [it.name for it in environments],
+            [tasks.name for tasks in environments],
             rollout.fleet,
             connection_options(rollout.client),
         )
         self._rollout = rollout
-        self._environments = {it.name: it for it in environments}
+        self._environments = {tasks.name: tasks for tasks in environments}
         self._folder = folder
         self._seed = seed
         self._config = PolicyConfig(
@@ -77,7 +89,7 @@ class Rollouts:
             sglang=rollout.sglang,
         )
         self._conversation_starts = {
-            it.name: to_conversation_start(it.conversation_start) for it in environments
+            tasks.name: to_conversation_start(tasks.conversation_start) for tasks in environments
         }
         self._policy: TrainablePolicy | None = None
         self._stack = AsyncExitStack()
@@ -91,7 +103,12 @@ class Rollouts:
         await self._stack.aclose()
 
     async def start_policy(self, checkpoint: Path, version: str) -> None:
-        """Load the starting weights under a version of the caller's."""
+        """Start the policy with a checkpoint's weights, under a version that the caller names.
+
+        Raises:
+            RecipeError: SGLang is asked for without the address of a running server.
+            PolicyError: The weights cannot be loaded.
+        """
         rollout = self._rollout
         if rollout.engine == "sglang" and not rollout.url:
             raise RecipeError("is needed: the server must outlast the steps", field="rollout.url")
@@ -108,32 +125,72 @@ class Rollouts:
         """Replace the weights, as `TrainablePolicy.update_weights` does. Raises PolicyError."""
         assert self._policy is not None, "start_policy comes first"
         await self._policy.update_weights(weights, version=version)
+        log.info("weights updated", version=version)
 
     async def play(
         self, step: int, tasks: Sequence[Task], *, samples: int, max_rounds: int = 0
     ) -> list[episode_pb2.Episode]:
-        """The episodes of a step, in the order of tasks, then samples; failed ones are left out.
+        """Play the episodes of a step, or complete them where an earlier process was cut off.
 
-        `max_rounds` bounds the replies below each environment's own number; 0 = no further bound.
+        Args:
+            step: The training step, from 0.
+            tasks: What is played.
+            samples: Episodes per task.
+            max_rounds: Bounds the replies below each environment's own number; 0 = not further.
+
+        Returns:
+            The episodes in the order of tasks, then samples; failed ones are left out.
         """
         assert self._policy is not None, "start_policy comes first"
-        keys = _keys(tasks, samples)
-        folder = _folder_of(self._folder, step)
+        keys = _episode_keys(tasks, samples)
+        folder = _step_folder(self._folder, step)
         manifest = self._manifest(step, samples, max_rounds)
-        known = (folder / MANIFEST_FILE).is_file()
-        begin = RunStore.resume if known else RunStore.create
-        with begin(folder, manifest, begin_session({})) as store:
-            run = _StepRun(self, store, step, max_rounds)
-            await run.play(keys, self._policy, self._rollout.concurrency)
-            return _finished(store, keys)
+        resume = (folder / MANIFEST_FILE).is_file()
+        open_store = RunStore.resume if resume else RunStore.create
+        with open_store(folder, manifest, begin_session({})) as store, bind_context(step=step):
+            log.info("rollouts begin", episodes=len(keys), resume=resume)
+            await self._dispatch(keys, store, self._policy, step, max_rounds)
+            episodes = _finished(store, keys)
+            if len(episodes) < len(keys):
+                log.warning("episodes lost", lost=len(keys) - len(episodes), planned=len(keys))
+            log.info("rollouts end", episodes=len(episodes))
+            return episodes
+
+    async def _dispatch(
+        self,
+        keys: Sequence[EpisodeKey],
+        store: RunStore,
+        policy: Policy,
+        step: int,
+        max_rounds: int,
+    ) -> None:
+        """Play what the store does not have yet."""
+        scheduler = Scheduler(
+            keys,
+            limits=Limits(total=self._rollout.concurrency),
+            retries=RetryBudget(RetryPolicy(), seed=step),
+            finished=store.finished_keys(),
+            failed=store.failed_keys(),
+        )
+        dispatcher = Dispatcher(
+            scheduler,
+            self.fleet,
+            {POLICY_NAME: policy},
+            lambda _environment: store,
+            partial(self._plan, store.manifest.run_id, step, max_rounds),
+            lambda _record: None,
+        )
+        await dispatcher.run()
 
     def _manifest(self, step: int, samples: int, max_rounds: int) -> Manifest:
         return Manifest(
             run_id=f"step-{step:06}-{seeds.derive('rollouts', self._seed, step):016x}",
             created=utc_now(),
             environments=tuple(
-                EnvironmentIdentity(name=name, version=it.version, digest=it.digest)
-                for name, it in sorted(self.fleet.described.items())
+                EnvironmentIdentity(
+                    name=name, version=environment.version, digest=environment.digest
+                )
+                for name, environment in sorted(self.fleet.described.items())
             ),
             policy=POLICY_NAME,
             run_seed=self._seed,
@@ -141,93 +198,61 @@ class Rollouts:
             config={"step": step, "samples": samples, "max_rounds": max_rounds},
         )
 
-    def plan(self, store: RunStore, step: int, rounds: int, assignment: Assignment) -> EpisodePlan:
-        """What is to be played for an assignment of a step."""
+    def _plan(self, run_id: str, step: int, max_rounds: int, assignment: Assignment) -> EpisodePlan:
+        """Return what is played for an assignment of a step."""
         key = assignment.key
-        wanted, described = (
-            self._environments[key.environment],
-            self.fleet.described[key.environment],
-        )
-        own = wanted.max_rounds or described.max_rounds
+        tasks = self._environments[key.environment]
+        environment = self.fleet.described[key.environment]
+        own = tasks.max_rounds or environment.max_rounds
         options = struct_pb2.Struct()
-        options.update(dict(wanted.options))
+        options.update(dict(tasks.options))
         names: dict[str, Any] = {"environment": key.environment, "item_id": key.item_id}
 
         def turn_seed(turn: int) -> int:
             return seeds.sampling_seed(self._seed, **names, sample=key.sample, turn=turn, step=step)
 
-        run_id = store.manifest.run_id
         return EpisodePlan(
             run_id=run_id,
             episode_id=seeds.episode_id(
                 run_id, **names, sample=key.sample, policy=key.policy, attempt=assignment.attempt
             ),
-            environment=described,
+            environment=environment,
             item_id=key.item_id,
             sample=key.sample,
             policy=key.policy,
             attempt=assignment.attempt,
             seed=seeds.episode_seed(self._seed, **names, step=step),
             action_format=types_pb2.ACTION_FORMAT_REACT,
-            profile=wanted.profile,
+            profile=tasks.profile,
             options=options,
-            max_rounds=min(own, rounds) if rounds else own,
+            max_rounds=min(own, max_rounds) if max_rounds else own,
             conversation_start=self._conversation_starts[key.environment],
             turn_seed=turn_seed,
         )
 
 
-def recorded(
+def read_rollouts(
     folder: Path, step: int, tasks: Sequence[Task], *, samples: int
 ) -> list[episode_pb2.Episode]:
-    """What `Rollouts.play` gave for a step, read from its folder by another process."""
-    with RunReader.open(_folder_of(folder, step)) as reader:
-        return _finished(reader, _keys(tasks, samples))
+    """Return what `Rollouts.play` returned for a step, read from its folder by another process."""
+    with RunReader.open(_step_folder(folder, step)) as reader:
+        return _finished(reader, _episode_keys(tasks, samples))
 
 
-def _folder_of(folder: Path, step: int) -> Path:
+def _step_folder(folder: Path, step: int) -> Path:
     return folder / f"step-{step:06}"
 
 
-def _keys(tasks: Sequence[Task], samples: int) -> list[EpisodeKey]:
+def _episode_keys(tasks: Sequence[Task], samples: int) -> list[EpisodeKey]:
     return [
-        EpisodeKey(name, item, sample, POLICY_NAME)
-        for name, item in tasks
+        EpisodeKey(environment, item_id, sample, POLICY_NAME)
+        for environment, item_id in tasks
         for sample in range(samples)
     ]
 
 
 def _finished(run: RunReader, keys: Sequence[EpisodeKey]) -> list[episode_pb2.Episode]:
-    found = (run.get(key) for key in keys)
-    return [it for it in found if it is not None and not it.HasField("error")]
-
-
-class _StepRun:
-    """The episodes of one step being played."""
-
-    def __init__(self, rollouts: Rollouts, store: RunStore, step: int, rounds: int) -> None:
-        self._rollouts = rollouts
-        self._store = store
-        self._step = step
-        self._rounds = rounds
-
-    async def play(self, keys: Sequence[EpisodeKey], policy: Policy, concurrency: int) -> None:
-        scheduler = Scheduler(
-            keys,
-            limits=Limits(total=concurrency),
-            retries=RetryBudget(RetryPolicy(), seed=self._step),
-            finished=self._store.finished_keys(),
-            failed=self._store.failed_keys(),
-        )
-        dispatcher = Dispatcher(
-            scheduler,
-            self._rollouts.fleet,
-            {POLICY_NAME: policy},
-            lambda _environment: self._store,
-            self._plan,
-            lambda _record: None,
-        )
-        await dispatcher.run()
-
-    def _plan(self, assignment: Assignment) -> EpisodePlan:
-        return self._rollouts.plan(self._store, self._step, self._rounds, assignment)
+    episodes = (run.get(key) for key in keys)
+    return [
+        episode for episode in episodes if episode is not None and not episode.HasField("error")
+    ]

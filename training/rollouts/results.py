@@ -1,9 +1,7 @@
-"""What a program's agents scored: figures with confidence intervals, one table and one plot.
+"""What agents scored: metrics with confidence intervals, one table and one plot.
 
-Owns the figure of an agent on an environment (success rate, or mean score where a perfect one is
-1), its interval, and their layout: a table in the shape of the paper's Table 3, a plot over the
-iterations in that of its Figure 3. Invariant: every digit comes from recorded episodes; what was
-not measured is shown as missing. Deterministic. matplotlib is imported only to draw.
+The table has the shape of the paper's Table 3, the plot that of its Figure 3. Every number comes
+from recorded episodes; what was not measured is shown as missing.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from orchestrator.store import RunReader
 from training.rollouts.jobs import EvalRun
 
 __all__ = [
-    "Figure",
+    "Metric",
     "Row",
     "as_markdown",
     "as_table",
@@ -37,8 +35,8 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """One agent on one environment."""
+class Metric:
+    """One agent on one environment: the environment's own figure, from 0 to 1."""
 
     environment: str
     by_score: bool
@@ -59,7 +57,7 @@ class Figure:
         return estimate(self.values)
 
     def to_plain(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return it as JSON values."""
         return {
             "environment": self.environment,
             "by_score": self.by_score,
@@ -67,8 +65,8 @@ class Figure:
         }
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Figure:
-        """The inverse of `to_plain`."""
+    def from_plain(cls, plain: Mapping[str, Any]) -> Metric:
+        """Return the metric that `to_plain` wrote."""
         values = tuple((str(item), float(value)) for item, value in plain["values"])
         return cls(str(plain["environment"]), bool(plain["by_score"]), values)
 
@@ -78,48 +76,51 @@ class Row:
     """An agent in the table."""
 
     name: str
-    figures: Mapping[str, Figure]
+    metrics: Mapping[str, Metric]
     """By environment."""
     note: str = ""
     """How much it learned from."""
 
     @property
     def mean(self) -> float | None:
-        """Mean over the environments, each of equal weight."""
-        means = [figure.mean for figure in self.figures.values()]
-        known = [mean for mean in means if mean is not None]
-        return math.fsum(known) / len(known) if known and len(known) == len(means) else None
+        """Mean over the environments, each of equal weight; None where one has no episodes."""
+        means = [metric.mean for metric in self.metrics.values()]
+        measured = [mean for mean in means if mean is not None]
+        if not measured or len(measured) < len(means):
+            return None
+        return math.fsum(measured) / len(measured)
 
 
-def read_metric(played: EvalRun) -> Figure:
-    """The figure of a finished run."""
-    with RunReader.open(played.folder) as reader:
-        return measure(played, reader.summaries())
+def read_metric(run: EvalRun) -> Metric:
+    """Return the metric of a finished run."""
+    with RunReader.open(run.folder) as reader:
+        return measure(run, reader.summaries())
 
 
-def metrics_from_plain(plain: Mapping[str, Any]) -> dict[str, Figure]:
-    """Figures by environment, from their JSON values."""
-    return {name: Figure.from_plain(it) for name, it in plain.items()}
+def metrics_from_plain(plain: Mapping[str, Any]) -> dict[str, Metric]:
+    """Return metrics by environment from their JSON values."""
+    return {name: Metric.from_plain(values) for name, values in plain.items()}
 
 
-def measure(played: EvalRun, summaries: Iterable[EpisodeSummary]) -> Figure:
-    """The figure of records; failed ones are no results."""
+def measure(run: EvalRun, summaries: Iterable[EpisodeSummary]) -> Metric:
+    """Return the metric of a run's records; failed ones are no results."""
     values: list[tuple[str, float]] = []
-    for it in summaries:
-        value = it.score if played.by_score else it.success
-        if not it.failed and value is not None:
-            values.append((it.item_id, float(value) / (played.perfect if played.by_score else 1)))
-    return Figure(played.environment, played.by_score, tuple(sorted(values)))
+    for summary in summaries:
+        value = summary.score if run.by_score else summary.success
+        if not summary.failed and value is not None:
+            scale = run.perfect if run.by_score else 1
+            values.append((summary.item_id, float(value) / scale))
+    return Metric(run.environment, run.by_score, tuple(sorted(values)))
 
 
-def pool(figures: Sequence[Figure]) -> Figure:
-    """Figures of one environment from several seeds as one."""
-    values = sorted(pair for figure in figures for pair in figure.values)
-    return Figure(figures[0].environment, figures[0].by_score, tuple(values))
+def pool(metrics: Sequence[Metric]) -> Metric:
+    """Return the metrics of one environment from several seeds as one."""
+    values = sorted(pair for metric in metrics for pair in metric.values)
+    return Metric(metrics[0].environment, metrics[0].by_score, tuple(values))
 
 
 def as_table(rows: Sequence[Row], environments: Sequence[str], *, title: str) -> Table:
-    """The table for a terminal, in percent, with intervals."""
+    """Return the table for a terminal, in percent, with intervals."""
     table = Table("agent", *environments, "mean", "learned from", title=title)
     for row in rows:
         table.add_row(row.name, *_cells(row, environments), _percent(row.mean), row.note)
@@ -127,7 +128,7 @@ def as_table(rows: Sequence[Row], environments: Sequence[str], *, title: str) ->
 
 
 def as_markdown(rows: Sequence[Row], environments: Sequence[str]) -> str:
-    """The table as Markdown."""
+    """Return the table as Markdown."""
     lines = [
         "| agent | " + " | ".join(environments) + " | mean | learned from |",
         "|---|" + "---|" * (len(environments) + 2),
@@ -143,8 +144,8 @@ _COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c56
 
 def draw(
     path: Path,
-    iterations: Sequence[Mapping[str, Figure]],
-    large: Mapping[str, Figure],
+    iterations: Sequence[Mapping[str, Metric]],
+    large: Mapping[str, Metric],
     environments: Sequence[str],
 ) -> None:
     """Score over iterations, one panel per environment; iteration 0 is the base agent.
@@ -161,7 +162,9 @@ def draw(
     panels: Any = canvas.subplots(1, len(environments), squeeze=False)[0]
     for number, (name, panel) in enumerate(zip(environments, panels, strict=True)):
         colour = _COLOURS[number % len(_COLOURS)]
-        _draw_panel(panel, name, [it[name] for it in iterations if name in it], colour)
+        _draw_panel(
+            panel, name, [metrics[name] for metrics in iterations if name in metrics], colour
+        )
         if name in large and large[name].mean is not None:
             panel.axhline(100 * (large[name].mean or 0), color="grey", ls="--", label="BC_large")
             panel.legend(loc="lower right", fontsize=7)
@@ -169,27 +172,31 @@ def draw(
         canvas.savefig(partial, format="png", dpi=120)
 
 
-def _draw_panel(panel: Any, name: str, figures: Sequence[Figure], colour: str) -> None:
-    points = [(at, it.mean, it.interval) for at, it in enumerate(figures) if it.mean is not None]
-    at = [point[0] for point in points]
-    panel.plot(at, [100 * (mean or 0) for _, mean, _ in points], "o-", color=colour)
-    spans = [interval or Interval(mean or 0, mean or 0) for _, mean, interval in points]
-    low, high = [100 * span.low for span in spans], [100 * span.high for span in spans]
-    panel.fill_between(at, low, high, color=colour, alpha=0.15, lw=0)
-    panel.set(title=name, xlabel="iteration (0 = BC_base)", ylim=(0, 102), xticks=at)
+def _draw_panel(panel: Any, name: str, metrics: Sequence[Metric], colour: str) -> None:
+    points = [
+        (iteration, metric.mean, metric.interval or Interval(metric.mean, metric.mean))
+        for iteration, metric in enumerate(metrics)
+        if metric.mean is not None
+    ]
+    iterations = [iteration for iteration, _, _ in points]
+    panel.plot(iterations, [100 * mean for _, mean, _ in points], "o-", color=colour)
+    low = [100 * interval.low for _, _, interval in points]
+    high = [100 * interval.high for _, _, interval in points]
+    panel.fill_between(iterations, low, high, color=colour, alpha=0.15, lw=0)
+    panel.set(title=name, xlabel="iteration (0 = BC_base)", ylim=(0, 102), xticks=iterations)
 
 
 def _cells(row: Row, environments: Sequence[str]) -> list[str]:
-    return [_cell(row.figures.get(name)) for name in environments]
+    return [_cell(row.metrics.get(name)) for name in environments]
 
 
-def _cell(figure: Figure | None) -> str:
-    if figure is None or figure.mean is None:
+def _cell(metric: Metric | None) -> str:
+    if metric is None or metric.mean is None:
         return "-"
-    span = figure.interval
-    return _percent(figure.mean) + (
-        "" if span is None else f" [{100 * span.low:.0f}, {100 * span.high:.0f}]"
-    )
+    interval = metric.interval
+    if interval is None:
+        return _percent(metric.mean)
+    return f"{_percent(metric.mean)} [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
 
 
 def _percent(value: float | None) -> str:

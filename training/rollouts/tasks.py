@@ -1,8 +1,8 @@
-"""Which tasks an algorithm imitates, explores and is judged on.
+"""Which tasks an algorithm imitates, explores and is evaluated on.
 
-Owns an environment's part of a recipe and the division of its tasks. Invariants: tasks that judge
-an agent are never imitated or explored; the smaller of two imitated sets is contained in the
-larger; the division depends on item ids alone, not on the machine or the seed. Plays nothing.
+An environment's part of a recipe, and how its tasks are divided: tasks that evaluate an agent are
+never imitated or explored; the smaller of two imitated sets is part of the larger; the division
+depends on item ids alone, not on the machine or the seed.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class EnvironmentTasks:
     train: str = "train"
     """Split that is learned from."""
     evaluation: str = "eval"
-    """Split that judges; may be the train split, whose tasks are then divided."""
+    """Split for evaluation; may be the train split, whose tasks are then divided."""
     categories: tuple[str, ...] = ()
     """Only tasks of these categories; empty = all."""
     explore: int = 0
     """Tasks to explore; 0 = all of the split."""
     evaluate: int = 0
-    """Tasks to be judged on; 0 = all of the split."""
+    """Tasks to be evaluated on; 0 = all of the split."""
     profile: str = ""
     """Profile of the environment; empty = its default."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -161,37 +161,38 @@ def split_tasks(
     )
 
 
-async def list_ids(fleet: Fleet, wanted: EnvironmentTasks) -> tuple[list[str], list[str]]:
-    """Ids of the train split and of the one that judges, those of the wanted categories.
+async def list_ids(fleet: Fleet, tasks: EnvironmentTasks) -> tuple[list[str], list[str]]:
+    """Return the ids of the train split and of the one for evaluation, of the chosen categories.
 
-    Raises RecipeError for a split or category that the environment does not have.
+    Raises:
+        RecipeError: The environment has no such split or category.
     """
-    offered = {split.name: split.size for split in fleet.described[wanted.name].splits}
-    listed: list[list[str]] = []
-    for use, split in (("train", wanted.train), ("evaluation", wanted.evaluation)):
+    offered = {split.name: split.size for split in fleet.described[tasks.name].splits}
+    ids: list[list[str]] = []
+    for key, split in (("train", tasks.train), ("evaluation", tasks.evaluation)):
         if split not in offered:
             raise RecipeError(
-                f"there is no split {split!r}", field=f"{wanted.name}.{use}", valid=offered
+                f"there is no split {split!r}", field=f"{tasks.name}.{key}", valid=offered
             )
-        tasks = await fleet.list_items(wanted.name, split)
-        listed.append([it.item_id for it in _of_categories(wanted, tasks)])
-    return listed[0], listed[1]
+        summaries = await fleet.list_items(tasks.name, split)
+        ids.append([summary.item_id for summary in _of_chosen_categories(tasks, summaries)])
+    return ids[0], ids[1]
 
 
-def _of_categories(
-    wanted: EnvironmentTasks, tasks: Sequence[pb.TaskSummary]
+def _of_chosen_categories(
+    tasks: EnvironmentTasks, summaries: Sequence[pb.TaskSummary]
 ) -> Sequence[pb.TaskSummary]:
-    if not wanted.categories:
-        return tasks
-    known = {task.category for task in tasks}
-    for category in wanted.categories:
-        if category not in known:
+    if not tasks.categories:
+        return summaries
+    offered = {summary.category for summary in summaries}
+    for category in tasks.categories:
+        if category not in offered:
             raise RecipeError(
                 f"no task is of {category!r}",
-                field=f"{wanted.name}.categories",
-                valid=sorted(known),
+                field=f"{tasks.name}.categories",
+                valid=sorted(offered),
             )
-    return [task for task in tasks if task.category in wanted.categories]
+    return [summary for summary in summaries if summary.category in tasks.categories]
 
 
 def shuffled_by_hash(ids: Sequence[str]) -> list[str]:

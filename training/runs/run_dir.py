@@ -165,6 +165,8 @@ class RunDir:
             work: Returns JSON values and must bear being done again after it was cut off anywhere.
         """
         if name not in self._stages:
+            self._stages |= self._read_stages()  # another process may have finished it
+        if name not in self._stages:
             log.info("stage begins", stage=name)
             started = time.perf_counter()
             result = json.loads(json.dumps(work()))

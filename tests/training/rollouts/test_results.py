@@ -10,11 +10,11 @@ from rich.console import Console
 from orchestrator.records import summarise
 from tests.orchestrator.records import build_episode
 from training.rollouts.jobs import EvalRun
-from training.rollouts.results import Figure, Row, as_markdown, as_table, draw, measure, pool
+from training.rollouts.results import Metric, Row, as_markdown, as_table, draw, measure, pool
 
 
-def figure(*values: float, environment: str = "maze", by_score: bool = False) -> Figure:
-    return Figure(environment, by_score, tuple((f"i{n}", v) for n, v in enumerate(values)))
+def figure(*values: float, environment: str = "maze", by_score: bool = False) -> Metric:
+    return Metric(environment, by_score, tuple((f"i{n}", v) for n, v in enumerate(values)))
 
 
 def test_a_figure_is_the_success_rate_where_the_metric_is_success():
@@ -53,7 +53,7 @@ def test_seeds_are_pooled_without_pretending_to_more_items():
 
 def test_figures_survive_json():
     it = figure(1, 0, by_score=True)
-    assert Figure.from_plain(json.loads(json.dumps(it.to_plain()))) == it
+    assert Metric.from_plain(json.loads(json.dumps(it.to_plain()))) == it
 
 
 def test_the_table_shows_what_is_missing_as_missing():

@@ -51,6 +51,7 @@ def test_stages_of_several_processes_are_all_kept(tmp_path: Path):
     one, other = (open_run(tmp_path / "run", {}, Start.RESUME) for _ in range(2))
     one.stage("one", dict)
     other.stage("other", dict)
+    assert one.stage("other", lambda: pytest.fail("it is finished")) == {}
     assert set(RunDir.read(tmp_path / "run").finished) == {"common", "one", "other"}
 
 
