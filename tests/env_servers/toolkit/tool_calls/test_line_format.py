@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import SupportsIndex
 
 import pytest
 from hypothesis import given, settings
@@ -106,12 +110,70 @@ def test_names_are_found_exactly_where_the_original_finds_them(text: str) -> Non
         assert (call.tool, str(call.arguments)) == (found[1], found[2].strip())
 
 
+class _Metered(str):
+    """A text that counts the characters that are copied out of it."""
+
+    __slots__ = ()
+    copied = 0
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        part = super().__getitem__(key)
+        _Metered.copied += len(part)
+        return part
+
+
+def _work(read: Callable[[str], object], text: str) -> int:
+    """Calls that a reading makes, plus characters that it copies."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    metered, _Metered.copied = _Metered(text), 0
+    sys.setprofile(count)
+    try:
+        read(metered)
+    finally:
+        sys.setprofile(None)
+    return calls + _Metered.copied
+
+
+@pytest.mark.parametrize("read", [read_call, read_call_leniently, read_reply])
 @pytest.mark.parametrize(
-    "text", ["with Action Input:" * 50_000, " " * 1_000_000, "\n" * 500_000 + "with Action Input:"]
+    "repeated",
+    [
+        ("with Action Input:", ""),
+        ("with Action Input:\n", ""),
+        ("Action: f with Action Input: {}\n", "the end"),
+        ("\n", "with Action Input:"),
+        (" ", ""),
+        ("with ", "Action Input:"),
+    ],
 )
-def test_a_megabyte_is_read_at_once(text: str) -> None:
-    read_call(text)
-    read_call_leniently(text)
+def test_twice_the_text_is_at_most_twice_the_work(
+    read: Callable[[str], object], repeated: tuple[str, str]
+) -> None:
+    part, end = repeated
+    once, twice = (_work(read, part * count + end) for count in (2_000, 4_000))
+    assert twice <= 2.1 * once + 100
+    # A reading that copies the text for every mark would do millions.
+    assert once <= 10 * len(part * 2_000 + end) + 100
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("with Action Input:" * 50_000, NO_ACTION),
+        (" " * 1_000_000, FORMAT_ERROR),
+        ("\n" * 500_000 + "with Action Input:", NO_ACTION),
+    ],
+)
+def test_a_megabyte_without_a_call_gets_the_error_of_a_short_text(text: str, error: str) -> None:
+    call = read_call(text)
+    assert isinstance(call, Unreadable)
+    assert call.text == error
+    assert isinstance(read_call_leniently(text), Unreadable)
 
 
 def test_a_written_call_is_read_back_whatever_its_values() -> None:
