@@ -71,11 +71,11 @@ class GraphSession(TooledSession):
         if graph not in self.loaded:
             return _unloaded(graph)
         papers = graph == "PaperNet"
-        found = self._node(graph, node)
-        if isinstance(found, Reply):
-            return found
+        key = self._node(graph, node)
+        if isinstance(key, Reply):
+            return key
         graphs = self._graphs
-        return graphs.cited_titles(found) if papers else graphs.collaborator_names(found)
+        return graphs.cited_titles(key) if papers else graphs.collaborator_names(key)
 
     def neighborCheck(self, graph: Any, node: Any) -> Any:  # noqa: N802
         return self.neighbourCheck(graph, node)
@@ -83,14 +83,14 @@ class GraphSession(TooledSession):
     def paperNodeCheck(self, node: Any) -> Any:  # noqa: N802
         if "PaperNet" not in self.loaded:
             return _unloaded("PaperNet")
-        found = self._node("PaperNet", node)
-        return found if isinstance(found, Reply) else self._graphs.paper_attributes(found)
+        key = self._node("PaperNet", node)
+        return key if isinstance(key, Reply) else self._graphs.paper_attributes(key)
 
     def authorNodeCheck(self, node: Any) -> Any:  # noqa: N802
         if "AuthorNet" not in self.loaded:
             return _unloaded("AuthorNet")
-        found = self._node("AuthorNet", node)
-        return found if isinstance(found, Reply) else self._graphs.author_attributes(found)
+        key = self._node("AuthorNet", node)
+        return key if isinstance(key, Reply) else self._graphs.author_attributes(key)
 
     def authorEdgeCheck(self, node1: Any, node2: Any) -> Any:  # noqa: N802
         return self._edge("AuthorNet", node1, node2)
@@ -102,20 +102,20 @@ class GraphSession(TooledSession):
         """The key of a node, or the refusal that the agent sees."""
         find = self._graphs.paper if graph == "PaperNet" else self._graphs.author
         try:
-            found = find(node)
+            key = find(node)
         except TypeError as error:
             return _refuse(f"TypeError({error})")
-        return _no_node(node, graph) if found is None else found
+        return _no_node(node, graph) if key is None else key
 
     def _edge(self, graph: str, node1: Any, node2: Any) -> Any:
         if graph not in self.loaded:
             return _unloaded(graph)
         keys: list[Any] = []
         for node in (node1, node2):
-            found = self._node(graph, node)
-            if isinstance(found, Reply):
-                return found
-            keys.append(found)
+            key = self._node(graph, node)
+            if isinstance(key, Reply):
+                return key
+            keys.append(key)
         look = self._graphs.citation if graph == "PaperNet" else self._graphs.collaboration
         edge = look(*keys)
         return _refuse(f"There is no edge between {node1} and {node2}.") if edge is None else edge

@@ -129,11 +129,11 @@ class _Community:
         start = 0
         while True:
             try:
-                found = self._authors.index(author, start)
+                index = self._authors.index(author, start)
             except ValueError:
                 return
-            yield bisect_right(self._author_ends, found)
-            start = found + 1
+            yield bisect_right(self._author_ends, index)
+            start = index + 1
 
 
 class InventedGraphs:
@@ -188,8 +188,8 @@ class InventedGraphs:
         draw = mix_bits(SEED, _ORGANISATION, author)
         places = len(CITIES) * len(ORGANISATIONS)
         near = mix_bits(SEED, _ORGANISATION, community, draw % 7 % 5) % places
-        place = near if draw >> 8 & 7 else (draw >> 16) % places
-        city, kind = divmod(place, len(ORGANISATIONS))
+        number = near if draw >> 8 & 7 else (draw >> 16) % places
+        city, kind = divmod(number, len(ORGANISATIONS))
         return ORGANISATIONS[kind].format(city=CITIES[city])
 
     def paper_facts(self, paper: int) -> Paper:
@@ -243,11 +243,11 @@ class InventedGraphs:
 
     def collaborators(self, author: int) -> list[int]:
         """Everybody with whom an author wrote, by number."""
-        found = dict.fromkeys(
+        others = dict.fromkeys(
             other for paper in self.papers_by(author) for other in self.team(paper)
         )
-        found.pop(author, None)
-        return list(found)
+        others.pop(author, None)
+        return list(others)
 
     def joint_papers(self, one: int, other: int) -> list[int]:
         """What two authors wrote together, by number."""
@@ -285,10 +285,10 @@ def _build(rng: random.Random, number: int) -> _Community:
     received = [0] * PAPERS_EACH
     urn: list[int] = []
     for local in range(PAPERS_EACH):
-        chosen = _cited(rng, number, local, urn)
-        cited.append(chosen)
+        references = _cited(rng, number, local, urn)
+        cited.append(references)
         urn.append(local)
-        for paper in chosen:
+        for paper in references:
             if paper // PAPERS_EACH == number:
                 received[paper % PAPERS_EACH] += 1
                 urn.append(paper % PAPERS_EACH)
@@ -317,17 +317,17 @@ def _team(rng: random.Random, number: int, ladder: list[float]) -> list[int]:
 
 def _cited(rng: random.Random, number: int, local: int, urn: list[int]) -> list[int]:
     """Older papers: of the community by how often they were cited, of others by chance."""
-    wanted = min(int(rng.paretovariate(1.6) * 2.5), 40, local)
-    chosen: dict[int, None] = {}
-    for _ in range(wanted):
+    count = min(int(rng.paretovariate(1.6) * 2.5), 40, local)
+    references: dict[int, None] = {}
+    for _ in range(count):
         if rng.random() < 1 / 6:
             community = rng.randrange(COMMUNITIES)
             # Communities fill at the same pace, so that a much lower number is an older paper.
             paper = community * PAPERS_EACH + rng.randrange(max(1, local - 60))
         else:
             paper = number * PAPERS_EACH + rng.choice(urn)
-        chosen[paper] = None
-    return list(chosen)
+        references[paper] = None
+    return list(references)
 
 
 def _venue(rng: random.Random, field: str) -> tuple[str, str]:

@@ -189,29 +189,29 @@ def _check_instructions(data: bytes) -> None:
             raise UnreadablePickle(f"the pickle remembers value {argument} of {count}")
 
 
-def _measure(value: Any, levels: int, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+def _measure(value: Any, levels: int, measured: dict[int, tuple[int, int]]) -> tuple[int, int]:
     """Return how many values a value holds and how deep it is; refuse what is too much of either.
 
     Args:
         value: Any part of the result.
         levels: How many levels it may have.
-        known: What was returned before, by identity: shared parts are counted often, but walked
+        measured: What was returned before, by identity: shared parts are counted often, but walked
             once. A part that holds itself runs out of levels.
     """
     if isinstance(value, _PLAIN):
         return 1, 0
-    count, depth = known.get(id(value), (0, -1))
+    count, depth = measured.get(id(value), (0, -1))
     if levels <= max(depth, 0):
         raise UnreadablePickle(f"the pickle is nested more than {MAX_DEPTH} levels deep")
     if depth >= 0:
         return count, depth
     for part in _parts(value):
-        more, below = _measure(part, levels - 1, known)
+        more, below = _measure(part, levels - 1, measured)
         count, depth = count + more, max(depth, below)
         if count > MAX_VALUES:
             raise UnreadablePickle(f"the pickle holds more than {MAX_VALUES} values")
-    known[id(value)] = count + 1, depth + 1
-    return known[id(value)]
+    measured[id(value)] = count + 1, depth + 1
+    return measured[id(value)]
 
 
 def _parts(value: Any) -> Iterable[Any]:

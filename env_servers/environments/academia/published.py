@@ -127,8 +127,8 @@ def convert(raw: Path, target: Path) -> tuple[int, int]:
             out.write(json.dumps(entry, ensure_ascii=False) + "\n")
             counts = (counts[0] + 1, 0)
         for name, attributes, edges in _nodes(authors, names, raw / "author_net.pkl"):
-            told = [(other, _with_titles(edge, titles)) for other, edge in edges]
-            entry = {"author": name, "attributes": attributes, "wrote_with": told}
+            neighbours = [(other, _with_titles(edge, titles)) for other, edge in edges]
+            entry = {"author": name, "attributes": attributes, "wrote_with": neighbours}
             out.write(json.dumps(entry, ensure_ascii=False) + "\n")
             counts = (counts[0], counts[1] + 1)
     return counts

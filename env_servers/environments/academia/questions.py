@@ -88,10 +88,10 @@ class Subject:
 
     def pick(self, *wordings: str, **words: object) -> str:
         """One of several wordings, filled in."""
-        chosen = self.rng.choice(wordings)
-        return chosen.format(paper=f"'{self.title}'", author=self.name, **words)
+        wording = self.rng.choice(wordings)
+        return wording.format(paper=f"'{self.title}'", author=self.name, **words)
 
-    def other_paper(self, wanted: Callable[[Paper], bool]) -> int:
+    def other_paper(self, prefer: Callable[[Paper], bool]) -> int:
         """Another paper; one of the wanted ones in half of the cases, where there is any.
 
         Looked for in the community, among papers of about the same year (they are numbered by
@@ -104,24 +104,24 @@ class Subject:
         ]
         drawn = [base + self.rng.randrange(PAPERS_EACH) for _ in range(8)]
         return self._other(
-            self.paper, drawn, near + own, lambda paper: wanted(self.graphs.paper_facts(paper))
+            self.paper, drawn, near + own, lambda paper: prefer(self.graphs.paper_facts(paper))
         )
 
-    def other_author(self, wanted: Callable[[int], bool]) -> int:
+    def other_author(self, prefer: Callable[[int], bool]) -> int:
         """Another author of the community; one of the wanted ones in half of the cases."""
         base = self.author - self.author % AUTHORS_EACH
         drawn = [base + self.rng.randrange(AUTHORS_EACH) for _ in range(12)]
-        return self._other(self.author, drawn, [], wanted)
+        return self._other(self.author, drawn, [], prefer)
 
     def _other(
-        self, own: int, drawn: list[int], nearby: list[int], wanted: Callable[[int], bool]
+        self, own: int, drawn: list[int], nearby: list[int], prefer: Callable[[int], bool]
     ) -> int:
         others = [number for number in drawn if number != own]
         if self.rng.random() < 0.5:
             return others[0]
         self.rng.shuffle(nearby)
-        found = (number for number in others + nearby if number != own and wanted(number))
-        return next(found, others[0])
+        preferred = (number for number in others + nearby if number != own and prefer(number))
+        return next(preferred, others[0])
 
 
 def _yes(value: object) -> str:
@@ -175,18 +175,18 @@ def _neighbours_kind(
 
     def ask(subject: Subject) -> Question | None:
         if graph == _PAPER:
-            node, found = subject.title, subject.graphs.cited_titles(subject.paper)
+            node, neighbours = subject.title, subject.graphs.cited_titles(subject.paper)
         else:
-            node, found = subject.name, subject.graphs.collaborator_names(subject.author)
-        if not 0 < len(found) <= most:
+            node, neighbours = subject.name, subject.graphs.collaborator_names(subject.author)
+        if not 0 < len(neighbours) <= most:
             return None
 
         def plan() -> Run:
             yield from load(graph)
-            neighbours = references if graph == _PAPER else collaborators
-            return read((yield from neighbours(node)))
+            look_up = references if graph == _PAPER else collaborators
+            return read((yield from look_up(node)))
 
-        return Question(name, subject.pick(*words), read(found), plan, 1, 1)
+        return Question(name, subject.pick(*words), read(neighbours), plan, 1, 1)
 
     return Kind(name, ask)
 
@@ -216,10 +216,10 @@ def _partner(subject: Subject, least: int, most: int) -> tuple[str, list[int]] |
 
 def _pair_kind(name: str, read: Callable[[list[str]], Any], *words: str) -> Kind:
     def ask(subject: Subject) -> Question | None:
-        found = _partner(subject, subject.rng.randrange(1, 4), 8)
-        if found is None:
+        partnership = _partner(subject, subject.rng.randrange(1, 4), 8)
+        if partnership is None:
             return None
-        partner, joint = found
+        partner, joint = partnership
         own = subject.name
 
         def plan() -> Run:
@@ -238,14 +238,14 @@ def _pair_kind(name: str, read: Callable[[list[str]], Any], *words: str) -> Kind
 def _comparison_kind(
     name: str,
     decide: Callable[[Mapping[str, Mapping[str, Any]]], Any],
-    wanted: Callable[[Paper, Paper], bool],
+    prefer: Callable[[Paper, Paper], bool],
     *words: str,
 ) -> Kind:
     """A kind that decides between two papers; `decide` sees their attributes by title."""
 
     def ask(subject: Subject) -> Question | None:
         own = subject.facts
-        other = subject.other_paper(lambda facts: wanted(own, facts))
+        other = subject.other_paper(lambda facts: prefer(own, facts))
         titles = (subject.title, subject.graphs.title(other))
         numbers = dict(zip(titles, (subject.paper, other), strict=True))
         answer = decide({t: subject.graphs.paper_attributes(n) for t, n in numbers.items()})
@@ -302,8 +302,8 @@ def _ask_same_org(subject: Subject) -> Question:
 
     def plan() -> Run:
         yield from load(_AUTHOR)
-        found = yield from organisations(names)
-        return _yes(found[names[0]] == found[names[1]])
+        by_name = yield from organisations(names)
+        return _yes(by_name[names[0]] == by_name[names[1]])
 
     goal = subject.pick(
         f"Do {{author}} and {{other}} work for the same organization? {_YES_NO}",
@@ -376,10 +376,10 @@ def _joint_papers_kind(name: str, decide: Callable[[Mapping[str, int]], Any], *w
     """A kind that decides from the citations of what two authors wrote together."""
 
     def ask(subject: Subject) -> Question | None:
-        found = _partner(subject, 2, MOST_LOOKUPS - 1)
-        if found is None:
+        partnership = _partner(subject, 2, MOST_LOOKUPS - 1)
+        if partnership is None:
             return None
-        partner, joint = found
+        partner, joint = partnership
         graphs, own = subject.graphs, subject.name
         answer = decide({graphs.title(p): graphs.paper_facts(p).n_citation for p in joint})
         if answer is None:
@@ -402,17 +402,17 @@ def _colleagues_kind(name: str, *words: str, same: bool) -> Kind:
     def ask(subject: Subject) -> Question | None:
         friends = subject.graphs.collaborators(subject.author)
         home, own = subject.graphs.organisation(subject.author), subject.name
-        chosen = [f for f in friends if (subject.graphs.organisation(f) == home) is same]
-        if not (chosen and len(friends) + 2 <= MOST_LOOKUPS):
+        colleagues = [f for f in friends if (subject.graphs.organisation(f) == home) is same]
+        if not (colleagues and len(friends) + 2 <= MOST_LOOKUPS):
             return None
 
         def plan() -> Run:
             yield from load(_AUTHOR)
-            place = yield from organisation(own)
+            home = yield from organisation(own)
             places = yield from organisations((yield from collaborators(own)))
-            return sorted(who for who, org in places.items() if (org == place) is same)
+            return sorted(who for who, org in places.items() if (org == home) is same)
 
-        answer = sorted(subject.graphs.name(friend) for friend in chosen)
+        answer = sorted(subject.graphs.name(friend) for friend in colleagues)
         return Question(name, subject.pick(*words), answer, plan, 2 + len(friends), 1)
 
     return Kind(name, ask)

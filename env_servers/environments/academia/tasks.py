@@ -85,8 +85,8 @@ def load_tasks(config: EnvironmentConfig) -> AcademiaTasks:
 
 def _train_task(index: int) -> Task:
     number = permuted_index(index - EMBEDDED_BASE, SUBJECTS - SUBJECTS // _EVAL_EVERY)
-    decade, place = divmod(number, _EVAL_EVERY - 1)
-    return _task(index, index - EMBEDDED_BASE, decade * _EVAL_EVERY + 1 + place)
+    decade, offset = divmod(number, _EVAL_EVERY - 1)
+    return _task(index, index - EMBEDDED_BASE, decade * _EVAL_EVERY + 1 + offset)
 
 
 def _eval_task(index: int) -> Task:
@@ -94,8 +94,8 @@ def _eval_task(index: int) -> Task:
     return _task(index, index - EVAL_BASE, number * _EVAL_EVERY)
 
 
-def _task(index: int, place: int, subject: int) -> Task:
-    question = make_question(invented_graphs(), place % len(KINDS), subject, index)
+def _task(index: int, number: int, subject: int) -> Task:
+    question = make_question(invented_graphs(), number % len(KINDS), subject, index)
     payload = ToolTask(
         goal=question.goal,
         subgoals=(question.answer,),

@@ -61,8 +61,8 @@ def _naming() -> tuple[tuple[Culture, int, int], ...]:
     """(culture, which of its industries, how many it has) of each industry."""
     spoken = [COUNTRIES[country].culture for country in INDUSTRIES]
     return tuple(
-        (CULTURES[culture], spoken[:place].count(culture), spoken.count(culture))
-        for place, culture in enumerate(spoken)
+        (CULTURES[culture], spoken[:index].count(culture), spoken.count(culture))
+        for index, culture in enumerate(spoken)
     )
 
 
@@ -217,7 +217,7 @@ class Catalogue:
         """((person, place) in order of billing, (person, job)) of a film."""
         number, local = divmod(film, FILMS_PER_SCENE)
         scene, base = self.scene(number), number * PEOPLE_PER_SCENE
-        cast = [(base + who, place) for place, who in enumerate(scene.cast(local))]
+        cast = [(base + who, billing) for billing, who in enumerate(scene.cast(local))]
         crew = [(base + who, job) for who, job in scene.crew(local)]
         return cast, crew
 
@@ -227,17 +227,17 @@ class Catalogue:
         works: Billing = self.scene(number).works(local)
         base = number * FILMS_PER_SCENE
         return (
-            [(base + film, place) for film, place in works.cast],
+            [(base + film, billing) for film, billing in works.cast],
             [(base + film, job) for film, job in works.crew],
         )
 
-    def character(self, film: int, place: int) -> str:
+    def character(self, film: int, billing: int) -> str:
         """Who the cast member at a place of the billing plays; distinct within a film."""
-        draw = mix_bits(SEED, _CHARACTER, film, place)
-        if place >= 7:
-            return ROLES[(mix_bits(SEED, _CHARACTER, film) + 5 * place) % len(ROLES)]
+        draw = mix_bits(SEED, _CHARACTER, film, billing)
+        if billing >= 7:
+            return ROLES[(mix_bits(SEED, _CHARACTER, film) + 5 * billing) % len(ROLES)]
         culture, _, _ = _NAMING[film // FILMS_PER_SCENE % len(INDUSTRIES)]
-        return culture.name((draw >> 8) % (culture.size // 16) * 16 + 2 * place)
+        return culture.name((draw >> 8) % (culture.size // 16) * 16 + 2 * billing)
 
     def _film(self, number: int) -> Film:
         scene = number // FILMS_PER_SCENE
@@ -267,8 +267,8 @@ class Catalogue:
 
     def _companies(self, rng: random.Random, scene: int) -> tuple[Company, ...]:
         base = scene * COMPANIES_PER_SCENE
-        chosen = rng.sample(range(COMPANIES_PER_SCENE), rng.choice((1, 2, 2, 3, 4)))
-        return tuple(self.company(base + local) for local in chosen)
+        numbers = rng.sample(range(COMPANIES_PER_SCENE), rng.choice((1, 2, 2, 3, 4)))
+        return tuple(self.company(base + local) for local in numbers)
 
     def company(self, number: int) -> Company:
         """The company of a number."""
@@ -289,15 +289,15 @@ class Catalogue:
         country = COUNTRIES[INDUSTRIES[industry]]
         born = datetime.date(PERIODS[period][0] - rng.randrange(18, 55), 1, 1)
         born += datetime.timedelta(days=rng.randrange(365))
-        place = rng.choice(country.cities)
+        city = rng.choice(country.cities)
         handle = "".join(letter for letter in name.lower() if letter.isalpha())
         return Person(
             number=number,
             person_id=self.person_id(number),
             name=name,
             birthday=born.isoformat(),
-            place_of_birth=place,
-            biography=_biography(rng, name, born, place),
+            place_of_birth=city,
+            biography=_biography(rng, name, born, city),
             imdb_id=f"nm{1_000_000 + permuted_index(number, 8_999_993)}",
             facebook_id=_handle(rng, f"{handle}official"),
             instagram_id=_handle(rng, handle),
@@ -322,10 +322,10 @@ def _countries(rng: random.Random, industry: int) -> tuple[Country, ...]:
 
 def _alternatives(rng: random.Random, title: str, year: int) -> tuple[tuple[str, str, str], ...]:
     noun = rng.choice(NOUNS)
-    chosen = rng.sample(ALTERNATIVES, rng.randrange(1, 8))
+    alternatives = rng.sample(ALTERNATIVES, rng.randrange(1, 8))
     return tuple(
         (country, pattern.format(title=title, year=year, noun=noun), kind)
-        for country, pattern, kind in chosen
+        for country, pattern, kind in alternatives
     )
 
 
@@ -346,9 +346,9 @@ _MONTHS: Final = (
 )
 
 
-def _biography(rng: random.Random, name: str, born: datetime.date, place: str) -> str:
+def _biography(rng: random.Random, name: str, born: datetime.date, city: str) -> str:
     day = f"{_MONTHS.split()[born.month - 1]} {born.day}, {born.year}"
-    return rng.choice(_LIVES).format(name=name, last=name.split()[-1], day=day, place=place)
+    return rng.choice(_LIVES).format(name=name, last=name.split()[-1], day=day, place=city)
 
 
 def _handle(rng: random.Random, handle: str) -> str | None:

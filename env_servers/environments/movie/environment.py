@@ -43,13 +43,13 @@ class Movie(ToolEnvironment):
 
     def sample_argument(self, tool: Tool, parameter: Parameter, rng: random.Random) -> Any:
         """Films and people that exist."""
-        known = embedded_service().catalogue
+        catalogue = embedded_service().catalogue
         film, person = rng.randrange(FILMS), rng.randrange(PEOPLE)
         samples: dict[str, Any] = {
-            "movie_name": known.title(film),
-            "person_name": known.person_name(person),
-            "movie_id": str(known.film_id(film)),
-            "person_id": str(known.person_id(person)),
-            "answer": rng.choice(("Yes", "No", known.title(film))),
+            "movie_name": catalogue.title(film),
+            "person_name": catalogue.person_name(person),
+            "movie_id": str(catalogue.film_id(film)),
+            "person_id": str(catalogue.person_id(person)),
+            "answer": rng.choice(("Yes", "No", catalogue.title(film))),
         }
         return samples[parameter.name]

@@ -74,8 +74,8 @@ def shown_crew(crew: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     shown = [member for member in crew if member["job"] in _LEADING_JOBS]
     if len(shown) >= SHOWN:
         return shown
-    known = {member["id"] for member in shown}
-    others = [member for member in crew if member["id"] not in known]
+    shown_ids = {member["id"] for member in shown}
+    others = [member for member in crew if member["id"] not in shown_ids]
     return shown + others[: SHOWN - len(shown)]
 
 
@@ -157,12 +157,12 @@ def _movie_keywords(service: FilmService, arguments: Mapping[str, Any]) -> dict[
 
 def _movie_translation(service: FilmService, arguments: Mapping[str, Any]) -> dict[str, Any]:
     body = _film_translations(service, arguments)
-    kept = [item for item in body["translations"] if item["iso_3166_1"] in _LANGUAGES]
-    told = [
+    translations = [item for item in body["translations"] if item["iso_3166_1"] in _LANGUAGES]
+    overviews = [
         {**item, "data": {key: text for key, text in item["data"].items() if key != "title"}}
-        for item in kept
+        for item in translations
     ]
-    return {**body, "translations": told}
+    return {**body, "translations": overviews}
 
 
 FUNCTIONS: Final[Mapping[str, Callable[[FilmService, Mapping[str, Any]], Any]]] = {

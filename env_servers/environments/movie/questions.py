@@ -98,17 +98,17 @@ class Subject:
     def cast(self) -> tuple[int, int, str]:
         """(person, place, character) of a leading cast member."""
         cast, _ = self.catalogue.credits(self.film.number)
-        person, place = self.rng.choice(cast[:6])
-        return person, place, self.catalogue.character(self.film.number, place)
+        person, billing = self.rng.choice(cast[:6])
+        return person, billing, self.catalogue.character(self.film.number, billing)
 
     def other_role(self, person: int) -> tuple[Film, str] | None:
         """Another film among a person's shown ones, with the character there."""
         shown = self.catalogue.filmography(person)[0][:SHOWN]
-        roles = [(film, place) for film, place in shown if film != self.film.number]
+        roles = [(film, billing) for film, billing in shown if film != self.film.number]
         if not roles:
             return None
-        film, place = self.rng.choice(roles)
-        return self.catalogue.film(film), self.catalogue.character(film, place)
+        film, billing = self.rng.choice(roles)
+        return self.catalogue.film(film), self.catalogue.character(film, billing)
 
 
 # One search.
@@ -195,7 +195,7 @@ def _crew_kind(name: str, job: str, *wordings: str) -> Kind:
     return Kind(name, 2, ask)
 
 
-def _cast_kind(name: str, known: str, field: str, *wordings: str) -> Kind:
+def _cast_kind(name: str, given_field: str, field: str, *wordings: str) -> Kind:
     """A kind that finds a cast member by one field (`name`, `character`) and reads another."""
 
     def ask(subject: Subject) -> Question:
@@ -204,7 +204,9 @@ def _cast_kind(name: str, known: str, field: str, *wordings: str) -> Kind:
 
         def plan() -> Run:
             cast = yield from about_film("get_movie_cast", subject.film.title, "the cast")
-            return next(each[field] for each in cast["cast"] if each[known] == member[known])
+            return next(
+                each[field] for each in cast["cast"] if each[given_field] == member[given_field]
+            )
 
         return Question(name, subject.pick(*wordings, **member), member[field], plan)
 
@@ -212,8 +214,8 @@ def _cast_kind(name: str, known: str, field: str, *wordings: str) -> Kind:
 
 
 def _ask_translation(subject: Subject) -> Question:
-    told = [which for which in subject.film.languages if which]
-    language, title = LANGUAGES[subject.rng.choice(told or [0])], subject.film.title
+    translated = [which for which in subject.film.languages if which]
+    language, title = LANGUAGES[subject.rng.choice(translated or [0])], subject.film.title
 
     def plan() -> Run:
         reply = yield from about_film("get_movie_translation", title, "the translations")
@@ -398,7 +400,7 @@ def _ask_role_film_director(subject: Subject) -> Question | None:
 def _ambiguous(subject: Subject, person: int, role: str) -> bool:
     """Whether a person has played a role of that name more than once among the shown films."""
     shown = subject.catalogue.filmography(person)[0][:SHOWN]
-    return sum(subject.catalogue.character(film, place) == role for film, place in shown) != 1
+    return sum(subject.catalogue.character(film, billing) == role for film, billing in shown) != 1
 
 
 # Two and three films.
@@ -438,7 +440,7 @@ def _compare_kind(
                 replies[title] = yield from about_film(function, title, "the facts")
             return decide(list(replies.items()))
 
-        others = {f"other{place}": f'"{title}"' for place, title in enumerate(titles[1:], start=1)}
+        others = {f"other{index}": f'"{title}"' for index, title in enumerate(titles[1:], start=1)}
         return Question(name, subject.pick(*wordings, **others), answer, plan)
 
     return Kind(name, 2 * films, ask)

@@ -112,16 +112,16 @@ def _positions(people: array[int], person: int) -> Iterator[int]:
     start = 0
     while True:
         try:
-            found = people.index(person, start)
+            index = people.index(person, start)
         except ValueError:
             return
-        yield found
-        start = found + 1
+        yield index
+        start = index + 1
 
 
 def build_scene(rng: random.Random) -> Scene:
     """The credits of a scene; the generator alone decides."""
-    weights = [(place + 6) ** -0.6 for place in range(_ACTORS)]
+    weights = [(rank + 6) ** -0.6 for rank in range(_ACTORS)]
     ladder = list(accumulate(weights))
     troupes = {
         director: rng.choices(range(_ACTORS), cum_weights=ladder, k=_TROUPE)
@@ -137,12 +137,12 @@ def build_scene(rng: random.Random) -> Scene:
 
 
 def _cast(rng: random.Random, troupe: list[int], ladder: list[float], director: int) -> list[int]:
-    wanted = rng.randrange(6, 15)
-    drawn = rng.choices(troupe, k=wanted // 3)
-    drawn += rng.choices(range(_ACTORS), cum_weights=ladder, k=wanted)
+    size = rng.randrange(6, 15)
+    drawn = rng.choices(troupe, k=size // 3)
+    drawn += rng.choices(range(_ACTORS), cum_weights=ladder, k=size)
     if rng.random() < 0.05:
         drawn.insert(2, director)
-    return list(dict.fromkeys(drawn))[:wanted]
+    return list(dict.fromkeys(drawn))[:size]
 
 
 def _crew(rng: random.Random, directors: list[int]) -> list[tuple[int, int]]:

@@ -55,8 +55,8 @@ class NameIndex:
         for number in range(size):
             words = _words(name(number))
             key = " ".join(words)
-            known = self._exact.get(key)
-            if known is None or prominence(number) > prominence(known):
+            namesake = self._exact.get(key)
+            if namesake is None or prominence(number) > prominence(namesake):
                 self._exact[key] = number
             for word in set(words):
                 self._words.setdefault(word, array("I")).append(number)
@@ -68,10 +68,10 @@ class NameIndex:
         if exact is not None or not words:
             return exact
         lists = sorted((self._words.get(word, array("I")) for word in set(words)), key=len)
-        found = set(lists[0])
+        matches = set(lists[0])
         for numbers in lists[1:]:
-            found.intersection_update(numbers)
-        return max(sorted(found), key=self._prominence, default=None)
+            matches.intersection_update(numbers)
+        return max(sorted(matches), key=self._prominence, default=None)
 
 
 def _words(text: str) -> list[str]:
@@ -128,8 +128,10 @@ class EmbeddedService:
 
     def _one(self, kind: str, identifier: int, aspect: str) -> Reply:
         aspects = self._movie if kind == "movie" else self._people
-        known = self.catalogue.film_number if kind == "movie" else self.catalogue.person_number
-        number, answer = known(identifier), aspects.get(aspect)
+        find_number = (
+            self.catalogue.film_number if kind == "movie" else self.catalogue.person_number
+        )
+        number, answer = find_number(identifier), aspects.get(aspect)
         if number is None or answer is None:
             return Reply(404, NOT_FOUND)
         return Reply(200, answer(number))
@@ -175,20 +177,24 @@ class EmbeddedService:
         }
 
     def _credits(self, number: int) -> dict[str, Any]:
-        known = self.catalogue
-        cast, crew = known.credits(number)
+        catalogue = self.catalogue
+        cast, crew = catalogue.credits(number)
         return {
-            "id": known.film_id(number),
+            "id": catalogue.film_id(number),
             "cast": [
                 {
-                    "id": known.person_id(person),
-                    "name": known.person_name(person),
-                    "character": known.character(number, place),
+                    "id": catalogue.person_id(person),
+                    "name": catalogue.person_name(person),
+                    "character": catalogue.character(number, billing),
                 }
-                for person, place in cast
+                for person, billing in cast
             ],
             "crew": [
-                {"id": known.person_id(person), "name": known.person_name(person), "job": job}
+                {
+                    "id": catalogue.person_id(person),
+                    "name": catalogue.person_name(person),
+                    "job": job,
+                }
                 for person, job in crew
             ],
         }
@@ -212,8 +218,8 @@ class EmbeddedService:
 
     def _translations(self, number: int) -> dict[str, Any]:
         film = self.catalogue.film(number)
-        told = [_translation(film, which) for which in film.languages]
-        return {"id": film.film_id, "translations": told}
+        translations = [_translation(film, which) for which in film.languages]
+        return {"id": film.film_id, "translations": translations}
 
     def _person(self, number: int) -> dict[str, Any]:
         person = self.catalogue.person(number)
@@ -226,20 +232,20 @@ class EmbeddedService:
         }
 
     def _movie_credits(self, number: int) -> dict[str, Any]:
-        known = self.catalogue
-        cast, crew = known.filmography(number)
+        catalogue = self.catalogue
+        cast, crew = catalogue.filmography(number)
         return {
-            "id": known.person_id(number),
+            "id": catalogue.person_id(number),
             "cast": [
                 {
-                    "id": known.film_id(film),
-                    "title": known.title(film),
-                    "character": known.character(film, place),
+                    "id": catalogue.film_id(film),
+                    "title": catalogue.title(film),
+                    "character": catalogue.character(film, billing),
                 }
-                for film, place in cast
+                for film, billing in cast
             ],
             "crew": [
-                {"id": known.film_id(film), "title": known.title(film), "job": job}
+                {"id": catalogue.film_id(film), "title": catalogue.title(film), "job": job}
                 for film, job in crew
             ],
         }

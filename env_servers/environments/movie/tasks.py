@@ -82,8 +82,8 @@ def load_tasks(config: EnvironmentConfig) -> ToolTaskSet:
 
 def _train_task(index: int) -> Task:
     number = permuted_index(index - EMBEDDED_BASE, FILMS - FILMS // _EVAL_EVERY)
-    decade, place = divmod(number, _EVAL_EVERY - 1)
-    return _task(index, index - EMBEDDED_BASE, decade * _EVAL_EVERY + 1 + place)
+    decade, offset = divmod(number, _EVAL_EVERY - 1)
+    return _task(index, index - EMBEDDED_BASE, decade * _EVAL_EVERY + 1 + offset)
 
 
 def _eval_task(index: int) -> Task:
@@ -91,8 +91,8 @@ def _eval_task(index: int) -> Task:
     return _task(index, index - EVAL_BASE, number * _EVAL_EVERY)
 
 
-def _task(index: int, place: int, film: int) -> Task:
-    question = make_question(embedded_service(), place % len(KINDS), film, index)
+def _task(index: int, number: int, film: int) -> Task:
+    question = make_question(embedded_service(), number % len(KINDS), film, index)
     payload = ToolTask(
         goal=question.goal,
         subgoals=(question.answer,),

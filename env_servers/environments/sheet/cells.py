@@ -105,10 +105,10 @@ class Formula:
         return Formula(
             self.operator,
             tuple(
-                Address(place.row + rows, place.column)
-                if place is not None and place.row + rows >= 0
+                Address(address.row + rows, address.column)
+                if address is not None and address.row + rows >= 0
                 else None
-                for place in self.references
+                for address in self.references
             ),
         )
 
@@ -116,7 +116,7 @@ class Formula:
         """The same formula after its cells went elsewhere."""
         return Formula(
             self.operator,
-            tuple(None if place is None else where(place) for place in self.references),
+            tuple(None if address is None else where(address) for address in self.references),
         )
 
 

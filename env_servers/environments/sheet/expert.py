@@ -81,7 +81,9 @@ def _leads_to(
     return strict_share(spreadsheet.book.sheet(name).values(), target) == 1.0
 
 
-def _writing(sheet: Sheet, target: Sequence[Sequence[str]], kept: int) -> Iterator[PlannedCall]:
+def _writing(
+    sheet: Sheet, target: Sequence[Sequence[str]], value_columns: int
+) -> Iterator[PlannedCall]:
     """Calls that write an answer: the first `kept` columns as values, the others as new columns.
 
     New columns take the number format of their neighbour, which values do not.
@@ -91,15 +93,15 @@ def _writing(sheet: Sheet, target: Sequence[Sequence[str]], kept: int) -> Iterat
     if len(grid) > height:
         rows = list(range(height + 1, len(grid) + 1))
         yield planned("delete_batch_data", {"dimension": "row", "index_list": rows})
-    if len(grid[0]) > kept:
-        columns = list(range(kept + 1, len(grid[0]) + 1))
+    if len(grid[0]) > value_columns:
+        columns = list(range(value_columns + 1, len(grid[0]) + 1))
         yield planned("delete_batch_data", {"dimension": "col", "index_list": columns})
     arguments = {
         "start_position": "A2",
-        "end_position": Address(height - 1, kept - 1).label,
-        "values_list": [list(row[:kept]) for row in target[1:]],
+        "end_position": Address(height - 1, value_columns - 1).label,
+        "values_list": [list(row[:value_columns]) for row in target[1:]],
     }
     yield planned("update_range", arguments)
-    if kept < width:
-        columns = [[row[column] for row in target] for column in range(kept, width)]
-        yield planned("insert_cols", {"values_list": columns, "col_idx": kept + 1})
+    if value_columns < width:
+        columns = [[row[column] for row in target] for column in range(value_columns, width)]
+        yield planned("insert_cols", {"values_list": columns, "col_idx": value_columns + 1})

@@ -79,14 +79,14 @@ class Draft:
 
     def number_columns(self) -> list[int]:
         """Columns below whose title all cells are different numbers."""
-        found: list[int] = []
+        columns_found: list[int] = []
         for column in range(2, len(self.grid[0])):
             texts = [row[column] for row in self.records]
             if all(_is_number(text) for text in texts) and len(set(texts)) == len(texts):
-                found.append(column)
-        if not found:
+                columns_found.append(column)
+        if not columns_found:
             raise _Unsuitable("no column of numbers")
-        return found
+        return columns_found
 
     def record(self) -> int:
         """A record's row, counted from 0."""
@@ -238,17 +238,17 @@ def _delete_group(draft: Draft) -> None:
         f'delete all records whose "{title}" is {group}',
         f'remove every record with {group} as its "{title}"',
     )
-    found = draft.call(
+    labels = draft.call(
         "filter_cells",
         {"query": group, "in_column": 2},
         f'I search column 2, "{title}", for {group}.',
         f"Which rows have {group} in column 2?",
     )
-    _delete_found(draft, found)
+    _delete_found(draft, labels)
 
 
-def _delete_found(draft: Draft, found: Sequence[str]) -> None:
-    rows = [int(label.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")) for label in found]
+def _delete_found(draft: Draft, labels: Sequence[str]) -> None:
+    rows = [int(label.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")) for label in labels]
     if not rows or len(rows) > len(draft.records) - 3:
         raise _Unsuitable("nothing or too much to delete")
     draft.call(
@@ -275,13 +275,13 @@ def _delete_best(draft: Draft) -> None:
         f'First I look for the {word} value of "{title}".',
         f"{operator} over column {letter} tells which value it is.",
     )
-    found = draft.call(
+    labels = draft.call(
         "filter_cells",
         {"query": value, "in_column": column + 1},
         f"Now I look in which row {value} stands.",
         f"The value is {value}; I search its row.",
     )
-    _delete_found(draft, found)
+    _delete_found(draft, labels)
 
 
 def _delete_above(draft: Draft) -> None:
@@ -371,13 +371,15 @@ def _combine(draft: Draft) -> None:
     one, two = sorted(draft.rng.sample(columns, 2))
     operator, word = draft.rng.choice((("SUM", "sum"), ("PRODUCT", "product"), ("MINUS", "")))
     first, second = draft.grid[0][one], draft.grid[0][two]
-    asked = f'the {word} of "{first}" and "{second}"' if word else f'"{first}" minus "{second}"'
+    result_name = (
+        f'the {word} of "{first}" and "{second}"' if word else f'"{first}" minus "{second}"'
+    )
     rows = draft.rng.sample(range(1, len(draft.grid)), draft.rng.randint(1, 3))
     names = ", ".join(draft.grid[row][0] for row in rows)
     last = draft.grid[0].index(RESULT)
     draft.say(
-        f'in the column "{RESULT}", put a formula for {asked} into the rows of: {names}',
-        f'fill "{RESULT}" for these records only, with a formula for {asked}: {names}',
+        f'in the column "{RESULT}", put a formula for {result_name} into the rows of: {names}',
+        f'fill "{RESULT}" for these records only, with a formula for {result_name}: {names}',
     )
     for row in rows:
         cells = [Address(row, one).label, Address(row, two).label]
@@ -554,7 +556,7 @@ def _book(
             note = f"{source.title} is now {text}"
             rows[number] = (rows[number][0]._replace(note=note), *rows[number][1:])
     book = {topic.sheet: Sheet(rows)}
-    other = rng.choice([found for found in topics if found is not topic])
+    other = rng.choice([candidate for candidate in topics if candidate is not topic])
     book[other.sheet] = Sheet(draw_rows(rng, other, 6))
     for sheet in book.values():
         sheet.values()

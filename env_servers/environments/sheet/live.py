@@ -161,12 +161,12 @@ class LiveSpreadsheet(Spreadsheet):
     def create(self, book: Mapping[str, Sheet]) -> None:
         """Make the spreadsheet with these sheets; raises ServiceUnavailable."""
         self._file = self._ask(lambda: self._client.create("AgentGym episode"))
-        made: list[Request] = []
+        requests: list[Request] = []
         for number, (name, sheet) in enumerate(book.items()):
-            made += _sheet_requests(name, number, sheet)
+            requests += _sheet_requests(name, number, sheet)
             self._ids[name] = number
             self._known[name] = sheet.values()
-        self._send(made)
+        self._send(requests)
 
     def discard(self) -> None:
         """Delete the spreadsheet; one that cannot be reached stays."""
@@ -208,51 +208,57 @@ class LiveSpreadsheet(Spreadsheet):
     def values(self) -> list[list[str]]:
         sheet = self._sheet()
         if sheet.title not in self._seen:
-            found = self._ask(lambda: sheet.get_all_values(combine_merged_cells=True))
-            self._seen[sheet.title] = self._known[sheet.title] = _trimmed(found)
+            grid = self._ask(lambda: sheet.get_all_values(combine_merged_cells=True))
+            self._seen[sheet.title] = self._known[sheet.title] = _trimmed(grid)
         return self._seen[sheet.title]
 
     def write(self, changes: Mapping[Address, float | str]) -> None:
         number = self._number()
-        self._change([_write(number, at, [[Cell(value or None)]]) for at, value in changes.items()])
+        self._change(
+            [_write(number, address, [[Cell(value or None)]]) for address, value in changes.items()]
+        )
 
-    def write_formula(self, at: Address, operator: str, references: Sequence[Address]) -> None:
+    def write_formula(self, address: Address, operator: str, references: Sequence[Address]) -> None:
         formula = Formula(operator, tuple(references))
-        self._change([_write(self._number(), at, [[Cell(formula)]])])
+        self._change([_write(self._number(), address, [[Cell(formula)]])])
 
     def result(self, operator: str, references: Sequence[Address]) -> str:
         sheet, shown = self._sheet(), self.values()
         raw = self._ask(
             lambda: sheet.get_all_values(value_render_option=ValueRenderOption.unformatted)
         )
-        numbers = {at: raw[at.row][at.column] for at in references if _is_number(raw, at)}
-        found = calculate(operator, list(map(float, numbers.values())))
-        if isinstance(found, str):
-            return found
-        same = next((at for at, number in numbers.items() if number == found), None)
+        numbers = {
+            address: raw[address.row][address.column]
+            for address in references
+            if _is_number(raw, address)
+        }
+        value = calculate(operator, list(map(float, numbers.values())))
+        if isinstance(value, str):
+            return value
+        same = next((address for address, number in numbers.items() if number == value), None)
         if operator in ("MAX", "MIN") and same is not None:
             return shown[same.row][same.column]
-        return render(found, "General")
+        return render(value, "General")
 
-    def insert(self, dimension: str, at: int, values: Sequence[Sequence[float | str]]) -> None:
+    def insert(self, dimension: str, index: int, values: Sequence[Sequence[float | str]]) -> None:
         grid = self.values()
         size = len(grid) if dimension == "row" else max(map(len, grid), default=0)
-        if at > size:
-            raise CellError(f"index {at + 1} exceeds the grid limits")
+        if index > size:
+            raise CellError(f"index {index + 1} exceeds the grid limits")
         inserted = {
-            "range": self._span(dimension, at, at + len(values)),
+            "range": self._span(dimension, index, index + len(values)),
             # At the end, the new ones look like the last of what is there.
-            "inheritFromBefore": 0 < at == size,
+            "inheritFromBefore": 0 < index == size,
         }
         lines = [[Cell(value) for value in line] for line in values]
         if dimension == "row":
-            place = Address(at, 0)
+            start = Address(index, 0)
         else:
-            place = Address(0, at)
+            start = Address(0, index)
             height = max(map(len, lines))
             padded = [[*line, *[Cell()] * (height - len(line))] for line in lines]
             lines = [list(row) for row in zip(*padded, strict=True)]
-        self._change([{"insertDimension": inserted}, _write(self._number(), place, lines)])
+        self._change([{"insertDimension": inserted}, _write(self._number(), start, lines)])
 
     def remove(self, dimension: str, indexes: Sequence[int]) -> None:
         limit = MAX_ROWS if dimension == "row" else MAX_COLUMNS
@@ -282,13 +288,13 @@ class LiveSpreadsheet(Spreadsheet):
     def merge(self, area: Area) -> None:
         self._change([_merge(self._number(), area)])
 
-    def note(self, at: Address) -> str:
+    def note(self, address: Address) -> str:
         sheet = self._sheet()
-        return str(self._ask(lambda: sheet.get_note(at.label)))
+        return str(self._ask(lambda: sheet.get_note(address.label)))
 
-    def write_note(self, at: Address, content: str) -> None:
+    def write_note(self, address: Address, content: str) -> None:
         rows = [{"values": [{"note": content}]}]
-        start = {"sheetId": self._number(), "rowIndex": at.row, "columnIndex": at.column}
+        start = {"sheetId": self._number(), "rowIndex": address.row, "columnIndex": address.column}
         self._change([{"updateCells": {"start": start, "rows": rows, "fields": "note"}}])
 
     # -- inside ---------------------------------------------------------------------------------
@@ -314,14 +320,14 @@ class LiveSpreadsheet(Spreadsheet):
             "endIndex": end,
         }
 
-    def _change(self, made: list[Request]) -> None:
+    def _change(self, requests: list[Request]) -> None:
         """Change the open sheet; what was known of it is read anew."""
-        self._send(made)
+        self._send(requests)
         self._seen.pop(self._sheet().title, None)
 
-    def _send(self, made: list[Request]) -> None:
+    def _send(self, requests: list[Request]) -> None:
         file = self._existing()
-        self._ask(lambda: file.batch_update({"requests": made}))
+        self._ask(lambda: file.batch_update({"requests": requests}))
 
     def _ask(self, call: Callable[[], T]) -> T:
         """Make a request; raises CellError for what is wrong with it, ServiceUnavailable."""
@@ -345,20 +351,20 @@ def _sheet_requests(name: str, number: int, sheet: Sheet) -> list[Request]:
     """What makes a sheet of a new spreadsheet, which has one sheet already."""
     size = {"rowCount": MAX_ROWS, "columnCount": MAX_COLUMNS}
     properties = {"sheetId": number, "title": name, "gridProperties": size}
-    made: list[Request] = [
+    requests: list[Request] = [
         {"addSheet": {"properties": properties}}
         if number
         else {"updateSheetProperties": {"properties": properties, "fields": "title,gridProperties"}}
     ]
-    made.append(_write(number, Address(0, 0), sheet.rows, with_looks=True))
-    return made + [_merge(number, area) for area in sheet.merges]
+    requests.append(_write(number, Address(0, 0), sheet.rows, with_looks=True))
+    return requests + [_merge(number, area) for area in sheet.merges]
 
 
 def _write(
-    number: int, at: Address, rows: Sequence[Sequence[Cell]], *, with_looks: bool = False
+    number: int, address: Address, rows: Sequence[Sequence[Cell]], *, with_looks: bool = False
 ) -> Request:
     """Values of cells; with their formats and notes, where they are new."""
-    start = {"sheetId": number, "rowIndex": at.row, "columnIndex": at.column}
+    start = {"sheetId": number, "rowIndex": address.row, "columnIndex": address.column}
     fields = "userEnteredValue"
     if with_looks:
         fields += ",userEnteredFormat.numberFormat,note"
@@ -367,23 +373,25 @@ def _write(
 
 
 def _cell(cell: Cell, *, with_looks: bool) -> Request:
-    made: Request = {}
+    cell_data: Request = {}
     value = _entered(cell.value)
     if value is not None:
-        made["userEnteredValue"] = value
+        cell_data["userEnteredValue"] = value
     if with_looks:
-        made["note"] = cell.note
+        cell_data["note"] = cell.note
         if cell.format not in ("General", "@"):
             pattern = {"type": "NUMBER", "pattern": cell.format}
-            made["userEnteredFormat"] = {"numberFormat": pattern}
-    return made
+            cell_data["userEnteredFormat"] = {"numberFormat": pattern}
+    return cell_data
 
 
 def _entered(value: Value) -> Request | None:
     if value is None or value == "":
         return None
     if isinstance(value, Formula):
-        labels = ",".join("#REF!" if at is None else at.label for at in value.references)
+        labels = ",".join(
+            "#REF!" if address is None else address.label for address in value.references
+        )
         return {"formulaValue": f"={value.operator}({labels})"}
     if isinstance(value, bool):
         return {"boolValue": value}
@@ -403,10 +411,10 @@ def _merge(number: int, area: Area) -> Request:
     return {"mergeCells": {"range": where, "mergeType": "MERGE_ALL"}}
 
 
-def _is_number(raw: Sequence[Sequence[Any]], at: Address) -> bool:
-    if at.row >= len(raw) or at.column >= len(raw[at.row]):
+def _is_number(raw: Sequence[Sequence[Any]], address: Address) -> bool:
+    if address.row >= len(raw) or address.column >= len(raw[address.row]):
         return False
-    value = raw[at.row][at.column]
+    value = raw[address.row][address.column]
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

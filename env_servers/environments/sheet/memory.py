@@ -54,17 +54,17 @@ class MemorySpreadsheet(Spreadsheet):
     def write(self, changes: Mapping[Address, float | str]) -> None:
         self._written().write(changes)
 
-    def write_formula(self, at: Address, operator: str, references: Sequence[Address]) -> None:
-        self._written().write({at: Formula(operator, tuple(references))})
+    def write_formula(self, address: Address, operator: str, references: Sequence[Address]) -> None:
+        self._written().write({address: Formula(operator, tuple(references))})
 
     def result(self, operator: str, references: Sequence[Address]) -> str:
         return self._looked_at().result(operator, references)
 
-    def insert(self, dimension: str, at: int, values: Sequence[Sequence[float | str]]) -> None:
+    def insert(self, dimension: str, index: int, values: Sequence[Sequence[float | str]]) -> None:
         sheet = self._written()
-        if at > (len(sheet.rows) if dimension == "row" else sheet.width):
-            raise CellError(f"index {at + 1} exceeds the grid limits")
-        (sheet.insert_rows if dimension == "row" else sheet.insert_columns)(at, values)
+        if index > (len(sheet.rows) if dimension == "row" else sheet.width):
+            raise CellError(f"index {index + 1} exceeds the grid limits")
+        (sheet.insert_rows if dimension == "row" else sheet.insert_columns)(index, values)
 
     def remove(self, dimension: str, indexes: Sequence[int]) -> None:
         sheet = self._written()
@@ -83,8 +83,8 @@ class MemorySpreadsheet(Spreadsheet):
     def merge(self, area: Area) -> None:
         self._written().merge(area)
 
-    def note(self, at: Address) -> str:
-        return self._looked_at().cell(at).note
+    def note(self, address: Address) -> str:
+        return self._looked_at().cell(address).note
 
-    def write_note(self, at: Address, content: str) -> None:
-        self._written().write_note(at, content)
+    def write_note(self, address: Address, content: str) -> None:
+        self._written().write_note(address, content)

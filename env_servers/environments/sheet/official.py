@@ -107,17 +107,17 @@ def _task(row: _Row, book: Mapping[str, Sheet]) -> ToolTask:
         raise row.line.wrong("id", f"the workbook has no sheet {name}")
     opening = planned("open_sheet", {"name": name})
     calls = solution(book, name, row.target, (opening, *row.reference), opening)
-    made = Assignment(book, name, row.goal, row.target, calls, row.difficulty)
-    return as_tool_task(made, row.index, official=True)
+    assignment = Assignment(book, name, row.goal, row.target, calls, row.difficulty)
+    return as_tool_task(assignment, row.index, official=True)
 
 
 def _grid(line: _Line) -> tuple[tuple[str, ...], ...]:
     name = "additional_info.answer"
     try:
-        found: object = json.loads(line.get(name, str))
+        content: object = json.loads(line.get(name, str))
     except (ValueError, RecursionError) as error:
         raise line.wrong(name, f"no JSON: {error}") from error
-    rows = cast("list[Any]", found) if isinstance(found, list) else []
+    rows = cast("list[Any]", content) if isinstance(content, list) else []
     if not rows or not all(isinstance(row, list) for row in rows):
         raise line.wrong(name, "is no grid")
     if any(not isinstance(text, str) for row in rows for text in row):

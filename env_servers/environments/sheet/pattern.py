@@ -102,7 +102,7 @@ def _class_members(name: str) -> str:
     """
     test = _CLASSES[name]
     members = bytes(test(chr(code)) for code in range(0x110000))
-    ranges = ((found.start(), found.end() - 1) for found in re.finditer(b"\x01+", members))
+    ranges = ((run.start(), run.end() - 1) for run in re.finditer(b"\x01+", members))
     return "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in ranges)
 
 

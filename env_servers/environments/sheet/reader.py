@@ -75,8 +75,8 @@ def _sheet(source: Any) -> Sheet:
         raise ValueError(f"sheet {source.title} has {height} x {width} cells")
     rows = [tuple(map(_cell, row)) for row in source.iter_rows()]
     merges = [
-        Area(found.min_row - 1, found.min_col - 1, found.max_row - 1, found.max_col - 1)
-        for found in source.merged_cells.ranges
+        Area(area.min_row - 1, area.min_col - 1, area.max_row - 1, area.max_col - 1)
+        for area in source.merged_cells.ranges
     ]
     return Sheet(_trimmed(rows), sorted(merges))
 
@@ -91,8 +91,8 @@ def _trimmed(rows: list[Row]) -> list[Row]:
 
 def _cell(source: Any) -> Cell:
     note = source.comment.text if getattr(source, "comment", None) else ""
-    made = Cell(_value(source.value), source.number_format or "General", note[:MAX_TEXT])
-    return EMPTY if made == EMPTY else made
+    cell = Cell(_value(source.value), source.number_format or "General", note[:MAX_TEXT])
+    return EMPTY if cell == EMPTY else cell
 
 
 def _value(value: Any) -> Value:

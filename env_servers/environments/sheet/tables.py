@@ -28,8 +28,8 @@ class Column:
 
     def draw(self, rng: random.Random, count: int) -> list[float]:
         """So many different numbers."""
-        chosen = rng.sample(range(self.low, self.high + 1), count)
-        return [number / 10**self.decimals for number in chosen]
+        numbers = rng.sample(range(self.low, self.high + 1), count)
+        return [number / 10**self.decimals for number in numbers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +201,10 @@ def draw_rows(rng: random.Random, topic: Topic, count: int) -> list[Row]:
     labels = rng.sample(topic.labels, count)
     drawn = [column.draw(rng, count) for column in numbers]
     rows: list[Row] = [tuple(Cell(title) for title in titles)]
-    for place, label in enumerate(labels):
+    for index, label in enumerate(labels):
         cells = [Cell(label), Cell(rng.choice(topic.groups))]
         cells += [
-            Cell(values[place], column.look) for column, values in zip(numbers, drawn, strict=True)
+            Cell(values[index], column.look) for column, values in zip(numbers, drawn, strict=True)
         ]
         rows.append(tuple(cells))
     return rows

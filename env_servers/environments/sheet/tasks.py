@@ -77,11 +77,11 @@ def load_tasks(config: EnvironmentConfig) -> ToolTaskSet:
     The setting `sheet.workbook` names another reference workbook.
     """
     settings = ToolSettings.read(config, NAME, SETTINGS)
-    given = settings.text("workbook", "")
-    if given and not Path(given).is_file():
-        raise EnvironmentUnavailable(f"setting sheet.workbook names {given}, which is no file")
+    workbook = settings.text("workbook", "")
+    if workbook and not Path(workbook).is_file():
+        raise EnvironmentUnavailable(f"setting sheet.workbook names {workbook}, which is no file")
     official = (
-        read_official(config.data_dir, Path(given) if given else None)
+        read_official(config.data_dir, Path(workbook) if workbook else None)
         if config.data_dir is not None
         else None
     )

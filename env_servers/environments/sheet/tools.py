@@ -70,7 +70,7 @@ class Spreadsheet(ABC):
         """Replace values; "" empties a cell."""
 
     @abstractmethod
-    def write_formula(self, at: Address, operator: str, references: Sequence[Address]) -> None:
+    def write_formula(self, address: Address, operator: str, references: Sequence[Address]) -> None:
         """Put a formula into a cell."""
 
     @abstractmethod
@@ -78,7 +78,7 @@ class Spreadsheet(ABC):
         """What a formula would show."""
 
     @abstractmethod
-    def insert(self, dimension: str, at: int, values: Sequence[Sequence[float | str]]) -> None:
+    def insert(self, dimension: str, index: int, values: Sequence[Sequence[float | str]]) -> None:
         """Insert rows or columns (`row`, `col`) before an index."""
 
     @abstractmethod
@@ -98,11 +98,11 @@ class Spreadsheet(ABC):
         """Make one cell of an area."""
 
     @abstractmethod
-    def note(self, at: Address) -> str:
+    def note(self, address: Address) -> str:
         """The note on a cell; empty = none."""
 
     @abstractmethod
-    def write_note(self, at: Address, content: str) -> None:
+    def write_note(self, address: Address, content: str) -> None:
         """Put a note on a cell."""
 
 
@@ -156,21 +156,21 @@ class SheetTools:
 
     @_on_open_sheet
     def freeze_data(self, dimension: object, num: object) -> Grid:
-        chosen = _require_one_of(dimension, ("rows", "columns"))
+        axis = _require_one_of(dimension, ("rows", "columns"))
         count = _integer(num)
         grid = self.book.values()
-        size = len(grid) if chosen == "rows" else _width(grid)
+        size = len(grid) if axis == "rows" else _width(grid)
         if not 0 <= count < max(size, 1):
-            raise CellError(f"{count} {chosen} cannot be frozen")
-        self.book.freeze(chosen, count)
+            raise CellError(f"{count} {axis} cannot be frozen")
+        self.book.freeze(axis, count)
         return self.book.values()
 
     @_answered
     def get_A1_annotation(self, row: object, col: object) -> str:  # noqa: N802
-        place = Address(_integer(row) - 1, _integer(col) - 1)
-        if min(place) < 0 or place.column >= 18_278:
+        address = Address(_integer(row) - 1, _integer(col) - 1)
+        if min(address) < 0 or address.column >= 18_278:
             raise CellError("rows and columns are counted from 1")
-        return place.label
+        return address.label
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -182,9 +182,9 @@ class SheetTools:
     def insert_rows(self, values_list: object, row_idx: object) -> Grid:
         return self._insert("row", values_list, row_idx)
 
-    def _insert(self, dimension: str, values_list: object, at: object) -> Grid:
+    def _insert(self, dimension: str, values_list: object, position: object) -> Grid:
         values = [list(map(parse_number, line)) for line in _lines(values_list)]
-        index = _integer(at)
+        index = _integer(position)
         if index < 1 or not values:
             raise CellError("rows and columns are counted from 1, and one must be given")
         self.book.insert(dimension, index - 1, values)
@@ -192,13 +192,13 @@ class SheetTools:
 
     @_on_open_sheet
     def delete_batch_data(self, dimension: object, index_list: object) -> Grid | str:
-        chosen = _require_one_of(dimension, ("row", "col"))
+        axis = _require_one_of(dimension, ("row", "col"))
         indexes = sorted({_integer(index) - 1 for index in _list(index_list)}, reverse=True)
         grid = self.book.values()
-        size = len(grid) if chosen == "row" else _width(grid)
+        size = len(grid) if axis == "row" else _width(grid)
         if size and set(range(size)) <= set(indexes):
             return WHOLE_DELETE
-        self.book.remove(chosen, indexes)
+        self.book.remove(axis, indexes)
         return self.book.values()
 
     @_on_open_sheet
@@ -241,8 +241,8 @@ class SheetTools:
 
     @_on_open_sheet
     def sort_sheet_by_col(self, col_num: object, order: object) -> Grid:
-        chosen = _require_one_of(order, ("asc", "des"))
-        self.book.sort(_integer(col_num) - 1, descending=chosen == "des")
+        direction = _require_one_of(order, ("asc", "des"))
+        self.book.sort(_integer(col_num) - 1, descending=direction == "des")
         return self.book.values()
 
     @_on_open_sheet
@@ -303,9 +303,9 @@ class SheetTools:
         return self.book.note(parse_address(position))
 
 
-def _at(grid: Grid, place: Address) -> str:
-    if place.row < len(grid) and place.column < len(grid[place.row]):
-        return grid[place.row][place.column]
+def _at(grid: Grid, address: Address) -> str:
+    if address.row < len(grid) and address.column < len(grid[address.row]):
+        return grid[address.row][address.column]
     return ""
 
 
@@ -333,7 +333,7 @@ def _formula(
         references = tuple(parse_address(position) for position in _list(positions))
     else:
         references = _area(start, end).addresses()
-    if any(place.column >= 26 for place in references):
+    if any(address.column >= 26 for address in references):
         raise CellError("formulas accept the columns A to Z only")
     return name, references
 
@@ -382,10 +382,10 @@ def _list(value: object) -> list[Any]:
         value = _literal(value)
     if not isinstance(value, list | tuple):
         raise CellError(f"{_kind(value)} where a list is needed")
-    found = cast("Sequence[Any]", value)
-    if len(found) > MAX_CELLS:
+    items = cast("Sequence[Any]", value)
+    if len(items) > MAX_CELLS:
         raise CellError("the list is too long")
-    return list(found)
+    return list(items)
 
 
 def _lines(value: object) -> list[list[Any]]:

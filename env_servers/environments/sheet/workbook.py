@@ -93,9 +93,9 @@ class Sheet:
 
     def __init__(self, rows: Iterable[Row] = (), merges: Iterable[Area] = ()) -> None:
         """Rows may differ in length; they are filled up with empty cells."""
-        found = list(rows)
-        width = max(map(len, found), default=0)
-        self.rows: list[Row] = [row + (EMPTY,) * (width - len(row)) for row in found]
+        row_list = list(rows)
+        width = max(map(len, row_list), default=0)
+        self.rows: list[Row] = [row + (EMPTY,) * (width - len(row)) for row in row_list]
         self.merges: tuple[Area, ...] = tuple(merges)
         self.frozen_rows = 0
         self.frozen_columns = 0
@@ -105,14 +105,14 @@ class Sheet:
 
     def copy(self) -> Sheet:
         """An independent sheet that shares all rows."""
-        made = Sheet.__new__(Sheet)
-        made.rows = list(self.rows)
-        made.merges = self.merges
-        made.frozen_rows = self.frozen_rows
-        made.frozen_columns = self.frozen_columns
-        made._shown = self._shown
-        made._turned = self._turned
-        return made
+        twin = Sheet.__new__(Sheet)
+        twin.rows = list(self.rows)
+        twin.merges = self.merges
+        twin.frozen_rows = self.frozen_rows
+        twin.frozen_columns = self.frozen_columns
+        twin._shown = self._shown
+        twin._turned = self._turned
+        return twin
 
     @property
     def width(self) -> int:
@@ -130,17 +130,17 @@ class Sheet:
             self._shown = self._display()
         return self._shown
 
-    def shown(self, place: Address) -> str:
+    def shown(self, address: Address) -> str:
         """One displayed value; empty outside of the used part."""
         grid = self.values()
-        if place.row < len(grid) and place.column < len(grid[place.row]):
-            return grid[place.row][place.column]
+        if address.row < len(grid) and address.column < len(grid[address.row]):
+            return grid[address.row][address.column]
         return ""
 
-    def cell(self, place: Address) -> Cell:
+    def cell(self, address: Address) -> Cell:
         """A cell; outside of the grid an empty one."""
-        if place.row < len(self.rows) and place.column < self.width:
-            return self.rows[place.row][place.column]
+        if address.row < len(self.rows) and address.column < self.width:
+            return self.rows[address.row][address.column]
         return EMPTY
 
     def result(self, operator: str, references: Sequence[Address]) -> str:
@@ -148,8 +148,8 @@ class Sheet:
         if len(references) > MAX_CELLS:
             raise CellError("the range is too large")
         formula = Formula(operator, tuple(references))
-        found = self._evaluate(formula, {}, 0)
-        return found if isinstance(found, str) else render(found, self._look(formula))
+        value = self._evaluate(formula, {}, 0)
+        return value if isinstance(value, str) else render(value, self._look(formula))
 
     def _look(self, formula: Formula) -> str:
         """The format of a result whose own cell has none: that of the first number it is made of.
@@ -158,25 +158,25 @@ class Sheet:
         """
         if formula.operator in ("COUNT", "PRODUCT"):
             return "General"
-        cells = (self.cell(place) for place in formula.references if place is not None)
+        cells = (self.cell(address) for address in formula.references if address is not None)
         return next((c.format for c in cells if isinstance(c.value, float)), "General")
 
     def _display(self) -> list[list[str]]:
-        known: dict[Formula, float | str] = {}
-        grid = [[self._text(cell, known) for cell in row] for row in self.rows]
+        results: dict[Formula, float | str] = {}
+        grid = [[self._text(cell, results) for cell in row] for row in self.rows]
         for area in self.merges:
-            for place in area.addresses():
-                grid[place.row][place.column] = grid[area.top][area.left]
+            for address in area.addresses():
+                grid[address.row][address.column] = grid[area.top][area.left]
         while grid and not any(grid[-1]):
             grid.pop()
         used = max((k + 1 for row in grid for k, text in enumerate(row) if text), default=0)
         return [row[:used] for row in grid]
 
-    def _text(self, cell: Cell, known: dict[Formula, float | str]) -> str:
+    def _text(self, cell: Cell, results: dict[Formula, float | str]) -> str:
         value, look = cell.value, cell.format
         if isinstance(value, Formula):
             look = self._look(value) if look == "General" else look
-            value = self._evaluate(value, known, 0)
+            value = self._evaluate(value, results, 0)
         if value is None:
             return ""
         if isinstance(value, bool):
@@ -184,37 +184,37 @@ class Sheet:
         return value if isinstance(value, str) else render(value, look)
 
     def _evaluate(
-        self, formula: Formula, known: dict[Formula, float | str], depth: int
+        self, formula: Formula, results: dict[Formula, float | str], depth: int
     ) -> float | str:
         """A formula's result; a reference to itself, however indirect, is `#REF!`."""
-        if formula in known:
-            return known[formula]
+        if formula in results:
+            return results[formula]
         if depth > MAX_CHAIN:
             return "#ERROR!"
-        known[formula] = "#REF!"
+        results[formula] = "#REF!"
         numbers: list[float] = []
-        for place in formula.references:
-            value: Value = "#REF!" if place is None else self.cell(place).value
+        for address in formula.references:
+            value: Value = "#REF!" if address is None else self.cell(address).value
             if isinstance(value, Formula):
-                value = self._evaluate(value, known, depth + 1)
+                value = self._evaluate(value, results, depth + 1)
             if isinstance(value, float):
                 numbers.append(value)
             elif isinstance(value, str) and value.startswith("#") and value.endswith(("!", "A")):
-                known[formula] = value
+                results[formula] = value
                 return value
-        known[formula] = calculate(formula.operator, numbers)
-        return known[formula]
+        results[formula] = calculate(formula.operator, numbers)
+        return results[formula]
 
     # -- writing ------------------------------------------------------------------------------
 
     def write(self, changes: Mapping[Address, Value]) -> None:
         """Replace values; formats and notes stay. The grid grows where it must."""
-        height = max((place.row + 1 for place in changes), default=0)
-        width = max((place.column + 1 for place in changes), default=0)
+        height = max((address.row + 1 for address in changes), default=0)
+        width = max((address.column + 1 for address in changes), default=0)
         rows = self._grown(max(height, len(self.rows)), max(width, self.width))
         by_row: dict[int, dict[int, Value]] = {}
-        for place, value in changes.items():
-            by_row.setdefault(place.row, {})[place.column] = value
+        for address, value in changes.items():
+            by_row.setdefault(address.row, {})[address.column] = value
         for number, columns in by_row.items():
             cells = list(rows[number])
             for column, value in columns.items():
@@ -222,33 +222,35 @@ class Sheet:
             rows[number] = tuple(cells)
         self._accept(rows, self.merges)
 
-    def write_note(self, place: Address, content: str) -> None:
+    def write_note(self, address: Address, content: str) -> None:
         """Put a note on a cell; empty text removes it."""
         if len(content) > MAX_TEXT:
             raise CellError(f"a note cannot hold more than {MAX_TEXT} characters")
-        rows = self._grown(max(place.row + 1, len(self.rows)), max(place.column + 1, self.width))
-        cells = list(rows[place.row])
-        cells[place.column] = cells[place.column]._replace(note=content)
-        rows[place.row] = tuple(cells)
+        rows = self._grown(
+            max(address.row + 1, len(self.rows)), max(address.column + 1, self.width)
+        )
+        cells = list(rows[address.row])
+        cells[address.column] = cells[address.column]._replace(note=content)
+        rows[address.row] = tuple(cells)
         self._accept(rows, self.merges)
 
-    def insert_rows(self, at: int, values: Sequence[Sequence[Value]]) -> None:
+    def insert_rows(self, index: int, values: Sequence[Sequence[Value]]) -> None:
         """Insert rows before row `at`; they take the formats of the row that was there."""
-        rows = self._grown(max(at, len(self.rows)), max(self.width, *map(len, values)))
-        likeness = rows[at] if at < len(rows) else rows[-1] if rows else ()
-        made = [_dressed(row, likeness) for row in values]
-        count = len(made)
+        rows = self._grown(max(index, len(self.rows)), max(self.width, *map(len, values)))
+        likeness = rows[index] if index < len(rows) else rows[-1] if rows else ()
+        new_rows = [_dressed(row, likeness) for row in values]
+        count = len(new_rows)
 
-        def where(place: Address) -> Address:
-            return place if place.row < at else Address(place.row + count, place.column)
+        def where(address: Address) -> Address:
+            return address if address.row < index else Address(address.row + count, address.column)
 
         moved = [_mapped(row, where) for row in rows]
-        merges = [_stretched_rows(area, at, count) for area in self.merges]
-        self._accept(moved[:at] + made + moved[at:], merges)
+        merges = [_stretched_rows(area, index, count) for area in self.merges]
+        self._accept(moved[:index] + new_rows + moved[index:], merges)
 
-    def insert_columns(self, at: int, values: Sequence[Sequence[Value]]) -> None:
+    def insert_columns(self, index: int, values: Sequence[Sequence[Value]]) -> None:
         """Insert columns before column `at`."""
-        self._transposed(lambda sheet: sheet.insert_rows(at, values))
+        self._transposed(lambda sheet: sheet.insert_rows(index, values))
 
     def delete_rows(self, indexes: Iterable[int]) -> None:
         """Remove rows; empty ones below the used part, too. Raises CellError beyond the limits."""
@@ -257,14 +259,14 @@ class Sheet:
             if not 0 <= index < MAX_ROWS:
                 raise CellError(f"there is no row {index + 1}")
         gone = {index for index in named if index < len(self.rows)}
-        kept = [number for number in range(len(self.rows)) if number not in gone]
-        position = {old: new for new, old in enumerate(kept)}
+        remaining = [number for number in range(len(self.rows)) if number not in gone]
+        position = {old: new for new, old in enumerate(remaining)}
 
-        def where(place: Address) -> Address | None:
-            if place.row >= len(self.rows):
-                return Address(place.row - len(gone), place.column)
-            new = position.get(place.row)
-            return None if new is None else Address(new, place.column)
+        def where(address: Address) -> Address | None:
+            if address.row >= len(self.rows):
+                return Address(address.row - len(gone), address.column)
+            new = position.get(address.row)
+            return None if new is None else Address(new, address.column)
 
         merges: list[Area] = []
         for area in self.merges:
@@ -272,16 +274,16 @@ class Sheet:
             if left and (len(left) > 1 or area.width > 1):
                 merges.append(area._replace(top=left[0], bottom=left[-1]))
         if any(area.top in gone for area in self.merges):
-            self._unmerge_into(kept, gone)
-        self._accept([_mapped(self.rows[number], where) for number in kept], merges)
+            self._unmerge_into(remaining, gone)
+        self._accept([_mapped(self.rows[number], where) for number in remaining], merges)
 
     def delete_columns(self, indexes: Iterable[int]) -> None:
         """Remove columns; empty ones beside the used part, too."""
-        chosen = set(indexes)
-        for index in chosen:
+        gone = set(indexes)
+        for index in gone:
             if not 0 <= index < MAX_COLUMNS:
                 raise CellError(f"there is no column {index + 1}")
-        self._transposed(lambda sheet: sheet.delete_rows(chosen))
+        self._transposed(lambda sheet: sheet.delete_rows(gone))
 
     def sort(self, column: int, *, descending: bool) -> None:
         """Sort the rows below the frozen ones, stably: numbers, then text, empty cells last.
@@ -293,13 +295,13 @@ class Sheet:
         first, last = self.frozen_rows, self._used_height()
         if any(area.height > 1 and area.bottom >= first for area in self.merges):
             raise CellError("a range with vertically merged cells cannot be sorted")
-        known: dict[Formula, float | str] = {}
+        results: dict[Formula, float | str] = {}
         numbered = list(enumerate(self.rows))[first:last]
 
         def key(row: tuple[int, Row]) -> tuple[int, float, str]:
             value = row[1][column].value
             if isinstance(value, Formula):
-                value = self._evaluate(value, known, 0)
+                value = self._evaluate(value, results, 0)
             if isinstance(value, str):
                 return (1, 0.0, value.casefold())
             return (0, float(value or 0.0), "")
@@ -330,8 +332,8 @@ class Sheet:
                     cells[column] = cells[column]._replace(value=None)
             rows[number] = tuple(cells)
         others = [other for other in self.merges if other not in swallowed]
-        made = [area] if area.height > 1 or area.width > 1 else []
-        self._accept(rows, [*others, *made])
+        new_areas = [area] if area.height > 1 or area.width > 1 else []
+        self._accept(rows, [*others, *new_areas])
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -374,10 +376,10 @@ class Sheet:
         self.merges = tuple(merges)
         self._shown = None
 
-    def _unmerge_into(self, kept: Sequence[int], gone: set[int]) -> None:
+    def _unmerge_into(self, remaining: Sequence[int], gone: set[int]) -> None:
         """Where a merged area loses its first row, its value moves to the first that stays."""
         for area in self.merges:
-            heir = next((row for row in kept if area.top <= row <= area.bottom), None)
+            heir = next((row for row in remaining if area.top <= row <= area.bottom), None)
             if area.top in gone and heir is not None:
                 cells = list(self.rows[heir])
                 value = self.rows[area.top][area.left].value
@@ -427,7 +429,7 @@ def _shifted(row: Row, by: int) -> Row:
 
 def _turned_cells(cells: Sequence[Cell]) -> Row:
     return tuple(
-        cell._replace(value=cell.value.mapped(lambda place: Address(place.column, place.row)))
+        cell._replace(value=cell.value.mapped(lambda address: Address(address.column, address.row)))
         if isinstance(cell.value, Formula)
         else cell
         for cell in cells
@@ -438,11 +440,11 @@ def _turned_area(area: Area) -> Area:
     return Area(area.left, area.top, area.right, area.bottom)
 
 
-def _stretched_rows(area: Area, at: int, count: int) -> Area:
+def _stretched_rows(area: Area, index: int, count: int) -> Area:
     """A merged area after rows were inserted: moved, or stretched if they came inside."""
-    if at <= area.top:
+    if index <= area.top:
         return area._replace(top=area.top + count, bottom=area.bottom + count)
-    return area._replace(bottom=area.bottom + count) if at <= area.bottom else area
+    return area._replace(bottom=area.bottom + count) if index <= area.bottom else area
 
 
 def _inside(inner: Area, outer: Area) -> bool:
@@ -477,9 +479,9 @@ class Workbook:
 
     def writable(self, name: str) -> Sheet:
         """A sheet to write to; raises WorksheetNotFound."""
-        found = self.sheet(name)
+        sheet = self.sheet(name)
         if name not in self._own:
-            self._own[name] = found.copy()
+            self._own[name] = sheet.copy()
         return self._own[name]
 
     def delete(self, name: str) -> None:
@@ -492,10 +494,10 @@ class Workbook:
 
     def fork(self) -> Workbook:
         """An independent copy."""
-        made = Workbook(self._base)
-        made._own = {name: sheet.copy() for name, sheet in self._own.items()}
-        made._deleted = self._deleted
-        return made
+        twin = Workbook(self._base)
+        twin._own = {name: sheet.copy() for name, sheet in self._own.items()}
+        twin._deleted = self._deleted
+        return twin
 
     def content(self) -> tuple[object, ...]:
         """Identifies the state beyond the base."""

@@ -119,15 +119,15 @@ def _reading(read: Lookup, ids: Mapping[str, str]) -> PlannedCall | None:
     return PlannedCall(read.tool, {parameter: ids[read.subject]}, why)
 
 
-def _changing(change: Change, known: str) -> PlannedCall:
+def _changing(change: Change, object_id: str) -> PlannedCall:
     why = tuple(
         text.format(subject=change.subject, value=change.value) for text in _WHY[change.tool]
     )
     if change.tool == "update_project":
-        return PlannedCall(change.tool, {"project_id": known, "is_favorite": change.value}, why)
+        return PlannedCall(change.tool, {"project_id": object_id, "is_favorite": change.value}, why)
     if change.tool == "update_task":
-        return PlannedCall(change.tool, {"task_id": known, "due_date": change.value}, why)
-    return PlannedCall(change.tool, {"task_id": known}, why)
+        return PlannedCall(change.tool, {"task_id": object_id, "due_date": change.value}, why)
+    return PlannedCall(change.tool, {"task_id": object_id}, why)
 
 
 def _learn(ids: dict[str, str], value: Any) -> None:

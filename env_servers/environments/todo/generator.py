@@ -149,9 +149,9 @@ def _finished(scene: Scene, draft: Draft, kind: str, index: int) -> TaskSpec:
     for content in draft.gone:
         store.complete_todo(by_content[content])
     if draft.favourite is not None:
-        name, wanted = draft.favourite
+        name, is_favorite = draft.favourite
         project = next(project for project in store.projects() if project.name == name)
-        store.update_project(project.id, is_favorite=wanted)
+        store.update_project(project.id, is_favorite=is_favorite)
     return TaskSpec(
         scene.world,
         scene.rng.choice(draft.wordings),
@@ -195,13 +195,13 @@ def _project_count(scene: Scene) -> Draft:
 
 
 def _favourites(scene: Scene) -> Draft | None:
-    found = sorted(p.name for p in scene.world.projects if p.is_favorite)
-    if not found:
+    names = sorted(p.name for p in scene.world.projects if p.is_favorite)
+    if not names:
         return None
     form = " Please answer in the form of a list ['project1', 'project2', ...]."
     return Draft(
         ("Which of my projects are favorites?" + form, "List my favorite projects." + form),
-        found,
+        names,
         (_PROJECTS,),
     )
 
@@ -259,13 +259,13 @@ def _due_before(scene: Scene) -> Draft:
 def _any_urgent(scene: Scene) -> Draft:
     project = scene.project()
     level = scene.rng.randint(2, 4)
-    found = any(todo.priority >= level for todo in project.todos)
+    is_urgent = any(todo.priority >= level for todo in project.todos)
     return Draft(
         (
             f"Does any task of {project.name} have priority {level} or higher?" + _YES,
             f"Is there a task with priority {level} or above in the {project.name} project?" + _YES,
         ),
-        "Yes" if found else "No",
+        "Yes" if is_urgent else "No",
         _in(project),
     )
 
@@ -495,8 +495,8 @@ def _clear(scene: Scene, removal: str) -> Draft | None:
             (f"due before {date}", lambda todo: todo.due_date < date),
         )
     )
-    chosen: Sequence[TodoSeed] = [todo for todo in project.todos if fits(todo)]
-    if len(chosen) < 2:
+    fitting: Sequence[TodoSeed] = [todo for todo in project.todos if fits(todo)]
+    if len(fitting) < 2:
         return None
     wording = (
         f"Mark all tasks in {project.name} {condition} as completed."
@@ -506,7 +506,7 @@ def _clear(scene: Scene, removal: str) -> Draft | None:
     return Draft(
         (wording,),
         lookups=_in(project),
-        gone=tuple(todo.content for todo in chosen),
+        gone=tuple(todo.content for todo in fitting),
         removal=removal,
     )
 

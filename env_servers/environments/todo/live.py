@@ -133,27 +133,27 @@ class LiveAccount(Account):
         """Delete every project of the account but its inbox."""
         for project in self._all_projects():
             if not project.is_inbox_project:
-                self._ask(lambda known=project.id: self._api.delete_project(known))
+                self._ask(lambda project_id=project.id: self._api.delete_project(project_id))
 
     def create_projects(self, world: World) -> None:
         """Make the projects and tasks of a world; raises ServiceUnavailable."""
-        for place, seed in enumerate(world.projects, start=1):
-            made = self._ask(
+        for position, seed in enumerate(world.projects, start=1):
+            created = self._ask(
                 lambda s=seed: self._api.add_project(
                     s.name, color=COLOUR, is_favorite=s.is_favorite
                 )
             )
-            self._projects.append(made.id)
-            self._orders[made.id] = place
-            self._fill(made.id, seed)
+            self._projects.append(created.id)
+            self._orders[created.id] = position
+            self._fill(created.id, seed)
 
     def _fill(self, project_id: str, seed: ProjectSeed) -> None:
         sections = {
             name: self._ask(lambda n=name: self._api.add_section(n, project_id)).id
             for name in seed.sections
         }
-        for place, todo in enumerate(seed.todos, start=1):
-            made = self._ask(
+        for position, todo in enumerate(seed.todos, start=1):
+            created = self._ask(
                 lambda t=todo: self._api.add_task(
                     t.content,
                     description=t.description or None,
@@ -165,16 +165,16 @@ class LiveAccount(Account):
                     duration_unit="minute" if t.duration else None,
                 )
             )
-            self._orders[made.id] = place
+            self._orders[created.id] = position
             for content in todo.comments:
-                self._ask(lambda c=content, m=made.id: self._api.add_comment(c, task_id=m))
+                self._ask(lambda c=content, m=created.id: self._api.add_comment(c, task_id=m))
 
     def delete_own_projects(self) -> None:
         """Delete the projects that this episode made; what cannot be reached stays."""
         while self._projects:
-            known = self._projects.pop()
+            project_id = self._projects.pop()
             try:
-                self._ask(lambda k=known: self._api.delete_project(k))
+                self._ask(lambda k=project_id: self._api.delete_project(k))
             except (ServiceUnavailable, ToolError, NotFound):
                 continue
 
@@ -186,8 +186,8 @@ class LiveAccount(Account):
 
     def projects(self) -> list[Project]:
         own = set(self._projects)
-        found = [self._project(p) for p in self._all_projects() if p.id in own]
-        return sorted(found, key=lambda project: project.order)
+        projects = [self._project(p) for p in self._all_projects() if p.id in own]
+        return sorted(projects, key=lambda project: project.order)
 
     def update_project(self, project_id: str, *, is_favorite: bool) -> Project:
         self._check(project_id)
@@ -197,11 +197,11 @@ class LiveAccount(Account):
 
     def todos(self, project_id: str | None = None) -> list[Todo]:
         if project_id is None:
-            return [todo for known in self._projects for todo in self.todos(known)]
+            return [todo for own_id in self._projects for todo in self.todos(own_id)]
         self._check(project_id)
         pages = self._ask(lambda: list(self._api.get_tasks(project_id=project_id)))
-        found = [self._todo(task) for task in _flat(pages) if task.completed_at is None]
-        return sorted(found, key=lambda todo: todo.order)
+        active = [self._todo(task) for task in _flat(pages) if task.completed_at is None]
+        return sorted(active, key=lambda todo: todo.order)
 
     def todo(self, todo_id: str) -> Todo:
         if todo_id not in self._orders or todo_id in self._projects:
@@ -235,22 +235,22 @@ class LiveAccount(Account):
         if project_id not in self._projects:
             raise NotFound(f"no project of this episode has the id {project_id[:100]!r}")
 
-    def _project(self, found: models.Project) -> Project:
-        order = self._orders.get(found.id, found.order)
-        return Project(found.id, found.name, order, str(found.color), found.is_favorite)
+    def _project(self, entry: models.Project) -> Project:
+        order = self._orders.get(entry.id, entry.order)
+        return Project(entry.id, entry.name, order, str(entry.color), entry.is_favorite)
 
-    def _todo(self, found: models.Task) -> Todo:
+    def _todo(self, entry: models.Task) -> Todo:
         return Todo(
-            found.id,
-            found.project_id,
-            self._orders.get(found.id, found.order),
-            found.content,
-            found.priority,
-            _day(found),
-            found.description,
-            found.duration.amount if found.duration else 0,
-            found.duration.unit if found.duration else "minute",
-            found.section_id or "",
+            entry.id,
+            entry.project_id,
+            self._orders.get(entry.id, entry.order),
+            entry.content,
+            entry.priority,
+            _day(entry),
+            entry.description,
+            entry.duration.amount if entry.duration else 0,
+            entry.duration.unit if entry.duration else "minute",
+            entry.section_id or "",
         )
 
     def _ask(self, call: Callable[[], T]) -> T:
@@ -279,8 +279,8 @@ def _flat(pages: Iterable[list[T]]) -> list[T]:
     return [entry for page in pages for entry in page]
 
 
-def _day(found: models.Task) -> str:
-    date = found.due.date if found.due is not None else None
+def _day(entry: models.Task) -> str:
+    date = entry.due.date if entry.due is not None else None
     if isinstance(date, datetime.datetime):
         date = date.date()
     return date.isoformat() if isinstance(date, datetime.date) else ""

@@ -98,9 +98,9 @@ def _details(data_dir: Path, tasks: Sequence[ToolTask], recording: Recording | N
     _add_seed(details, data_dir / _SEED)
     for task in tasks:
         # Where a description is nowhere, a question about its place still tells that.
-        asked = _PLACE.search(task.goal)
-        if asked and isinstance(task.subgoals[0], str):
-            details.description.setdefault(asked[1], f"- Place: {task.subgoals[0]}")
+        match = _PLACE.search(task.goal)
+        if match and isinstance(task.subgoals[0], str):
+            details.description.setdefault(match[1], f"- Place: {task.subgoals[0]}")
     return details
 
 
@@ -124,11 +124,11 @@ def _add_recorded(details: _Details, recording: Recording) -> None:
         reply = parse_value(texts[0])
         if not isinstance(reply, dict):
             continue
-        told = cast("dict[str, Any]", reply)
-        content = str(told.get("content"))
-        if "description" in told:
-            details.description[content] = str(told["description"])
-        amount, _, unit = str(told.get("duration", "")).rstrip(")").partition("(")
+        fields = cast("dict[str, Any]", reply)
+        content = str(fields.get("content"))
+        if "description" in fields:
+            details.description[content] = str(fields["description"])
+        amount, _, unit = str(fields.get("duration", "")).rstrip(")").partition("(")
         if amount.isascii() and amount.isdigit():
             details.duration[content] = (int(amount), unit)
 
@@ -193,7 +193,7 @@ def _task_spec(path: Path, line: int, task: ToolTask, end: EndState, world: Worl
     names = {project.name for project in world.projects}
     if {project[2] for project in end.projects} != names:
         raise MalformedFile(path, line, "additional_info.answer.projects", "are others than before")
-    made = TaskSpec(
+    spec = TaskSpec(
         world,
         task.goal.strip(),
         task.subgoals[0],
@@ -204,13 +204,13 @@ def _task_spec(path: Path, line: int, task: ToolTask, end: EndState, world: Worl
         removal="delete_task" if "delete" in task.goal.lower() else "complete_task",
         seed=task.index,
     )
-    changes = find_changes(made)
+    changes = find_changes(spec)
     kind = "operation" if changes else "query"
     touched = [change.subject for change in changes]
-    return replace(made, kind=kind, lookups=_reads(made, touched))
+    return replace(spec, kind=kind, lookups=_lookups(spec, touched))
 
 
-def _reads(spec: TaskSpec, changed: Sequence[str]) -> tuple[Lookup, ...]:
+def _lookups(spec: TaskSpec, changed: Sequence[str]) -> tuple[Lookup, ...]:
     """What the expert looks up: the projects and tasks that the goal or the changes name."""
     goal = spec.goal
     lookups = [Lookup("get_projects")]
@@ -219,19 +219,19 @@ def _reads(spec: TaskSpec, changed: Sequence[str]) -> tuple[Lookup, ...]:
     homes = {todo.content: project.name for project, todo in spec.world.todos()}
     named = [content for content in homes if _names(goal, content)]
     touched = [subject for subject in dict.fromkeys([*named, *changed]) if subject in homes]
-    wanted = {name for name in homes.values() if name in goal}
-    wanted |= {homes[content] for content in touched}
+    projects = {name for name in homes.values() if name in goal}
+    projects |= {homes[content] for content in touched}
     names = [project.name for project in spec.world.projects]
-    chosen = [name for name in names if name in wanted] or names
+    to_read = [name for name in names if name in projects] or names
     if goal.startswith(("How many projects", "Which project is marked")):
-        chosen = []
-    lookups += [Lookup("get_tasks", name) for name in chosen]
+        to_read = []
+    lookups += [Lookup("get_tasks", name) for name in to_read]
     level = _LEVEL.search(goal)
     priorities = {todo.content: str(todo.priority) for _, todo in spec.world.todos()}
     subjects = touched or [
         content
         for content, home in homes.items()
-        if home in chosen and (level is None or priorities[content] == level[1])
+        if home in to_read and (level is None or priorities[content] == level[1])
     ]
     if _TEXT_WORDS.search(goal):
         lookups += [Lookup("get_task_description", content) for content in subjects]

@@ -137,16 +137,16 @@ class RecordedTodoSession(RecordedSession):
         about = value.get("project") or value.get("task")
         if not isinstance(about, dict):
             return
-        told = cast("dict[str, Any]", about)
+        fields = cast("dict[str, Any]", about)
         if tool == "update_project":
             for project in self.store.projects():
-                if project.name == told.get("name"):
-                    self.store.update_project(project.id, is_favorite=told.get("is_favorite"))
+                if project.name == fields.get("name"):
+                    self.store.update_project(project.id, is_favorite=fields.get("is_favorite"))
         for todo in self.store.todos():
-            if todo.content != told.get("content"):
+            if todo.content != fields.get("content"):
                 continue
             if tool == "update_task":
-                self.store.update_todo(todo.id, due_date=told.get("due_date"))
+                self.store.update_todo(todo.id, due_date=fields.get("due_date"))
             elif tool == "complete_task":
                 self.store.complete_todo(todo.id)
             elif tool == "delete_task":

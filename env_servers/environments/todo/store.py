@@ -145,8 +145,8 @@ class _Ids:
 
     def next(self, kind: str) -> str:
         start = _PROJECT_IDS if kind == "project" else _TODO_IDS
-        known = self.last.get(kind, start + self.rng.randrange(_ID_SPREAD))
-        self.last[kind] = known + 1 + self.rng.randrange(200)
+        last = self.last.get(kind, start + self.rng.randrange(_ID_SPREAD))
+        self.last[kind] = last + 1 + self.rng.randrange(200)
         return str(self.last[kind])
 
 
@@ -171,14 +171,14 @@ class TodoStore:
         """
         store = cls(seed)
         for project in world.projects:
-            made = store.add_project(
+            new_project = store.add_project(
                 project.name, is_favorite=project.is_favorite, id=ids.get(project.name)
             )
-            sections = {name: store.add_section(made.id, name) for name in project.sections}
+            sections = {name: store.add_section(new_project.id, name) for name in project.sections}
             for todo in project.todos:
                 section = sections.get(todo.section)
                 added = store.add_todo(
-                    made.id, todo, section.id if section else "", id=ids.get(todo.content)
+                    new_project.id, todo, section.id if section else "", id=ids.get(todo.content)
                 )
                 for content in todo.comments:
                     store.add_comment(added.id, content)
@@ -197,7 +197,7 @@ class TodoStore:
     def sections(self, project_id: str) -> list[Section]:
         """The headings of a project; raises NotFound."""
         self.project(project_id)
-        return [found for found in self._sections.values() if found.project_id == project_id]
+        return [section for section in self._sections.values() if section.project_id == project_id]
 
     def todos(self, project_id: str | None = None) -> list[Todo]:
         """Active tasks of a project, or of all, by project and order; raises NotFound."""
@@ -212,15 +212,15 @@ class TodoStore:
 
     def todo(self, todo_id: str) -> Todo:
         """An active task; raises NotFound."""
-        found = _found(self._todos, todo_id, "task")
-        if found.is_completed:
+        todo = _found(self._todos, todo_id, "task")
+        if todo.is_completed:
             raise NotFound(f"task {todo_id} is completed")
-        return found
+        return todo
 
     def comments(self, todo_id: str) -> list[Comment]:
         """The remarks on an active task; raises NotFound."""
         self.todo(todo_id)
-        return [found for found in self._comments.values() if found.todo_id == todo_id]
+        return [comment for comment in self._comments.values() if comment.todo_id == todo_id]
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -232,14 +232,14 @@ class TodoStore:
         id: str | None = None,  # noqa: A002
     ) -> Project:
         """A new project after the others."""
-        made = Project(
+        project = Project(
             id or self._ids.next("project"),
             name,
             _next_order(self._projects.values()),
             is_favorite=is_favorite,
         )
-        self._projects[made.id] = made
-        return made
+        self._projects[project.id] = project
+        return project
 
     def update_project(self, project_id: str, **changes: Any) -> Project:
         """Change `name` or `is_favorite`; raises NotFound."""
@@ -259,11 +259,11 @@ class TodoStore:
 
     def add_section(self, project_id: str, name: str) -> Section:
         """A new heading at the end of a project; raises NotFound."""
-        made = Section(
+        section = Section(
             self._ids.next("section"), project_id, name, _next_order(self.sections(project_id))
         )
-        self._sections[made.id] = made
-        return made
+        self._sections[section.id] = section
+        return section
 
     def add_todo(
         self,
@@ -276,7 +276,7 @@ class TodoStore:
         """A new task at the end of a project; raises NotFound, ValueError for a bad date."""
         parse_date(seed.due_date)
         siblings = (t for t in self._todos.values() if t.project_id == project_id)
-        made = Todo(
+        todo = Todo(
             id or self._ids.next("task"),
             self.project(project_id).id,
             _next_order(siblings),
@@ -288,8 +288,8 @@ class TodoStore:
             seed.duration_unit,
             section_id,
         )
-        self._todos[made.id] = made
-        return made
+        self._todos[todo.id] = todo
+        return todo
 
     def update_todo(self, todo_id: str, **changes: Any) -> Todo:
         """Change fields of an active task; raises NotFound, ValueError for a bad date."""
@@ -313,9 +313,9 @@ class TodoStore:
 
     def add_comment(self, todo_id: str, content: str) -> Comment:
         """A remark on an active task; raises NotFound."""
-        made = Comment(self._ids.next("comment"), self.todo(todo_id).id, content)
-        self._comments[made.id] = made
-        return made
+        comment = Comment(self._ids.next("comment"), self.todo(todo_id).id, content)
+        self._comments[comment.id] = comment
+        return comment
 
     def _drop_todo(self, todo_id: str) -> None:
         for comment in [c.id for c in self._comments.values() if c.todo_id == todo_id]:
@@ -346,12 +346,12 @@ class TodoStore:
         )
 
 
-def _found(objects: Mapping[str, _T], wanted: str, kind: str) -> _T:
+def _found(objects: Mapping[str, _T], object_id: str, kind: str) -> _T:
     try:
-        return objects[wanted]
+        return objects[object_id]
     except KeyError:
-        raise NotFound(f"no {kind} has the id {wanted[:100]!r}") from None
+        raise NotFound(f"no {kind} has the id {object_id[:100]!r}") from None
 
 
 def _next_order(siblings: Iterable[Project | Section | Todo]) -> int:
-    return 1 + max((found.order for found in siblings), default=0)
+    return 1 + max((sibling.order for sibling in siblings), default=0)

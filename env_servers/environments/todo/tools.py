@@ -63,11 +63,11 @@ class TodoTools:
         return [_project(project) for project in self.account.projects()]
 
     def update_project(self, project_id: object, is_favorite: object) -> dict[str, Any] | str:
-        wanted = {"True": True, "False": False}.get(str(is_favorite))
-        if wanted is None:
+        value = {"True": True, "False": False}.get(str(is_favorite))
+        if value is None:
             return "Error: is_favorite must be True or False."
         try:
-            changed = self.account.update_project(str(project_id), is_favorite=wanted)
+            changed = self.account.update_project(str(project_id), is_favorite=value)
         except NotFound:
             return _missing("Project", project_id)
         return {"message": "Update the project successfully.", "project": _project(changed)}
@@ -121,8 +121,8 @@ class TodoTools:
         return {"message": "Delete the task successfully.", "task": _listed(gone)}
 
 
-def _missing(kind: str, given: object) -> str:
-    return f"{kind} {str(given)[:100]} is not exists."
+def _missing(kind: str, object_id: object) -> str:
+    return f"{kind} {str(object_id)[:100]} is not exists."
 
 
 def _project(project: Project) -> dict[str, Any]:

@@ -148,33 +148,33 @@ class RecordedService(WeatherService):
         return self._find("get_elevation", latitude, longitude)
 
     def distance(self, latitude1: Any, longitude1: Any, latitude2: Any, longitude2: Any) -> Reply:
-        given = (latitude1, longitude1, latitude2, longitude2)
+        coordinates = (latitude1, longitude1, latitude2, longitude2)
         try:
-            return self._find("get_distance", *given)
+            return self._find("get_distance", *coordinates)
         except NotRecorded:
-            return super().distance(*given)
+            return super().distance(*coordinates)
 
-    def _find(self, tool: str, *given: Any) -> Reply:
-        text = self._exact.get((tool, *map(_plain, given)))
+    def _find(self, tool: str, *arguments: Any) -> Reply:
+        text = self._exact.get((tool, *map(_plain, arguments)))
         if text is None:
-            raise NotRecorded(tool, given)
+            raise NotRecorded(tool, arguments)
         return parse_reply(text)
 
     def _span(self, kind: str, latitude: Any, longitude: Any, start: Any, end: Any) -> Reply:
-        given = (latitude, longitude, start, end)
-        text = self._exact.get((kind, *map(_plain, given)))
+        arguments = (latitude, longitude, start, end)
+        text = self._exact.get((kind, *map(_plain, arguments)))
         if text is not None:
             return parse_reply(text)
         series = self._series.get((kind, _plain(latitude), _plain(longitude)))
         names = _day_names(kind, start, end)
         if series is None or not names or not all(name in series.days for name in names):
-            raise NotRecorded(f"a reply with {kind}", given)
+            raise NotRecorded(f"a reply with {kind}", arguments)
         columns = zip(*(series.days[name] for name in names), strict=True)
         variables = VARIABLES.get(kind, (AIR,))
         daily = {"time": names, **dict(zip(variables, map(list, columns), strict=True))}
         return Reply({**series.head, "daily": daily})
 
-    def _learn(self, exchange: Exchange, given: dict[str, Any]) -> None:
+    def _learn(self, exchange: Exchange, arguments: dict[str, Any]) -> None:
         """Keep a reply, but for refusals that the tools' own rules make."""
         text = exchange.reply or ""
         if text.startswith("Error:"):
@@ -183,15 +183,15 @@ class RecordedService(WeatherService):
         if kind is None:
             tool = TOOLS.get(exchange.tool)
             if tool is not None:
-                values = (given.get(parameter.name) for parameter in tool.parameters)
+                values = (arguments.get(parameter.name) for parameter in tool.parameters)
                 self._exact[(tool.name, *map(_plain, values))] = text
             return
-        start = given.get("start_date", given.get("current_date"))
-        end = given.get("end_date", given.get("current_date"))
-        place = (_plain(given.get("latitude")), _plain(given.get("longitude")))
-        self._exact[(kind, *place, _plain(start), _plain(end))] = text
+        start = arguments.get("start_date", arguments.get("current_date"))
+        end = arguments.get("end_date", arguments.get("current_date"))
+        coordinates = (_plain(arguments.get("latitude")), _plain(arguments.get("longitude")))
+        self._exact[(kind, *coordinates, _plain(start), _plain(end))] = text
         if text.startswith("{'"):
-            self._learn_days((kind, *place), parse_reply(text).value)
+            self._learn_days((kind, *coordinates), parse_reply(text).value)
 
     def _learn_days(self, key: tuple[str, Any, Any], value: dict[str, Any]) -> None:
         head = {name: part for name, part in value.items() if name != "daily"}
@@ -252,14 +252,14 @@ class OpenMeteo(WeatherService):
         )
         if not answer.ok:
             return _refused(answer)
-        found = _trimmed(self._read(answer))
-        hours = found["hourly"]
+        body = _trimmed(self._read(answer))
+        hours = body["hourly"]
         noons = range(_NOON, len(hours["time"]) // 24 * 24, 24)
         return Reply(
             {
-                "latitude": found["latitude"],
-                "longitude": found["longitude"],
-                "daily_units": found["hourly_units"],
+                "latitude": body["latitude"],
+                "longitude": body["longitude"],
+                "daily_units": body["hourly_units"],
                 "daily": {name: [column[n] for n in noons] for name, column in hours.items()},
             }
         )
@@ -268,10 +268,10 @@ class OpenMeteo(WeatherService):
         answer = self._ask("search", name=name, count=3, language="en", format="json")
         if not answer.ok:
             return _refused(answer)
-        found = self._read(answer)
-        found["results"] = [_place(item) for item in found["results"]]
-        found.pop("generationtime_ms", None)
-        return Reply(found)
+        body = self._read(answer)
+        body["results"] = [_place(item) for item in body["results"]]
+        body.pop("generationtime_ms", None)
+        return Reply(body)
 
     def elevation(self, latitude: Any, longitude: Any) -> Reply:
         answer = self._ask("elevation", latitude=latitude, longitude=longitude)
@@ -280,38 +280,38 @@ class OpenMeteo(WeatherService):
     def cancel(self) -> None:
         self._live.cancel(self)
 
-    def _ask(self, path: str, **given: Any) -> Answer:
+    def _ask(self, path: str, **parameters: Any) -> Answer:
         """GET; what is None is left out, and the rest goes as text, as the original's does."""
-        params = {name: str(value) for name, value in given.items() if value is not None}
+        params = {name: str(value) for name, value in parameters.items() if value is not None}
         return self._live.get(self._urls[path], params, owner=self)
 
     def _read(self, answer: Answer) -> dict[str, Any]:
         try:
-            found: Any = json.loads(answer.text)
+            body: Any = json.loads(answer.text)
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            body = None
+        if not isinstance(body, dict):
             raise self._live.unavailable(f"answers with what is no JSON: {answer.text[:100]!r}")
-        return cast("dict[str, Any]", found)
+        return cast("dict[str, Any]", body)
 
 
 def _refused(answer: Answer) -> Reply:
     return Reply(answer.text, ok=False)
 
 
-def _trimmed(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name not in _SURPLUS}
+def _trimmed(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if name not in _SURPLUS}
 
 
 def _place(item: Mapping[str, Any]) -> dict[str, Any]:
     """A match with its name, place and country code; sic: a code without a country is an error."""
-    kept = dict(item)
-    if "country_code" in kept:
-        kept.pop("country")
+    entry = dict(item)
+    if "country_code" in entry:
+        entry.pop("country")
     for name in ("elevation", "feature_code", "timezone", "population", "postcodes"):
-        kept.pop(name, None)
+        entry.pop(name, None)
     return {
         name: value
-        for name, value in kept.items()
+        for name, value in entry.items()
         if not name.endswith("id") and "admin" not in name
     }

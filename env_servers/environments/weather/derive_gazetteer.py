@@ -40,8 +40,8 @@ def rows(least: int) -> list[tuple[str, float, float, str, int]]:
             city["countrycode"],
             city["population"],
         )
-        known = largest.get((row[0], row[3]))
-        if known is None or (row[4], row[1:3]) > (known[4], known[1:3]):
+        larger = largest.get((row[0], row[3]))
+        if larger is None or (row[4], row[1:3]) > (larger[4], larger[1:3]):
             largest[row[0], row[3]] = row
     return sorted(largest.values(), key=lambda row: (-row[4], row[0], row[3]))
 
@@ -50,9 +50,9 @@ def main() -> None:
     """Write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=OUTPUT)
-    given = parser.parse_args()
+    options = parser.parse_args()
     lines = ["\t".join(map(str, row)) for row in rows(LEAST)]
-    given.output.write_text(HEADER + "\n".join(lines) + "\n", encoding="utf-8")
+    options.output.write_text(HEADER + "\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -72,8 +72,8 @@ def locate(name: str) -> Generator[PlannedCall, Any, Place]:
         f"To ask about {name}, I first look up where it lies.",
         f"The other tools want coordinates, so I search for {name}.",
     )
-    found = yield PlannedCall("get_latitude_longitude", {"name": name}, why)
-    best = found["results"][0]
+    matches = yield PlannedCall("get_latitude_longitude", {"name": name}, why)
+    best = matches["results"][0]
     return Place(name, best["latitude"], best["longitude"])
 
 

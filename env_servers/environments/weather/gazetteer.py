@@ -45,20 +45,20 @@ class Gazetteer:
 
     def search(self, name: str) -> list[City]:
         """At most three cities, best match first; of those with the name the largest leads."""
-        wanted = folded(name[:_LONGEST])
-        found = list(self._by_name.get(wanted, ()))[:COUNT]
-        if len(found) < COUNT and len(wanted) >= _SHORTEST_PREFIX:
-            found += self._beginning_with(wanted)
-        return [self.cities[number] for number in dict.fromkeys(found)][:COUNT]
+        key = folded(name[:_LONGEST])
+        cities = list(self._by_name.get(key, ()))[:COUNT]
+        if len(cities) < COUNT and len(key) >= _SHORTEST_PREFIX:
+            cities += self._beginning_with(key)
+        return [self.cities[number] for number in dict.fromkeys(cities)][:COUNT]
 
-    def _beginning_with(self, wanted: str) -> list[int]:
-        found: list[int] = []
-        for position in range(bisect_left(self._names, wanted), len(self._names)):
+    def _beginning_with(self, prefix: str) -> list[int]:
+        cities: list[int] = []
+        for position in range(bisect_left(self._names, prefix), len(self._names)):
             name = self._names[position]
-            if not name.startswith(wanted):
+            if not name.startswith(prefix):
                 break
-            found += self._by_name[name]
-        return sorted(found)
+            cities += self._by_name[name]
+        return sorted(cities)
 
     def is_first_match(self, city: City) -> bool:
         """Whether a search for its name shows this city first."""

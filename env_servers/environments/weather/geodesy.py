@@ -32,8 +32,8 @@ def distance_km(latitude1: Any, longitude1: Any, latitude2: Any, longitude2: Any
     """Length of the geodesic on WGS 84; raises ValueError, TypeError for what is no place."""
     north1, east1 = _point(latitude1, longitude1)
     north2, east2 = _point(latitude2, longitude2)
-    found: dict[str, float] = _EARTH.Inverse(north1, east1, north2, east2, Geodesic.DISTANCE)
-    return float(found["s12"])
+    inverse: dict[str, float] = _EARTH.Inverse(north1, east1, north2, east2, Geodesic.DISTANCE)
+    return float(inverse["s12"])
 
 
 def _point(latitude: Any, longitude: Any) -> tuple[float, float]:

@@ -66,12 +66,12 @@ class Draw:
 
     def others(self, count: int) -> list[City]:
         """Different cities, none of them the user's."""
-        found: list[City] = []
-        while len(found) < count:
+        drawn: list[City] = []
+        while len(drawn) < count:
             city = self.cities[self.rng.randrange(len(self.cities))]
-            if city.name not in {self.home.name, *(other.name for other in found)}:
-                found.append(city)
-        return found
+            if city.name not in {self.home.name, *(other.name for other in drawn)}:
+                drawn.append(city)
+        return drawn
 
     def choose(self, *wordings: str) -> str:
         """One of several wordings."""
@@ -443,11 +443,11 @@ def difference_today(draw: Draw) -> Question:
 
     def run() -> Run:
         now = yield from today()
-        found: list[float] = []
+        values: list[float] = []
         for name in (one.name, other.name):
             place = yield from locate(name)
-            found.append((yield from daily("temp", place, now, now, now))[variable][0])
-        return _difference(found[0], found[1])
+            values.append((yield from daily("temp", place, now, now, now))[variable][0])
+        return _difference(values[0], values[1])
 
     return Question(goal, run)
 

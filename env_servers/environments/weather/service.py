@@ -122,8 +122,8 @@ class EmbeddedService(WeatherService):
         )
 
     def geocode(self, name: Any) -> Reply:
-        found = self.gazetteer.search(str(name))
-        if not found:
+        cities = self.gazetteer.search(str(name))
+        if not cities:
             raise KeyError("results")
         return Reply(
             {
@@ -134,7 +134,7 @@ class EmbeddedService(WeatherService):
                         "longitude": city.longitude,
                         "country_code": city.country,
                     }
-                    for city in found
+                    for city in cities
                 ]
             }
         )

@@ -179,6 +179,6 @@ def compared(value: Any) -> Any:
     """What of a daily reply counts for subgoals: temperatures do not."""
     if not isinstance(value, dict) or VARIABLES["temp"][0] not in value.get("daily", ()):
         return cast("Any", value)
-    known = cast("dict[str, Any]", value)
-    daily = {key: days for key, days in known["daily"].items() if key not in VARIABLES["temp"]}
-    return {**known, "daily": daily}
+    fields = cast("dict[str, Any]", value)
+    daily = {key: days for key, days in fields["daily"].items() if key not in VARIABLES["temp"]}
+    return {**fields, "daily": daily}

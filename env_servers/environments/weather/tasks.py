@@ -63,14 +63,14 @@ AGENT_EVAL: Final = frozenset(
 
 def city_pools(gazetteer: Gazetteer) -> tuple[list[City], list[City]]:
     """Cities for (train, eval): those that a search for their name finds first."""
-    known = [
+    cities = [
         city
         for city in gazetteer.cities
         if city.population >= LEAST_PEOPLE and gazetteer.is_first_match(city)
     ]
     # Largest first, so every fifth makes pools alike in size and spread.
-    train = [city for number, city in enumerate(known) if number % _EVAL_SHARE]
-    return train, known[::_EVAL_SHARE]
+    train = [city for number, city in enumerate(cities) if number % _EVAL_SHARE]
+    return train, cities[::_EVAL_SHARE]
 
 
 def load_tasks(config: EnvironmentConfig) -> ToolTaskSet:
@@ -88,17 +88,17 @@ def load_tasks(config: EnvironmentConfig) -> ToolTaskSet:
         )
     if settings.backend == LIVE:
         backends[LIVE] = LiveWeather(settings)
-    found = None
+    official_tasks = None
     if config.data_dir is not None:
-        found = read_tasks(config.data_dir, NAME, required_init=_INIT)
-    if found is not None:
-        found = [with_recorded_plan(task, recording) for task in found]
+        official_tasks = read_tasks(config.data_dir, NAME, required_init=_INIT)
+    if official_tasks is not None:
+        official_tasks = [with_recorded_plan(task, recording) for task in official_tasks]
     train, held_out = city_pools(load_gazetteer())
     splits = {
         "train": RangeSplit(EMBEDDED_BASE, TRAIN_SIZE, partial(_generated, embedded, train)),
         "eval": RangeSplit(EVAL_BASE, EVAL_SIZE, partial(_generated, embedded, held_out)),
     }
-    official = official_splits(NAME, found, AGENT_EVAL)
+    official = official_splits(NAME, official_tasks, AGENT_EVAL)
     return ToolTaskSet(
         NAME,
         splits,
@@ -118,7 +118,7 @@ def _generated(embedded: EmbeddedWeather, cities: Sequence[City], index: int) ->
         question = template(draw)
         session = WeatherSession(embedded.service, draw.today.isoformat(), draw.home.name)
         answer, calls = solve(
-            question.plan, lambda tool, given, s=session: s.call(tool, given).value
+            question.plan, lambda tool, arguments, s=session: s.call(tool, arguments).value
         )
         if answer is not None:
             break

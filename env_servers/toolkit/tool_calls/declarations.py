@@ -163,8 +163,8 @@ class ToolSet:
         thought, tool, arguments = self.example
         line = f"Thought: {thought}\n\n{write_call(tool, arguments)}\n"
         call = {"thought": thought, "function_name": tool, "arguments": dict(arguments)}
-        given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        code = f"```python\n# {thought}\n{tool}({given})\n```\n"
+        literals = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        code = f"```python\n# {thought}\n{tool}({literals})\n```\n"
         return {
             ActionFormat.REACT: ConversationStart(rules + _REACT + line, "Ok."),
             ActionFormat.FUNCTION_CALLING: ConversationStart(

@@ -116,12 +116,12 @@ class HostileInputContract:
 
     def begin(self, profile: str = "agentgym", number: int = 0) -> ToolEnvironment:
         """A fresh episode of an embedded task."""
-        found = load_environment(self.environment_name)
-        assert issubclass(found, ToolEnvironment)
+        environment = load_environment(self.environment_name)
+        assert issubclass(environment, ToolEnvironment)
         cls = type(self)
         if cls._tasks is None:
-            cls._tasks = found.load_tasks(self.config)
-        episode = found(cls._tasks)
+            cls._tasks = environment.load_tasks(self.config)
+        episode = environment(cls._tasks)
         item = cls._tasks.item_ids("train", number, number + 1)[0]
         episode.reset(cls._tasks.get(item), ResetOptions(profile=profile))
         return episode
@@ -133,10 +133,10 @@ class HostileInputContract:
         rewards: set[float | None] = set()
         for tool in episode.toolset.tools:
             for label, text in CODE.items():
-                seen = episode.step(f"Action: {tool.name} with Action Input: {text}")
-                assert seen.text == expected, (tool.name, label, seen.text[:200])
-                assert not (seen.terminated or seen.truncated)
-                rewards.add(seen.reward)
+                observation = episode.step(f"Action: {tool.name} with Action Input: {text}")
+                assert observation.text == expected, (tool.name, label, observation.text[:200])
+                assert not (observation.terminated or observation.truncated)
+                rewards.add(observation.reward)
         assert rewards == {0.0}
         assert _WITNESS not in os.environ
         assert (_MODULE in sys.modules) == modules
@@ -150,22 +150,24 @@ class HostileInputContract:
             for label, text in CODE.items():
                 if label.startswith("json"):
                     continue
-                seen = episode.step(f"Action: {tool.name} with Action Input: {text}")
-                assert seen.text == expected, (tool.name, label, seen.text[:200])
-                assert (seen.reward, seen.terminated) == (0.0, False)
+                observation = episode.step(f"Action: {tool.name} with Action Input: {text}")
+                assert observation.text == expected, (tool.name, label, observation.text[:200])
+                assert (observation.reward, observation.terminated) == (0.0, False)
 
     def test_values_that_no_tool_expects_are_answered(self) -> None:
         for profile in ("agentgym", "fixed"):
             for tool in self.begin(profile).toolset.tools:
                 episode = self.begin(profile)
                 for label, value in {**VALUES, **self.more_values}.items():
-                    given = {parameter.name: value for parameter in tool.parameters}
-                    seen = episode.step(f"Action: {tool.name} with Action Input: {given!r}")
-                    assert seen.text.startswith("Observation: "), (tool.name, label)
-                    assert len(seen.text.encode()) < 1_000_000
-                    if seen.terminated:
-                        assert seen.reward is not None
-                        assert seen.reward < 1.0, (tool.name, label)
+                    arguments = {parameter.name: value for parameter in tool.parameters}
+                    observation = episode.step(
+                        f"Action: {tool.name} with Action Input: {arguments!r}"
+                    )
+                    assert observation.text.startswith("Observation: "), (tool.name, label)
+                    assert len(observation.text.encode()) < 1_000_000
+                    if observation.terminated:
+                        assert observation.reward is not None
+                        assert observation.reward < 1.0, (tool.name, label)
                         episode = self.begin(profile)
 
     def test_inputs_that_are_no_dictionary_are_answered(self) -> None:
@@ -174,24 +176,25 @@ class HostileInputContract:
             if not any(parameter.required for parameter in tool.parameters):
                 continue
             for value in (1, 1.5, "a", None, True, (), [], b"", 1j, {"__class__": 1}):
-                seen = episode.step(f"Action: {tool.name} with Action Input: {value!r}")
-                assert seen.text.startswith("Observation: ERROR | "), (tool.name, value)
-                assert not seen.terminated
+                observation = episode.step(f"Action: {tool.name} with Action Input: {value!r}")
+                assert observation.text.startswith("Observation: ERROR | "), (tool.name, value)
+                assert not observation.terminated
 
     def test_names_that_are_no_tools_reach_nothing(self) -> None:
         episode = self.begin()
         for name in ("__init__", "__class__", "call", "close", "fork", "task", "a" * 10_000, "é"):
-            seen = episode.step(f"Action: {name} with Action Input: {{}}")
+            observation = episode.step(f"Action: {name} with Action Input: {{}}")
             assert (
-                seen.text == f"Observation: {episode.unknown_tool_error(name)}\nGive me one action."
+                observation.text
+                == f"Observation: {episode.unknown_tool_error(name)}\nGive me one action."
             )
-            assert (seen.reward, seen.terminated) == (0.0, False)
+            assert (observation.reward, observation.terminated) == (0.0, False)
 
     def play_expert(self, episode: ToolEnvironment) -> Observation:
         """Let the expert play on to the end."""
-        seen = Observation("")
+        observation = Observation("")
         for step in range(episode.spec.max_rounds):
-            seen = episode.step(episode.advise_expert(step).action)
-            if seen.terminated:
+            observation = episode.step(episode.advise_expert(step).action)
+            if observation.terminated:
                 break
-        return seen
+        return observation

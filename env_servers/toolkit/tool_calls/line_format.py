@@ -70,16 +70,16 @@ class Unreadable(NamedTuple):
 
 def read_reply(reply: str) -> str:
     """A model's reply as a native action: the one line that counts, or all of it."""
-    found = _last_line_call(reply)
-    return reply if found is None else f"{found[0]} with Action Input: {found[1]}"
+    parts = _last_line_call(reply)
+    return reply if parts is None else f"{parts[0]} with Action Input: {parts[1]}"
 
 
 def read_call(action: str) -> Call | Unreadable:
     """The call of a native action or reply, read as the original reads it."""
-    found = _last_line_call(action)
-    if found is None:
+    parts = _last_line_call(action)
+    if parts is None:
         return Unreadable(FORMAT_ERROR, is_format_error=True)
-    line = f"{found[0]} with Action Input: {found[1]}"
+    line = f"{parts[0]} with Action Input: {parts[1]}"
     start = line.find(_MARK)
     mark = _WITH.search(line, start + len(_MARK)) if start >= 0 else None
     if mark is None:
@@ -130,8 +130,8 @@ _SPACE: Final = re.compile(r"\s*")
 
 
 def _after_space(text: str, position: int) -> int:
-    found = _SPACE.match(text, position)
-    return found.end() if found else position
+    space = _SPACE.match(text, position)
+    return space.end() if space else position
 
 
 def write_call(tool: str, arguments: Mapping[str, Any]) -> str:

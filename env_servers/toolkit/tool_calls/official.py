@@ -44,12 +44,12 @@ def read_objects(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict[s
         if not line.strip():
             continue
         try:
-            found: object = json.loads(line)
+            entry: object = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise MalformedFile(path, number, "(whole line)", f"no JSON: {error}") from error
-        if not isinstance(found, dict):
+        if not isinstance(entry, dict):
             raise MalformedFile(path, number, "(whole line)", "no JSON object")
-        yield number, cast("dict[str, Any]", found)
+        yield number, cast("dict[str, Any]", entry)
 
 
 def read_tasks(
@@ -63,14 +63,14 @@ def read_tasks(
     if not path.is_file():
         return None
     tasks: list[ToolTask] = []
-    seen: set[int] = set()
+    indexes: set[int] = set()
     try:
         with path.open(encoding="utf-8") as lines:
             for number, entry in read_objects(path, iter(lines)):
                 task = _task(path, number, entry, name, required_init)
-                if task.index in seen:
+                if task.index in indexes:
                     raise MalformedFile(path, number, "id", f"{task.index} occurs twice")
-                seen.add(task.index)
+                indexes.add(task.index)
                 tasks.append(task)
     except (OSError, UnicodeDecodeError) as error:
         raise EnvironmentUnavailable(f"cannot read {path}: {error}") from error
@@ -120,8 +120,10 @@ def official_splits(
     """The splits official_train and official_eval; `held_out` are AgentEval's ids."""
     if tasks is None:
         return {}
-    chosen = frozenset(held_out)
-    made = {task.index: Task(f"{name}_{task.index}", task, category(task)) for task in tasks}
-    train = [task for index, task in made.items() if index not in chosen]
+    eval_indexes = frozenset(held_out)
+    by_index = {task.index: Task(f"{name}_{task.index}", task, category(task)) for task in tasks}
+    train = [task for index, task in by_index.items() if index not in eval_indexes]
     splits = {"official_train": train} if train else {}
-    return splits | {"official_eval": [task for index, task in made.items() if index in chosen]}
+    return splits | {
+        "official_eval": [task for index, task in by_index.items() if index in eval_indexes]
+    }

@@ -56,8 +56,8 @@ class Culture:
         rest, first = divmod(permuted_index(index, self.size), len(self.firsts))
         ending, stem = divmod(rest, len(self.stems))
         last = self.stems[stem] + self.endings[ending]
-        given = self.firsts[first]
-        return f"{last} {given}" if self.family_first else f"{given} {last}"
+        first_name = self.firsts[first]
+        return f"{last} {first_name}" if self.family_first else f"{first_name} {last}"
 
 
 def _culture(firsts: str, stems: str, endings: str = "", *, family_first: bool = False) -> Culture:

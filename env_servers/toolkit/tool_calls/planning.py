@@ -69,20 +69,20 @@ def stand(plan: Plan, outputs: Mapping[str, Any]) -> PlanState:
     A call whose output the plan cannot use, such as an error's text, is asked for again.
     """
     run = plan()
-    made = 0
+    count = 0
     try:
-        wanted = next(run)
-        while made < _MAX_CALLS:
-            key = call_key(wanted.tool, dict(wanted.arguments))
+        call = next(run)
+        while count < _MAX_CALLS:
+            key = call_key(call.tool, dict(call.arguments))
             if key is None or key not in outputs:
-                return PlanState(made, wanted, None)
-            made += 1
+                return PlanState(count, call, None)
+            count += 1
             try:
-                wanted = run.send(outputs[key])
+                call = run.send(outputs[key])
             except (LookupError, TypeError, ValueError, AttributeError):
-                return PlanState(made - 1, wanted, None)
+                return PlanState(count - 1, call, None)
     except StopIteration as end:
-        return PlanState(made, None, end.value)
+        return PlanState(count, None, end.value)
     raise RuntimeError(f"a plan makes more than {_MAX_CALLS} calls")
 
 
@@ -111,14 +111,14 @@ def solve(plan: Plan, answer_call: Callable[[str, Mapping[str, Any]], Any]) -> t
     Task generators find the expected answer with it.
     """
     run = plan()
-    made = 0
+    count = 0
     try:
-        wanted = next(run)
+        call = next(run)
         while True:
-            made += 1
-            wanted = run.send(answer_call(wanted.tool, wanted.arguments))
+            count += 1
+            call = run.send(answer_call(call.tool, call.arguments))
     except StopIteration as end:
-        return end.value, made
+        return end.value, count
 
 
 def fixed_plan(calls: Sequence[PlannedCall], answer: Any) -> Plan:

@@ -86,9 +86,9 @@ class Recording:
         key = call_key(exchange.tool, exchange.arguments)
         if key is None or exchange.reply is None:
             return
-        known = self.by_call.setdefault(key, [])
-        if exchange.reply not in known:
-            known.append(exchange.reply)
+        replies = self.by_call.setdefault(key, [])
+        if exchange.reply not in replies:
+            replies.append(exchange.reply)
             self.exchanges.append(exchange)
         if item is not None:
             self.by_item.setdefault(item, {}).setdefault(key, []).append(exchange.reply)
@@ -101,8 +101,8 @@ class Recording:
         own = self.by_item.get(item, {}).get(key)
         if own:
             return own[min(times, len(own) - 1)]
-        known = self.by_call.get(key)
-        return known[0] if known else None
+        replies = self.by_call.get(key)
+        return replies[0] if replies else None
 
 
 def read_conversations(data_dir: Path, name: str) -> Iterator[tuple[int, list[Exchange]]]:

@@ -29,40 +29,40 @@ def equal_exactly(subgoal: Any, output: Any) -> bool:
         return False
 
 
-def equal_in_value(expected: Any, given: Any) -> bool:
+def equal_in_value(expected: Any, value: Any) -> bool:
     """Equality that looks through types: "18.50" is 18.5, case and order of lists do not count."""
     try:
-        return _equal(expected, given)
+        return _equal(expected, value)
     except RecursionError:
         return False
 
 
-def _equal(expected: Any, given: Any) -> bool:
-    one, other = _number(expected), _number(given)
+def _equal(expected: Any, value: Any) -> bool:
+    one, other = _number(expected), _number(value)
     if one is not None and other is not None:
         return math.isclose(one, other, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
-    if isinstance(expected, list | tuple | set) and isinstance(given, list | tuple | set):
+    if isinstance(expected, list | tuple | set) and isinstance(value, list | tuple | set):
         return _same_items(
-            list(cast("Sequence[Any]", expected)), list(cast("Sequence[Any]", given))
+            list(cast("Sequence[Any]", expected)), list(cast("Sequence[Any]", value))
         )
     if isinstance(expected, list | tuple) and len(cast("Sequence[Any]", expected)) == 1:
-        return _equal(cast("Sequence[Any]", expected)[0], given)
-    if isinstance(expected, dict) and isinstance(given, dict):
-        left, right = cast("dict[Any, Any]", expected), cast("dict[Any, Any]", given)
+        return _equal(cast("Sequence[Any]", expected)[0], value)
+    if isinstance(expected, dict) and isinstance(value, dict):
+        left, right = cast("dict[Any, Any]", expected), cast("dict[Any, Any]", value)
         return left.keys() == right.keys() and all(_equal(left[k], right[k]) for k in left)
-    if isinstance(expected, str) and isinstance(given, str):
-        return _plain(expected) == _plain(given)
-    return type(expected) is type(given) and expected == given
+    if isinstance(expected, str) and isinstance(value, str):
+        return _plain(expected) == _plain(value)
+    return type(expected) is type(value) and expected == value
 
 
-def _same_items(expected: list[Any], given: list[Any]) -> bool:
-    if len(expected) != len(given):
+def _same_items(expected: list[Any], items: list[Any]) -> bool:
+    if len(expected) != len(items):
         return False
     for item in expected:
-        found = next((n for n, other in enumerate(given) if _equal(item, other)), None)
-        if found is None:
+        match = next((n for n, other in enumerate(items) if _equal(item, other)), None)
+        if match is None:
             return False
-        del given[found]
+        del items[match]
     return True
 
 
