@@ -30,7 +30,7 @@ from rich.table import Table
 
 from agentgym.episode.v1 import episode_pb2
 from benchmark.manifest import read_manifest
-from orchestrator.records import EpisodeKey, key_of
+from orchestrator.records import EpisodeKey, episode_key
 from orchestrator.store import RunReader
 from tests.kit.proxy import Faults, FaultyProxy
 
@@ -242,13 +242,13 @@ def compare(calm: Path, chaotic: Path) -> Verdict:
     """Compare two runs' records, episode by episode."""
     verdict = Verdict()
     with RunReader.open(calm) as reader:
-        truth = {key_of(record): _transcript(record) for record in reader.episodes()}
+        truth = {episode_key(record): _transcript(record) for record in reader.episodes()}
     verdict.episodes = len(truth)
     with RunReader.open(chaotic) as reader:
         verdict.problems = reader.verify()
         seen: set[EpisodeKey] = set()
         for record in reader.episodes():
-            key = key_of(record)
+            key = episode_key(record)
             seen.add(key)
             verdict.double_steps += _double_steps(record)
             if key not in truth:

@@ -1,6 +1,6 @@
 """Files that appear whole or not at all.
 
-Owns the temporary name, the flush to disk and the final rename. Knows nothing of what is written.
+They are written under a temporary name, flushed to disk, and renamed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["atomic_output", "sync_folder", "write_atomically"]
 
 @contextmanager
 def atomic_output(path: Path, *, overwrite: bool) -> Generator[Path]:
-    """A temporary path beside `path` that becomes `path` when the block ends without an error.
+    """Yield a temporary path beside `path`; it becomes `path` when the block ends without error.
 
     Raises OutputExists where `path` exists and is not to be overwritten (also if it appeared
     meanwhile), and UsageError where its folder does not exist. After an error nothing is left.

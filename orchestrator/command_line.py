@@ -1,6 +1,6 @@
 """What every command of this package does alike: flags from a dataclass, a loop, exit codes.
 
-Owns the boundary between typed errors and the shell: 0 = done, 1 = it did not hold or could not be
+Here typed errors become exit codes: 0 = done, 1 = it did not hold or could not be
 done, 2 = the command asked for what does not exist. Expected errors never show a traceback.
 """
 
@@ -83,7 +83,7 @@ def guarded(work: Callable[[], int]) -> int:
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """A console that is wide enough for tables where there is no terminal to fit."""
+    """Return a console that is wide enough for tables where there is no terminal to fit."""
     console = Console(stderr=stderr)
     return console if console.is_terminal else Console(stderr=stderr, width=_PLAIN_WIDTH)
 

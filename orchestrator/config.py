@@ -240,9 +240,9 @@ class RunConfig:
             "options": self.options,
             "prompts-from": self.prompts_from or self.conversation_start,
         }
-        given = [f"--{name}" for name, value in for_one.items() if value]
-        if given and len(self.environments) != 1:
-            raise UsageError(f"{given[0]} needs exactly one environment: give --env")
+        used = [f"--{name}" for name, value in for_one.items() if value]
+        if used and len(self.environments) != 1:
+            raise UsageError(f"{used[0]} needs exactly one environment: give --env")
 
 
 def _read_card(policies: tuple[PolicySpec, ...]) -> AgentCard | None:

@@ -186,7 +186,11 @@ def _parse_override(hint: Any, text: str) -> Any:
     except tomllib.TOMLDecodeError:
         return text
     texts = (str, Path) if any(option in (str, Path) for option in options) else ()
-    if texts and not isinstance(value, str) and not any(_accepts(it, value) for it in options):
+    if (
+        texts
+        and not isinstance(value, str)
+        and not any(_accepts(option, value) for option in options)
+    ):
         return text
     return value
 
@@ -394,7 +398,9 @@ def _follow(path: str, hint: Any, value: Any) -> tuple[list[str], Any, Any]:
     for step in _STEP.finditer(path):
         name = step["name"] or step["index"]
         if name is None:  # a mapping: msgspec does not say which key
-            element = next(it for it in map(_element_hint, _union(hint)) if it is not None)
+            element = next(
+                element for element in map(_element_hint, _union(hint)) if element is not None
+            )
             name = next(key for key, inner in _entries(value) if not _accepts(element, inner))
         names.append(name)
         hint = _inner_hint(hint, name)
@@ -454,8 +460,8 @@ def _hint_at(kind: type[Any], names: Sequence[str]) -> Any:
     """Return the type of the field at a dotted path; raises ConfigurationError where is none."""
     hint: Any = kind
     for depth, name in enumerate(names):
-        sections = [it for it in _union(hint) if dataclasses.is_dataclass(it)]
-        if sections and not any(name in _hints(cast("type[Any]", it)) for it in sections):
+        sections = [section for section in _union(hint) if dataclasses.is_dataclass(section)]
+        if sections and not any(name in _hints(cast("type[Any]", section)) for section in sections):
             hints = _hints(cast("type[Any]", sections[0]))
             raise _unknown_key(name, hints, ".".join(names[:depth]))
         hint = _inner_hint(hint, name)

@@ -126,8 +126,8 @@ class RunNotFound(RunFolderError):
 
     def __init__(self, folder: Path, *, valid: Iterable[str] = ()) -> None:
         self.valid = tuple(valid)
-        there = f" (runs here: {', '.join(self.valid)})" if self.valid else ""
-        super().__init__(folder, f"there is no such run{there}")
+        runs = f" (runs here: {', '.join(self.valid)})" if self.valid else ""
+        super().__init__(folder, f"there is no such run{runs}")
 
 
 class RunExists(RunFolderError):
@@ -181,6 +181,6 @@ class FleetError(OrchestratorError):
 class ExtraMissing(OrchestratorError):
     """When an optional dependency is not installed."""
 
-    def __init__(self, what: str, *, extra: str) -> None:
+    def __init__(self, feature: str, *, extra: str) -> None:
         self.extra = extra
-        super().__init__(f"{what} needs an extra: pip install 'agentgym-grpc[{extra}]'")
+        super().__init__(f"{feature} needs an extra: pip install 'agentgym-grpc[{extra}]'")

@@ -40,9 +40,9 @@ RESULTS_FILE = "evaluation.json"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns 0 when every episode was played, 130 when interrupted."""
-    given = sys.argv[1:] if argv is None else list(argv)
+    arguments = sys.argv[1:] if argv is None else list(argv)
     return guarded(
-        lambda: play_command(given, name="evaluate", default=EVALUATION, conclude=_conclude)
+        lambda: play_command(arguments, name="evaluate", default=EVALUATION, conclude=_conclude)
     )
 
 
@@ -50,7 +50,7 @@ def _conclude(outcome: RunOutcome, console: Console) -> Mapping[str, Any]:
     """Print and store one figure per environment and policy, and their mean."""
     with RunReader.open(outcome.folder) as reader:
         statistics = summarise_run(reader.summaries())
-    figures = [_figure(it, outcome.described[it.environment]) for it in statistics]
+    figures = [_figure(row, outcome.described[row.environment]) for row in statistics]
     table = Table("environment", "policy", "metric", "AgentEval", title="AgentEval")
     for row in figures:
         value = "-" if row["value"] is None else f"{100 * row['value']:.2f}"
@@ -64,15 +64,19 @@ def _conclude(outcome: RunOutcome, console: Console) -> Mapping[str, Any]:
     return results
 
 
-def _figure(it: EnvironmentStatistics, environment: pb.GetEnvironmentResponse) -> dict[str, Any]:
+def _figure(
+    statistics: EnvironmentStatistics, environment: pb.GetEnvironmentResponse
+) -> dict[str, Any]:
     by_score = environment.metric == pb.METRIC_MEAN_SCORE
-    value = metric_value(environment, mean_score=it.mean_score, success_rate=it.success_rate)
+    value = metric_value(
+        environment, mean_score=statistics.mean_score, success_rate=statistics.success_rate
+    )
     return {
-        "environment": it.environment,
-        "policy": it.policy,
+        "environment": statistics.environment,
+        "policy": statistics.policy,
         "metric": "mean score" if by_score else "success rate",
         "value": value,
-        "episodes": it.finished,
+        "episodes": statistics.finished,
     }
 
 
@@ -80,8 +84,8 @@ def _means(figures: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     means: dict[str, float | None] = {}
     for policy in dict.fromkeys(row["policy"] for row in figures):
         values = [row["value"] for row in figures if row["policy"] == policy]
-        known = [value for value in values if value is not None]
-        means[policy] = sum(known) / len(known) if known else None
+        measured = [value for value in values if value is not None]
+        means[policy] = sum(measured) / len(measured) if measured else None
     return means
 
 

@@ -87,14 +87,14 @@ def export_run(
     """
     if format_name not in WRITERS:
         raise UsageError(f"unknown format {format_name!r}", valid=sorted(WRITERS))
-    chosen = accept or ExportFilter()
-    total, left_out = _count_accepted(run, chosen)
+    record_filter = accept or ExportFilter()
+    total, left_out = _count_accepted(run, record_filter)
     written = 0
     with (
         atomic_output(path, overwrite=overwrite) as partial,
         contextlib.closing(WRITERS[format_name](partial)) as writer,
     ):
-        for episode in run.episodes(chosen.accepts):
+        for episode in run.episodes(record_filter.accepts):
             writer.write(episode)
             written += 1
             if on_progress is not None:
@@ -102,7 +102,7 @@ def export_run(
     return ExportResult(path, written, left_out)
 
 
-def _count_accepted(run: RunReader, chosen: ExportFilter) -> tuple[int, int]:
+def _count_accepted(run: RunReader, record_filter: ExportFilter) -> tuple[int, int]:
     environments: set[str] = set()
     policies: set[str] = set()
     accepted = everything = 0
@@ -110,14 +110,14 @@ def _count_accepted(run: RunReader, chosen: ExportFilter) -> tuple[int, int]:
         environments.add(summary.environment)
         policies.add(summary.policy)
         everything += 1
-        accepted += chosen.accepts(summary)
-    for what, asked, there in (
-        ("environment", chosen.environments, environments),
-        ("policy", chosen.policies, policies),
+        accepted += record_filter.accepts(summary)
+    for kind, requested, present in (
+        ("environment", record_filter.environments, environments),
+        ("policy", record_filter.policies, policies),
     ):
-        unknown = sorted(set(asked) - there)
+        unknown = sorted(set(requested) - present)
         if unknown:
-            raise UsageError(f"the run has no {what} {unknown[0]!r}", valid=sorted(there))
+            raise UsageError(f"the run has no {kind} {unknown[0]!r}", valid=sorted(present))
     return accepted, everything - accepted
 
 

@@ -213,23 +213,25 @@ class Fleet:
     def _give_up(self, server: SpawnedServer, error: BaseException) -> None:
         """Go on without a server that is not restarted any more; without any, end the run."""
         self._given_up.add(server.address)
-        left = len(self._spawned) - len(self._given_up)
+        remaining = len(self._spawned) - len(self._given_up)
         log.error(
             "server given up",
             server=server.address,
             restarts=server.restarts,
-            servers_left=left,
+            servers_left=remaining,
             error=str(error),
         )
-        if left == 0:
+        if remaining == 0:
             self.failure = FleetError(f"no environment server is left: {error}")
             if self.on_failure is not None:
                 self.on_failure(self.failure)
 
     async def _describe(self, name: str) -> None:
-        hosting = [it for it in self._handles if name in it.connection.environments]
+        hosting = [handle for handle in self._handles if name in handle.connection.environments]
         if not hosting:
-            offered = sorted({e for it in self._handles for e in it.connection.environments})
+            offered = sorted(
+                {e for handle in self._handles for e in handle.connection.environments}
+            )
             raise UsageError(f"no server has the environment {name!r}", valid=offered)
         answers = [await handle.connection.get_environment(name) for handle in hosting]
         if len({answer.digest for answer in answers}) > 1:

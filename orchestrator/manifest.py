@@ -1,9 +1,8 @@
 """The manifest of a run: what was played, with what, and by whom.
 
-Owns `manifest.json`: its fields, its JSON form and what a resume must not change. The invariant is
-a split in two: fields of `Manifest` itself *bind* (they decide what the episodes are, so a resume
-must repeat them), fields of `Session` *may differ* (one entry per start of the run, appended).
-Knows nothing of episodes. Values of options whose name suggests a secret are never written.
+Fields of `Manifest` itself *bind*: they decide what the episodes are, so a resume must repeat them.
+Fields of `Session` *may differ*: there is one entry per start of the run. Values of options whose
+name suggests a secret are never written.
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ class Manifest:
     schema_version: int = MANIFEST_SCHEMA
 
     def with_session(self, session: Session) -> Manifest:
-        """The manifest after one more start."""
+        """Return the manifest after one more start."""
         return dataclasses.replace(self, sessions=(*self.sessions, session))
 
 
@@ -128,7 +127,7 @@ _NOT_BINDING: Final = ("run_id", "created", "sessions")
 def begin_session(
     settings: Mapping[str, Json] | None = None, *, command: Sequence[str] | None = None
 ) -> Session:
-    """The present process as a session, with code version, lock hash and machine looked up."""
+    """Describe the present process as a session, its code version and machine looked up."""
     root = Path(__file__).resolve().parent.parent
     lock = root / _LOCK_FILE
     return Session(
@@ -148,12 +147,12 @@ def begin_session(
 
 
 def utc_now() -> str:
-    """Now, UTC, ISO 8601 with seconds."""
+    """Return now, UTC, ISO 8601 with seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def redact(value: Json) -> Json:
-    """The value with every entry hidden whose name ends like a secret's (`api_key`, `token`)."""
+    """Hide every entry whose name ends like a secret's (`api_key`, `token`)."""
     if isinstance(value, Mapping):
         return {
             name: REDACTED if _SECRET.search(name) and entry else redact(entry)
@@ -174,13 +173,13 @@ def differences(recorded: Manifest, requested: Manifest) -> list[Difference]:
 
 def check_resumable(recorded: Manifest, requested: Manifest) -> None:
     """Raise RunMismatch where the requested run is not the recorded one."""
-    found = differences(recorded, requested)
-    if found:
-        raise RunMismatch(recorded.run_id, found)
+    changes = differences(recorded, requested)
+    if changes:
+        raise RunMismatch(recorded.run_id, changes)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a run folder, read without touching anything.
+    """Read the manifest of a run folder without touching anything.
 
     Raises RunNotFound, ForeignFolder, LayoutUnsupported or StoreCorrupt.
     """
@@ -217,9 +216,9 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 def _from_json(document: dict[str, Any]) -> Manifest:
     fields = {name: value for name, value in document.items() if name != "format"}
-    fields["environments"] = tuple(EnvironmentIdentity(**it) for it in fields["environments"])
+    fields["environments"] = tuple(EnvironmentIdentity(**entry) for entry in fields["environments"])
     fields["sessions"] = tuple(
-        Session(**(it | {"command": tuple(it["command"])})) for it in fields["sessions"]
+        Session(**(entry | {"command": tuple(entry["command"])})) for entry in fields["sessions"]
     )
     if not (isinstance(fields["run_id"], str) and fields["run_id"]):
         raise ValueError("run_id")
@@ -231,7 +230,9 @@ def _from_json(document: dict[str, Any]) -> Manifest:
 def _binding(manifest: Manifest) -> dict[str, Json]:
     document = dataclasses.asdict(manifest)
     # By name, so that the order of environments does not matter and a difference names its own.
-    document["environments"] = {it.pop("name"): it for it in document["environments"]}
+    document["environments"] = {
+        identity.pop("name"): identity for identity in document["environments"]
+    }
     # What was redacted before it was written must compare equal to what is requested now.
     document["config"] = redact(document["config"])
     return {name: value for name, value in document.items() if name not in _NOT_BINDING}

@@ -42,7 +42,7 @@ def upgrade(document: dict[str, Any]) -> dict[str, Any]:
 def _upgrade_config(config: dict[str, Any]) -> dict[str, Any]:
     config["environments"] = list(parse_names(config.pop("env")))
     config["policies"] = [
-        to_plain(PolicySpec.parse(it)) for it in parse_names(config.pop("policy"))
+        to_plain(PolicySpec.parse(name)) for name in parse_names(config.pop("policy"))
     ]
     config["items"] = list(parse_names(config["items"]))
     config["options"] = json.loads(config["options"]) if config["options"] else {}

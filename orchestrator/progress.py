@@ -1,7 +1,6 @@
 """What a person sees while a run goes on: bars on a terminal, plain lines elsewhere.
 
-Owns counts of this session's records; knows neither scheduler nor servers, which it only asks
-through the callables that it is given.
+Counts this session's records; what else is shown it asks through callables.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ __all__ = ["RunProgress"]
 _TERMINAL_SECONDS = 0.2
 _LINE_SECONDS = 5.0
 
-Lane = tuple[str, str]
-"""(environment, policy)"""
+Series = tuple[str, str]
+"""(environment, policy): what one bar counts."""
 
 
 class _Tally:
-    """What was seen of one lane."""
+    """What was seen of one series."""
 
     __slots__ = ("done", "failed", "scored", "successes")
 
@@ -48,7 +47,7 @@ class _Tally:
         self.successes = 0
 
     def success(self) -> str:
-        """Share of scored episodes that succeeded, as text."""
+        """Return the share of scored episodes that succeeded, as text."""
         return f"{100 * self.successes / self.scored:.0f} %" if self.scored else "-"
 
 
@@ -57,25 +56,30 @@ class RunProgress:
 
     def __init__(
         self,
-        totals: Mapping[Lane, int],
+        totals: Mapping[Series, int],
         console: Console,
         *,
-        finished: Mapping[Lane, int] | None = None,
+        finished: Mapping[Series, int] | None = None,
         live: Callable[[], int],
     ) -> None:
-        """`totals` per lane; `finished` counts earlier sessions' records; `live` asks for the
-        number of live episodes.
+        """Describe what is shown; the context manager shows it.
+
+        Args:
+            totals: Planned episodes of each series.
+            console: Where to show it.
+            finished: Records of earlier sessions.
+            live: Asks for the number of live episodes.
         """
         self._totals = dict(totals)
-        self._tallies: dict[Lane, _Tally] = {
-            lane: _Tally((finished or {}).get(lane, 0)) for lane in totals
+        self._tallies: dict[Series, _Tally] = {
+            series: _Tally((finished or {}).get(series, 0)) for series in totals
         }
         self._console = console
         self._live = live
         self._steps = 0
         self._tokens = 0
         self._started = time.monotonic()
-        self._bars: dict[Lane, TaskID] = {}
+        self._bars: dict[Series, TaskID] = {}
         self._progress: Progress | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -148,10 +152,10 @@ class RunProgress:
     def _update(self) -> None:
         if self._progress is None:
             return
-        for lane, tally in self._tallies.items():
+        for series, tally in self._tallies.items():
             note = f"[red]{tally.failed} failed[/]" if tally.failed else ""
             self._progress.update(
-                self._bars[lane], completed=tally.done, success=tally.success(), note=note
+                self._bars[series], completed=tally.done, success=tally.success(), note=note
             )
         whole = self._whole()
         self._progress.update(
@@ -182,10 +186,12 @@ class RunProgress:
         remaining = "-"
         if whole.done:
             remaining = f"{seconds * (total - whole.done) / whole.done:.0f} s"
-        per_lane: defaultdict[str, list[str]] = defaultdict(list)
+        shares_by_environment: defaultdict[str, list[str]] = defaultdict(list)
         for (environment, policy), tally in self._tallies.items():
-            per_lane[environment].append(f"{policy} {tally.success()}")
-        shares = "; ".join(f"{name}: {', '.join(lanes)}" for name, lanes in per_lane.items())
+            shares_by_environment[environment].append(f"{policy} {tally.success()}")
+        shares = "; ".join(
+            f"{name}: {', '.join(listed)}" for name, listed in shares_by_environment.items()
+        )
         return (
             f"{whole.done}/{total} episodes, {self._live()} live, {whole.failed} failed attempts, "
             f"{self._rates()}, ETA {remaining} | success {shares}"

@@ -1,17 +1,20 @@
-"""Episode records: their key, the columns by which they are found, their stored bytes.
+"""Episode records: their key, the columns by which they are looked up, their stored bytes.
 
-Owns the invariants of a record (`check`), its summary and its encoding: deterministic protobuf in
-a zstd frame with a checksum, so that damage shows when it is read. Knows no database and no run.
+A record is stored as deterministic protobuf in a zstd frame with a checksum, so that damage shows
+when it is read. `check` holds what every stored record fulfils.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, NamedTuple, cast
 
 import zstandard
+from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 from google.protobuf.message import DecodeError
 
 from agentgym.env.v1 import types_pb2
@@ -26,9 +29,10 @@ __all__ = [
     "check",
     "decode",
     "encode",
+    "enum_name",
+    "episode_key",
     "fault_name",
-    "fault_of",
-    "key_of",
+    "parse_fault",
     "stop_reason_name",
     "summarise",
 ]
@@ -36,6 +40,7 @@ __all__ = [
 RECORD_SCHEMA: Final = 1
 """The only `Episode.schema_version` that this program reads and writes."""
 _COMPRESSION_LEVEL: Final = 3
+_WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class RecordDamaged(ValueError):
@@ -86,6 +91,7 @@ class EpisodeSummary:
 
     @property
     def key(self) -> EpisodeKey:
+        """The key of the record."""
         return EpisodeKey(self.environment, self.item_id, self.sample, self.policy)
 
     @property
@@ -94,8 +100,8 @@ class EpisodeSummary:
         return self.fault is not None
 
 
-def key_of(episode: episode_pb2.Episode) -> EpisodeKey:
-    """The key of a record."""
+def episode_key(episode: episode_pb2.Episode) -> EpisodeKey:
+    """Return the key of a record."""
     return EpisodeKey(episode.environment, episode.item_id, episode.sample, episode.policy)
 
 
@@ -133,7 +139,7 @@ def _outcome_problem(episode: episode_pb2.Episode) -> str:
 
 
 def summarise(episode: episode_pb2.Episode) -> EpisodeSummary:
-    """The columns of a record."""
+    """Return the columns of a record."""
     failed = episode.HasField("error")
     return EpisodeSummary(
         episode_id=episode.episode_id,
@@ -164,18 +170,18 @@ def summarise(episode: episode_pb2.Episode) -> EpisodeSummary:
 
 def _cost(generations: Iterable[episode_pb2.Generation]) -> float | None:
     costs = [call.cost_usd if call.HasField("cost_usd") else None for call in generations]
-    known = [cost for cost in costs if cost is not None]
-    return math.fsum(known) if known and len(known) == len(costs) else None
+    prices = [cost for cost in costs if cost is not None]
+    return math.fsum(prices) if prices and len(prices) == len(costs) else None
 
 
 def encode(episode: episode_pb2.Episode) -> bytes:
-    """Stored bytes of a record; equal records give equal bytes."""
+    """Return the stored bytes of a record; equal records give equal bytes."""
     compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL, write_checksum=True)
     return compressor.compress(episode.SerializeToString(deterministic=True))
 
 
 def decode(stored: bytes) -> episode_pb2.Episode:
-    """The record of stored bytes; raises RecordDamaged."""
+    """Return the record of stored bytes; raises RecordDamaged."""
     try:
         episode = episode_pb2.Episode.FromString(zstandard.ZstdDecompressor().decompress(stored))
     except (zstandard.ZstdError, DecodeError) as error:
@@ -186,24 +192,36 @@ def decode(stored: bytes) -> episode_pb2.Episode:
 
 
 def stop_reason_name(value: types_pb2.StopReason) -> str:
-    """A stop reason without its prefix; the number where this program does not know it."""
-    try:
-        return types_pb2.StopReason.Name(value).removeprefix("STOP_REASON_")
-    except ValueError:
-        return str(value)
+    """Return a stop reason's name, for example `GOAL_REACHED`."""
+    return enum_name(types_pb2.StopReason, value)
 
 
 def fault_name(value: types_pb2.Fault) -> str:
-    """A fault without its prefix; the number where this program does not know it."""
-    try:
-        return types_pb2.Fault.Name(value).removeprefix("FAULT_")
-    except ValueError:
-        return str(value)
+    """Return a fault's name, for example `POLICY`."""
+    return enum_name(types_pb2.Fault, value)
 
 
-def fault_of(name: str) -> types_pb2.Fault:
-    """The fault of a name as `fault_name` gives it."""
+def parse_fault(name: str) -> types_pb2.Fault:
+    """Return the fault of a name that `fault_name` gave; unspecified where there is none."""
     try:
         return cast("types_pb2.Fault", types_pb2.Fault.Value(f"FAULT_{name}"))
     except ValueError:
         return types_pb2.FAULT_UNSPECIFIED
+
+
+def enum_name(kind: EnumTypeWrapper, value: int) -> str:
+    """Return the name of an enum's value without the prefix that protobuf wants.
+
+    `STOP_REASON_GOAL_REACHED` is `GOAL_REACHED`; a value that this program does not know is its
+    number, because a newer one may have written it.
+    """
+    try:
+        return kind.Name(value).removeprefix(_enum_prefix(kind.DESCRIPTOR.name))
+    except ValueError:
+        return str(value)
+
+
+@cache
+def _enum_prefix(name: str) -> str:
+    """Return what protobuf puts before the values of an enum: its name, as `STOP_REASON_`."""
+    return f"{_WORD_START.sub('_', name).upper()}_"

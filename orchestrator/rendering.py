@@ -1,7 +1,7 @@
 """One episode as a person reads it: turns, thoughts and actions, rewards, outcome, timings.
 
-Owns the presentation in colour and as plain text. Invariant: what a model or an environment wrote
-is shown as text only: it can neither style the page nor send control sequences to the terminal.
+In colour and as plain text. What a model or an environment wrote is shown as text only: it can
+neither style the page nor send control sequences to the terminal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PLAIN_WIDTH: Final = 100
 
 
 def as_renderable(episode: episode_pb2.Episode, *, limit: int | None = None) -> RenderableType:
-    """The episode for a rich console; messages are cut to `limit` characters (None = whole)."""
+    """Return the episode for a rich console; None = messages are not cut to `limit` characters."""
     parts: list[RenderableType] = [_heading(episode)]
     parts.extend(_turns(episode, limit))
     parts.append(Rule(style="dim"))
@@ -39,7 +39,7 @@ def as_renderable(episode: episode_pb2.Episode, *, limit: int | None = None) -> 
 
 
 def as_plain_text(episode: episode_pb2.Episode, *, limit: int | None = None) -> str:
-    """The same as plain text without any colour code."""
+    """Return the same as plain text without any colour code."""
     console = Console(
         file=io.StringIO(), width=_PLAIN_WIDTH, color_system=None, force_terminal=False
     )
@@ -49,8 +49,10 @@ def as_plain_text(episode: episode_pb2.Episode, *, limit: int | None = None) -> 
 
 
 def visible(text: str) -> str:
-    """The text with control characters shown by their codes, harmless on a terminal."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", text.replace("\r\n", "\n"))
+    """Return the text with control characters shown by their codes, harmless on a terminal."""
+    return _CONTROL.sub(
+        lambda control: f"\\x{ord(control.group()):02x}", text.replace("\r\n", "\n")
+    )
 
 
 def _heading(episode: episode_pb2.Episode) -> Text:
@@ -97,9 +99,9 @@ def _message_text(message: episode_pb2.Message, limit: int | None) -> Text:
 def _highlight(text: Text) -> None:
     """Style each labelled part up to the next label."""
     labels = list(_LABEL.finditer(text.plain))
-    ends = [found.start() for found in labels[1:]] + [len(text.plain)]
-    for found, end in zip(labels, ends, strict=False):
-        text.stylize(_STYLES[found.group(1)], found.start(), end)
+    ends = [label.start() for label in labels[1:]] + [len(text.plain)]
+    for label, end in zip(labels, ends, strict=False):
+        text.stylize(_STYLES[label.group(1)], label.start(), end)
 
 
 def _turn_note(episode: episode_pb2.Episode, turn: int) -> str:

@@ -63,7 +63,7 @@ class Mismatch:
     episode_id: str
     item_id: str
     seq: int
-    what: str
+    field: str
     recorded: str
     replayed: str
 
@@ -150,7 +150,7 @@ def _difference(
     record: episode_pb2.Episode, step: episode_pb2.Step, now: Transition
 ) -> Mismatch | None:
     reward = step.reward if step.HasField("reward") else None
-    for what, old, new in (
+    for name, old, new in (
         ("observation", step.observation, now.text),
         ("reward", reward, now.reward),
         ("terminated", step.terminated, now.terminated),
@@ -158,7 +158,7 @@ def _difference(
         ("state_hash", step.state_hash.hex(), now.state_hash.hex()),
     ):
         if old != new:
-            return Mismatch(record.episode_id, record.item_id, step.seq, what, str(old), str(new))
+            return Mismatch(record.episode_id, record.item_id, step.seq, name, str(old), str(new))
     return None
 
 
@@ -175,8 +175,8 @@ def _act(config: Replay) -> int:
         environments = sorted({summary.environment for summary in reader.summaries()})
         if config.env and config.env not in environments:
             raise UsageError(f"the run has no environment {config.env!r}", valid=environments)
-        chosen = [config.env] if config.env else environments
-        report = run_loop(_replay_run(config, reader, chosen))
+        selected = [config.env] if config.env else environments
+        report = run_loop(_replay_run(config, reader, selected))
     _print(report, console)
     if config.json:
         sys.stdout.write(json_text.dumps(_as_data(report), indent=2) + "\n")
@@ -186,13 +186,13 @@ def _act(config: Replay) -> int:
 async def _replay_run(config: Replay, reader: RunReader, environments: list[str]) -> ReplayReport:
     async with Fleet(environments, config.fleet, connection_options(config.client)) as fleet:
         records = reader.episodes(lambda summary: summary.environment in environments)
-        chosen = (
+        selected = (
             record
             for count, record in enumerate(records)
             if not config.episodes or count < config.episodes
         )
         try:
-            return await replay_episodes(chosen, fleet, concurrency=config.concurrency)
+            return await replay_episodes(selected, fleet, concurrency=config.concurrency)
         except* AgentRuntimeError as group:
             raise group.exceptions[0] from None
 
@@ -204,10 +204,11 @@ def _print(report: ReplayReport, console: Console) -> None:
         share = f"{same} ({100 * same / steps:.2f} %)" if steps else "-"
         table.add_row(name, str(report.episodes[name]), str(steps), share)
     console.print(table)
-    for it in report.mismatches[:_SHOWN]:
+    for mismatch in report.mismatches[:_SHOWN]:
         console.print(
-            f"{it.item_id} (episode {it.episode_id}) seq {it.seq}: {it.what} differs\n"
-            f"  recorded: {it.recorded!r}\n  replayed: {it.replayed!r}",
+            f"{mismatch.item_id} (episode {mismatch.episode_id}) seq {mismatch.seq}: "
+            f"{mismatch.field} differs\n"
+            f"  recorded: {mismatch.recorded!r}\n  replayed: {mismatch.replayed!r}",
             markup=False,
             highlight=False,
         )

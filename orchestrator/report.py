@@ -1,6 +1,6 @@
 """The result of a run as people and programs read it: a table, or plain data.
 
-Owns the presentation only; every figure comes from `orchestrator.statistics`.
+Every figure comes from `orchestrator.statistics`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["as_data", "as_table"]
 
 
 def as_data(statistics: Sequence[EnvironmentStatistics]) -> list[dict[str, Any]]:
-    """One JSON object per environment and policy; intervals as [low, high]."""
-    rows = [dataclasses.asdict(it) for it in statistics]
+    """Return one JSON object per environment and policy; intervals as [low, high]."""
+    rows = [dataclasses.asdict(entry) for entry in statistics]
     for row in rows:
         for name in ("success_interval", "score_interval"):
             row[name] = None if row[name] is None else list(row[name])
@@ -28,7 +28,7 @@ def as_data(statistics: Sequence[EnvironmentStatistics]) -> list[dict[str, Any]]
 
 
 def as_table(statistics: Sequence[EnvironmentStatistics], *, title: str = "") -> Table:
-    """A table with one line per environment and policy."""
+    """Return a table with one line per environment and policy."""
     table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("environment", no_wrap=True)
     table.add_column("policy", overflow="fold")
@@ -36,17 +36,17 @@ def as_table(statistics: Sequence[EnvironmentStatistics], *, title: str = "") ->
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("retried", justify="right")
     table.add_column("failed", overflow="fold")
-    for it in statistics:
+    for entry in statistics:
         table.add_row(
-            Text(it.environment),
-            Text(it.policy),
-            str(it.finished),
-            _figure(it.success_rate, it.success_interval, percent=True),
-            _figure(it.mean_score, it.score_interval, percent=False),
-            "-" if it.mean_rounds is None else f"{it.mean_rounds:.1f}",
-            _tokens(it),
-            str(it.retried) if it.retried else "-",
-            _failures(it.failures),
+            Text(entry.environment),
+            Text(entry.policy),
+            str(entry.finished),
+            _figure(entry.success_rate, entry.success_interval, percent=True),
+            _figure(entry.mean_score, entry.score_interval, percent=False),
+            "-" if entry.mean_rounds is None else f"{entry.mean_rounds:.1f}",
+            _tokens(entry),
+            str(entry.retried) if entry.retried else "-",
+            _failures(entry.failures),
         )
     table.caption = "95 % intervals, clustered by item; failed episodes count in no rate or mean"
     table.caption_justify = "left"
@@ -63,9 +63,9 @@ def _figure(value: float | None, interval: Interval | None, *, percent: bool) ->
     return f"{shown} [{interval.low * factor:.{digits}f}, {interval.high * factor:.{digits}f}]"
 
 
-def _tokens(it: EnvironmentStatistics) -> str:
-    """All tokens with three digits, for example `12.3M`; `-` where none were counted."""
-    count = float(it.prompt_tokens + it.completion_tokens)
+def _tokens(entry: EnvironmentStatistics) -> str:
+    """Return all tokens with three digits, for example `12.3M`; `-` where none were counted."""
+    count = float(entry.prompt_tokens + entry.completion_tokens)
     if not count:
         return "-"
     for unit in ("", "k", "M", "G"):

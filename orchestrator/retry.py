@@ -1,9 +1,10 @@
-"""The run's single owner of retries: whether a failed episode is played again, and when.
+"""Whether a failed episode is played again, and when: the run's single owner of such retries.
 
-Owns three limits: attempts per key, a token bucket for the whole run (a retry costs one token, a
-finished episode gives a part of one back, so that a broken service is not hammered), and which
-failures count. Pure: it computes delays and never sleeps, and its jitter is derived by hashing.
-Every layer below is single-shot.
+There are three limits: attempts per key, a token bucket for the whole run (a retry costs one
+token, a finished episode gives a part of one back, so that a broken service is not hammered), and
+which failures count. Layers below repeat only what is idempotent, where it was sent; an episode is
+played anew for what that cannot heal. Pure: delays are computed here and slept elsewhere, and
+jitter is derived by hashing.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class RetryBudget:
         return Retry(self._delay(key, attempts, failure.retry_after))
 
     def refusal(self, attempts: int, failure: Failure) -> GiveUp | None:
-        """Why a key must not be played again whatever the budget; None = it may. Costs nothing."""
+        """Return why a key must not be played again whatever the budget; None = it may."""
         if not failure.retriable or failure.fault == types_pb2.FAULT_AGENT:
             return GiveUp.NOT_RETRIABLE
         if attempts >= self.policy.max_attempts:

@@ -2,7 +2,7 @@
 
 Several runs of different environments may be played as one, so that an engine's batch stays full.
 
-Owns the order of things: servers, tasks, policies, store, dispatcher, and their release. Whatever
+Servers, tasks, policies, store and dispatcher are opened and released in this order. Whatever
 ends a run, the records that are finished by then are durable.
 """
 
@@ -46,7 +46,7 @@ from orchestrator.fleet import Fleet
 from orchestrator.manifest import EnvironmentIdentity, Manifest, begin_session, utc_now
 from orchestrator.progress import RunProgress
 from orchestrator.prompts import to_conversation_start
-from orchestrator.records import EpisodeKey
+from orchestrator.records import EpisodeKey, enum_name
 from orchestrator.retry import RetryBudget
 from orchestrator.run_folder import inspect_folder
 from orchestrator.run_logs import open_run_logs
@@ -126,14 +126,14 @@ async def run_many(specs: Sequence[RunSpec], *, console: Console) -> list[RunOut
         tasks = [await _choose_tasks(spec.config, fleet) for spec in specs]
         policies = await _start_policies(first, stack)
         runs: list[_ActiveRun] = []
-        for spec, run_id, log_folder, chosen in zip(specs, run_ids, logs, tasks, strict=True):
+        for spec, run_id, log_folder, selected in zip(specs, run_ids, logs, tasks, strict=True):
             config = spec.config
             manifest = _manifest(run_id, config, fleet, policies)
             session = begin_session(config.runtime_fields())
             begin = RunStore.resume if spec.resume else RunStore.create
             store = stack.enter_context(begin(spec.folder, manifest, session))
             log_folder.settle()
-            runs.append(_ActiveRun(config, fleet, policies, store, chosen))
+            runs.append(_ActiveRun(config, fleet, policies, store, selected))
         return await _ActiveRuns(runs, fleet, policies, console).play()
 
 
@@ -215,7 +215,7 @@ class _ActiveRun:
         )
 
     def plan(self, assignment: Assignment) -> EpisodePlan:
-        """What is to be played for an assignment of this run."""
+        """Return what is to be played for an assignment of this run."""
         key, config = assignment.key, self.config
         environment = self._environments[key.environment]
         names: dict[str, Any] = {"environment": key.environment, "item_id": key.item_id}
@@ -272,12 +272,12 @@ class _ActiveRun:
 
     def outcome(self, scheduler: Scheduler, *, interrupted: bool) -> RunOutcome:
         """Return how this run ended."""
-        mine = frozenset(self.keys)
+        keys = frozenset(self.keys)
         return RunOutcome(
             self.store.folder,
-            sum(key in mine for key in self.store.finished_keys()),
+            sum(key in keys for key in self.store.finished_keys()),
             len(self.keys),
-            sum(key in mine for key in scheduler.failed_keys),
+            sum(key in keys for key in scheduler.failed_keys),
             interrupted,
             {name: self._fleet.described[name] for name in self.config.environments},
         )
@@ -345,7 +345,7 @@ class _ActiveRuns:
 
     @asynccontextmanager
     async def _stop_on_signal(self, dispatcher: Dispatcher) -> AsyncGenerator[None]:
-        """The first Ctrl-C or SIGTERM stops the run in order; the second ends the process."""
+        """Let the first Ctrl-C or SIGTERM stop the run in order, the second end the process."""
         loop = asyncio.get_running_loop()
         numbers = (signal.SIGINT, signal.SIGTERM)
 
@@ -395,8 +395,9 @@ async def _choose_tasks(config: RunConfig, fleet: Fleet) -> Tasks:
     for name in config.environments:
         described = fleet.described[name]
         if action_format not in described.action_formats:
-            spoken = [types_pb2.ActionFormat.Name(f)[14:].lower() for f in described.action_formats]
-            raise UsageError(f"{name} does not speak {config.action_format}", valid=spoken)
+            formats = described.action_formats
+            valid = [enum_name(types_pb2.ActionFormat, number).lower() for number in formats]
+            raise UsageError(f"{name} does not speak {config.action_format}", valid=valid)
         settings = config.environment_settings(name)
         if settings.profile and settings.profile not in described.profiles:
             raise UsageError(
@@ -416,7 +417,7 @@ async def _choose_tasks(config: RunConfig, fleet: Fleet) -> Tasks:
 
 
 def _choose(tasks: list[pb.TaskSummary], count: int) -> list[pb.TaskSummary]:
-    """`count` tasks (0 = all) in their order, chosen by a hash of their ids.
+    """Return `count` tasks (0 = all) in their order, chosen by a hash of their ids.
 
     Splits are sorted by difficulty or cycle through levels: neither the first ones nor every k-th
     would be fair. More tasks contain fewer, so a larger run extends a smaller one.

@@ -4,8 +4,10 @@
     runs/<name>/episodes.sqlite     orchestrator.store (with -wal and -shm beside it while in use)
     runs/<name>/writer.lock         held by the one writing process, which it names
 
-Invariant: a run folder appears complete or not at all, and looking at a folder never changes it.
-Knows nothing of what the database holds beyond its first 100 bytes. POSIX only (flock).
+    runs/<name>/logs/               orchestrator.run_logs
+
+A run folder appears complete or not at all, and looking at one never changes it. POSIX only
+(flock).
 """
 
 from __future__ import annotations
@@ -55,14 +57,14 @@ _HEADER_BYTES: Final = 100
 
 
 def run_names(root: Path) -> list[str]:
-    """Names of the runs in a folder of runs, sorted."""
+    """Return the names of the runs in a folder of runs, sorted."""
     if not root.is_dir():
         return []
     return sorted(entry.name for entry in root.iterdir() if (entry / MANIFEST_FILE).is_file())
 
 
 def find_run(name: str, root: Path = Path("runs")) -> Path:
-    """The folder of a run given by path, or by its name within `root`.
+    """Return the folder of a run given by path, or by its name within `root`.
 
     Raises RunNotFound, which names the runs of `root`.
     """
@@ -73,7 +75,7 @@ def find_run(name: str, root: Path = Path("runs")) -> Path:
 
 
 def inspect_folder(folder: Path) -> Manifest:
-    """The manifest of a folder whose manifest and database header are in order.
+    """Return the manifest of a folder whose manifest and database header are in order.
 
     Reads two files and changes nothing. Raises RunNotFound, ForeignFolder, LayoutUnsupported or
     StoreCorrupt.
@@ -140,6 +142,9 @@ class WriterLock:
     def __init__(self, folder: Path) -> None:
         """Take the lock, or raise RunLocked with the pid of its holder. Changes no content."""
         self._folder = folder
+        # flock, and not a file that says who writes: the kernel gives it up when the process ends,
+        # also by SIGKILL, so that a killed run can be resumed at once. The file stays: deleting it
+        # would let two processes lock two different files of one name.
         self._descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -50,8 +50,8 @@ class Sample:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns 0 when every episode was played, 130 when interrupted."""
-    given = sys.argv[1:] if argv is None else list(argv)
-    return guarded(lambda: play_command(given, name="sample", default=RunConfig()))
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    return guarded(lambda: play_command(arguments, name="sample", default=RunConfig()))
 
 
 def play_command(
@@ -126,9 +126,10 @@ def print_outcome(outcome: RunOutcome, console: Console, *, program: str) -> dic
         statistics = summarise_run(reader.summaries())
     console.print(as_table(statistics, title=f"run {outcome.folder}"))
     if not outcome.complete:
-        left = outcome.planned - outcome.finished
+        missing = outcome.planned - outcome.finished
         console.print(
-            f"{left} of {outcome.planned} episodes are missing ({outcome.failed} were given up); "
+            f"{missing} of {outcome.planned} episodes are missing "
+            f"({outcome.failed} were given up); "
             f"go on with: python -m {program} --resume {outcome.folder}",
             highlight=False,
             soft_wrap=True,

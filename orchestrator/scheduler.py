@@ -39,7 +39,7 @@ class EnvironmentPlan:
 def work_items(
     plans: Iterable[EnvironmentPlan], *, samples: int, policies: Sequence[str]
 ) -> list[EpisodeKey]:
-    """Every key of a run: environments in the order given, then items, policies, samples.
+    """Return every key of a run: environments in the order given, then items, policies, samples.
 
     The samples of an item stand together, so that groups finish early and share prefix caches.
     Raises UsageError where a key would be played twice.
@@ -206,7 +206,7 @@ class Scheduler:
         self._draining = True
 
     def start(self, now: float) -> Assignment | None:
-        """The next episode to start; None = none may start now."""
+        """Return the next episode to start; None = none may start now."""
         if self._draining or len(self._running) >= self.limits.total:
             return None
         self._wake(now)
@@ -220,7 +220,7 @@ class Scheduler:
         return Assignment(entry.key, entry.attempt)
 
     def next_wake(self) -> float | None:
-        """When the earliest delayed episode may start; None = none is delayed."""
+        """Return when the earliest delayed episode may start; None = none is delayed."""
         return self._delayed[0][0] if self._delayed else None
 
     def succeeded(self, key: EpisodeKey) -> None:

@@ -1,8 +1,8 @@
 """Seeds and episode ids, derived by hashing from what they are for.
 
-Owns one derivation: BLAKE2b over a purpose and length-prefixed parts. Two derivations agree exactly
-if all their parts agree, on every machine and Python version, so a rerun draws the same numbers
-and no two samples of an item share a stream. Knows no clock, no generator and no run folder.
+There is one derivation: BLAKE2b over a purpose and length-prefixed parts. Two agree exactly if all
+their parts agree, on every machine and Python version, so a rerun draws the same numbers
+and no two samples of an item share a stream.
 
 The attempt is a part of episode ids only: playing an episode again after a failure repeats the
 same draws.
@@ -21,7 +21,7 @@ _PERSON = b"agentgym-seed-1"
 def sampling_seed(
     run_seed: int, *, environment: str, item_id: str, sample: int, turn: int, step: int = 0
 ) -> int:
-    """Seed of one policy call, in [0, 2**63).
+    """Return the seed of one policy call, in [0, 2**63).
 
     `turn` counts replies from 0; `step` is the training step that the episode belongs to.
     """
@@ -29,7 +29,7 @@ def sampling_seed(
 
 
 def episode_seed(run_seed: int, *, environment: str, item_id: str, step: int = 0) -> int:
-    """Seed of an environment's episode, in [0, 2**63).
+    """Return the seed of an environment's episode, in [0, 2**63).
 
     All samples of an item share it: a group starts from one state and differs by sampling alone.
     """
@@ -39,23 +39,23 @@ def episode_seed(run_seed: int, *, environment: str, item_id: str, step: int = 0
 def episode_id(
     run_id: str, *, environment: str, item_id: str, sample: int, policy: str, attempt: int
 ) -> str:
-    """Id of one attempt at one episode: 32 hexadecimal digits, unique within a run."""
+    """Return the id of one attempt at one episode: 32 hexadecimal digits, unique within a run."""
     parts = ("episode-id", run_id, environment, item_id, sample, policy, attempt)
     return _digest(parts, size=16).hex()
 
 
 def derive(purpose: str, *parts: int | str) -> int:
-    """A number in [0, 2**63) that depends on every part, on their order and on their types."""
+    """Return a number in [0, 2**63) that depends on every part, its type and their order."""
     return int.from_bytes(_digest((purpose, *parts), size=8), "big") >> 1
 
 
 def to_31_bits(seed: int) -> int:
-    """The upper 31 bits of a 63-bit seed, for engines that take no larger ones."""
+    """Return the upper 31 bits of a 63-bit seed, for engines that take no larger ones."""
     return seed >> 32
 
 
 def unit_interval(purpose: str, *parts: int | str) -> float:
-    """A number in [0, 1), derived like a seed."""
+    """Return a number in [0, 1), derived like a seed."""
     return (derive(purpose, *parts) >> 10) / (1 << 53)
 
 

@@ -72,7 +72,7 @@ class RestartBackoff:
     """Share of a delay that is drawn, so that servers that died together do not start together."""
 
     def __init__(self, draw: Callable[[], float] = random.random) -> None:
-        """`draw` gives numbers in [0, 1)."""
+        """Begin a row; `draw` gives numbers in [0, 1)."""
         self.restarts = 0
         """Restarts in a row."""
         self._draw = draw

@@ -5,7 +5,7 @@
     python -m orchestrator.show RUN --episode ID        one episode, by the start of its id
     python -m orchestrator.show RUN --item ITEM         the episodes of one item
 
-Owns the flags and the choice of episodes; works on live runs, too.
+Works on live runs, too.
 """
 
 from __future__ import annotations
@@ -92,11 +92,11 @@ def _chosen(run: RunReader, options: ShowOptions) -> Iterator[episode_pb2.Episod
     def is_asked_for(summary: EpisodeSummary) -> bool:
         return summary.item_id == options.item and options.sample in (None, summary.sample)
 
-    found = False
+    any_shown = False
     for episode in run.episodes(is_asked_for):
-        found = True
+        any_shown = True
         yield episode
-    if not found:
+    if not any_shown:
         items = sorted({summary.item_id for summary in run.summaries()})
         some = [*items[:5], "..."] if len(items) > 5 else items
         raise UsageError(f"the run has no such episode of item {options.item!r}", valid=some)
@@ -113,17 +113,22 @@ def _show_episode(console: Console, episode: episode_pb2.Episode, options: ShowO
 
 
 def _list_episodes(console: Console, run: RunReader, options: ShowOptions) -> None:
-    for it in run.summaries():
-        outcome = f"failed: {it.fault} {it.reason}" if it.failed else it.stop_reason
-        reward = "-" if it.reward is None else f"{it.reward:g}"
+    for summary in run.summaries():
+        outcome = (
+            f"failed: {summary.fault} {summary.reason}" if summary.failed else summary.stop_reason
+        )
+        reward = "-" if summary.reward is None else f"{summary.reward:g}"
         if options.json:
-            _print_plain(json.dumps({name: getattr(it, name) for name in it.__slots__}))
+            _print_plain(json.dumps({name: getattr(summary, name) for name in summary.__slots__}))
         else:
             line = (
-                f"{it.episode_id[:12]}  {it.environment}  {it.item_id}  #{it.sample}  {it.policy}  "
-                f"reward {reward}  {it.rounds} rounds  {outcome}"
+                f"{summary.episode_id[:12]}  {summary.environment}  {summary.item_id}  "
+                f"#{summary.sample}  {summary.policy}  "
+                f"reward {reward}  {summary.rounds} rounds  {outcome}"
             )
-            console.print(Text(visible(line), style="red" if it.failed else ""), soft_wrap=True)
+            console.print(
+                Text(visible(line), style="red" if summary.failed else ""), soft_wrap=True
+            )
 
 
 def _show_summary(console: Console, run: RunReader, options: ShowOptions) -> None:

@@ -1,6 +1,6 @@
 """What a run shows about a policy: success rates, scores, failures, each with its uncertainty.
 
-Owns the estimators. Invariant: a failed episode is never counted as a reward of 0; it is counted
+A failed episode is never counted as a reward of 0; it is counted
 beside the figures, by fault. Deterministic: the same records give the same digits. Knows only the
 columns of records, no database and no output.
 
@@ -82,7 +82,7 @@ class EnvironmentStatistics:
 
 
 def summarise_run(summaries: Iterable[EpisodeSummary]) -> list[EnvironmentStatistics]:
-    """Statistics per environment and policy, sorted by environment, then policy."""
+    """Return statistics per environment and policy, sorted by environment, then policy."""
     groups: defaultdict[tuple[str, str], list[EpisodeSummary]] = defaultdict(list)
     for summary in summaries:
         groups[summary.environment, summary.policy].append(summary)
@@ -92,16 +92,18 @@ def summarise_run(summaries: Iterable[EpisodeSummary]) -> list[EnvironmentStatis
 def _summarise_group(
     environment: str, policy: str, records: Sequence[EpisodeSummary]
 ) -> EnvironmentStatistics:
-    finished = [it for it in records if not it.failed]
-    failed = [it for it in records if it.failed]
-    judged = [(it.item_id, float(it.success)) for it in finished if it.success is not None]
-    scores = [(it.item_id, it.score) for it in finished if it.score is not None]
-    costs = [it.cost_usd for it in records if it.cost_usd is not None]
+    finished = [record for record in records if not record.failed]
+    failed = [record for record in records if record.failed]
+    judged = [
+        (record.item_id, float(record.success)) for record in finished if record.success is not None
+    ]
+    scores = [(record.item_id, record.score) for record in finished if record.score is not None]
+    costs = [record.cost_usd for record in records if record.cost_usd is not None]
     return EnvironmentStatistics(
         environment=environment,
         policy=policy,
         episodes=len(records),
-        items=len({it.item_id for it in records}),
+        items=len({record.item_id for record in records}),
         finished=len(finished),
         judged=len(judged),
         successes=sum(value == 1 for _, value in judged),
@@ -109,24 +111,24 @@ def _summarise_group(
         success_interval=success_interval(judged),
         mean_score=_mean([value for _, value in scores]),
         score_interval=mean_interval(scores),
-        mean_reward=_mean([it.reward for it in finished if it.reward is not None]),
-        failures=_count(it.fault or "" for it in failed),
-        failure_reasons=_count(it.reason or "" for it in failed),
-        stop_reasons=_count(it.stop_reason for it in finished),
-        retried=sum(it.attempt > 1 for it in records),
-        mean_rounds=_mean([it.rounds for it in finished]),
-        prompt_tokens=sum(it.prompt_tokens for it in records),
-        completion_tokens=sum(it.completion_tokens for it in records),
+        mean_reward=_mean([record.reward for record in finished if record.reward is not None]),
+        failures=_count(record.fault or "" for record in failed),
+        failure_reasons=_count(record.reason or "" for record in failed),
+        stop_reasons=_count(record.stop_reason for record in finished),
+        retried=sum(record.attempt > 1 for record in records),
+        mean_rounds=_mean([record.rounds for record in finished]),
+        prompt_tokens=sum(record.prompt_tokens for record in records),
+        completion_tokens=sum(record.completion_tokens for record in records),
         cost_usd=math.fsum(costs) if len(costs) == len(records) else None,
-        environment_seconds=math.fsum(it.environment_seconds for it in records),
-        policy_seconds=math.fsum(it.policy_seconds for it in records),
+        environment_seconds=math.fsum(record.environment_seconds for record in records),
+        policy_seconds=math.fsum(record.policy_seconds for record in records),
     )
 
 
 def wilson_interval(
     rate: float, trials: float, *, confidence: float = _CONFIDENCE
 ) -> Interval | None:
-    """Wilson's score interval of a success rate; `trials` may be an effective number."""
+    """Return Wilson's score interval of a success rate; `trials` may be an effective number."""
     if trials <= 0:
         return None
     z = NormalDist().inv_cdf((1 + confidence) / 2)
@@ -142,7 +144,7 @@ def wilson_interval(
 def success_interval(
     outcomes: Sequence[tuple[str, float]], *, confidence: float = _CONFIDENCE
 ) -> Interval | None:
-    """Interval of a success rate from pairs (item id, 0 or 1), clustered by item.
+    """Return the interval of a success rate from pairs (item id, 0 or 1), clustered by item.
 
     Wilson's interval with as many trials as independent ones would give the same spread between
     items, at least the number of items and at most the number of outcomes.
@@ -165,7 +167,7 @@ def success_interval(
 def mean_interval(
     values: Sequence[tuple[str, float]], *, confidence: float = _CONFIDENCE
 ) -> Interval | None:
-    """Interval of a mean from pairs (item id, value): a percentile bootstrap over items.
+    """Return the interval of a mean from pairs (item id, value): a percentile bootstrap over items.
 
     None with fewer than two items: one item says nothing about the spread between items.
     """
@@ -197,7 +199,7 @@ def _clusters(values: Iterable[tuple[str, float]]) -> list[list[float]]:
 
 
 def _clustered_variance(clusters: Sequence[Sequence[float]]) -> float:
-    """Variance of the overall mean, robust against dependence within clusters."""
+    """Return the variance of the overall mean, robust against dependence within clusters."""
     size = sum(len(cluster) for cluster in clusters)
     centre = math.fsum(value for cluster in clusters for value in cluster) / size
     residuals = math.fsum(

@@ -1,6 +1,6 @@
 """The episode store of a run: one SQLite database, one record per row, many readers, one writer.
 
-`RunReader` reads, also while a run is live; `RunStore` also appends. Invariants:
+`RunReader` reads, also while a run is live; `RunStore` also appends. What always holds:
 
 - A record is durable when its `append` returns: committed and flushed to disk (WAL,
   synchronous=FULL). One writer thread commits all that is waiting in one transaction, so a
@@ -9,8 +9,6 @@
   record may be replaced, only by a later attempt, and it then moves to `attempts`: nothing that
   was appended is ever lost. Appending the same record again changes nothing.
 - kill -9 at any time loses only what was not appended yet.
-
-Knows nothing of scheduling, networks or what the records mean.
 """
 
 from __future__ import annotations
@@ -43,8 +41,8 @@ from orchestrator.records import (
     check,
     decode,
     encode,
-    fault_of,
-    key_of,
+    episode_key,
+    parse_fault,
     summarise,
 )
 from orchestrator.retry import FailedAttempt, Failure
@@ -108,7 +106,7 @@ class RunReader:
 
     @classmethod
     def open(cls, folder: Path) -> RunReader:
-        """A run for reading, also while another process writes to it.
+        """Open a run for reading, also while another process writes to it.
 
         Raises RunNotFound, ForeignFolder, LayoutUnsupported or StoreCorrupt.
         """
@@ -132,16 +130,12 @@ class RunReader:
         self._reading.close()
 
     def count(self) -> int:
-        """Number of keys with a record, failed ones included."""
+        """Return the number of keys with a record, failed ones included."""
         return int(self._rows("SELECT count(*) FROM episodes")[0][0])
 
-    def summaries(self, *, superseded: bool = False) -> Iterator[EpisodeSummary]:
-        """The columns of every record in the order of their appending, without decoding any.
-
-        `superseded` gives the failed attempts that a later one replaced, instead of the records.
-        """
-        table = "attempts" if superseded else "episodes"
-        for row in self._paged(table, _SUMMARY_SQL):
+    def summaries(self) -> Iterator[EpisodeSummary]:
+        """Yield the columns of every record in the order of their appending, decoding none."""
+        for row in self._paged("episodes", _SUMMARY_SQL):
             yield _to_summary(row[1:])
 
     def episodes(
@@ -150,10 +144,14 @@ class RunReader:
         *,
         superseded: bool = False,
     ) -> Iterator[episode_pb2.Episode]:
-        """Records in the order of their appending, decoded one at a time.
+        """Yield records in the order of their appending, decoded one at a time.
 
-        Only those whose summary is accepted are decoded. What is appended after the first record
-        was asked for is not given. Raises StoreCorrupt at a damaged record.
+        Args:
+            accept: Only records whose summary it accepts are decoded; None = all.
+            superseded: Yield the failed attempts that a later one replaced, not the records.
+
+        What is appended after the first record was asked for is not given. Raises StoreCorrupt at
+        a damaged record.
         """
         table = "attempts" if superseded else "episodes"
         for row in self._paged(table, f"{_SUMMARY_SQL}, record"):
@@ -161,13 +159,13 @@ class RunReader:
                 yield self._decode(row[1], row[-1])
 
     def get(self, key: EpisodeKey) -> episode_pb2.Episode | None:
-        """The record of a key; None = there is none."""
+        """Return the record of a key; None = there is none."""
         sql = f"SELECT episode_id, record FROM episodes WHERE {_KEY_SQL}"
         rows = self._rows(sql, tuple(key))
         return self._decode(*rows[0]) if rows else None
 
     def get_by_id(self, prefix: str) -> episode_pb2.Episode:
-        """The record or superseded attempt whose episode id begins with `prefix`.
+        """Return the record or superseded attempt whose episode id begins with `prefix`.
 
         Raises UsageError where there is none or more than one.
         """
@@ -184,12 +182,12 @@ class RunReader:
         raise UsageError(f"no episode id begins with {prefix!r}", valid=self._some_ids())
 
     def finished_keys(self) -> set[EpisodeKey]:
-        """Keys that were played to an end without a failure."""
+        """Return the keys that were played to an end without a failure."""
         sql = "SELECT environment, item_id, sample, policy FROM episodes WHERE fault IS NULL"
         return {EpisodeKey(*row) for row in self._rows(sql)}
 
     def failed_keys(self) -> dict[EpisodeKey, FailedAttempt]:
-        """Keys whose latest attempt failed."""
+        """Return the keys whose latest attempt failed, with that attempt."""
         sql = (
             "SELECT environment, item_id, sample, policy, attempt, retriable, fault, reason "
             "FROM episodes WHERE fault IS NOT NULL"
@@ -197,13 +195,13 @@ class RunReader:
         return {
             EpisodeKey(*row[:4]): FailedAttempt(
                 row[4],
-                Failure(retriable=bool(row[5]), fault=fault_of(row[6]), reason=row[7]),
+                Failure(retriable=bool(row[5]), fault=parse_fault(row[6]), reason=row[7]),
             )
             for row in self._rows(sql)
         }
 
     def verify(self) -> list[str]:
-        """Everything that is wrong with the store, as sentences; empty = it is sound.
+        """Return everything that is wrong with the store, as sentences; empty = it is sound.
 
         Reads all of it: SQLite's own structure, every record's checksum, and whether each record
         says what its columns say.
@@ -235,7 +233,7 @@ class RunReader:
             return "it was superseded and had not failed"
         columns = _to_summary(row[1:-1])
         if summary != columns:
-            wrong = [it for it in _SUMMARY if getattr(summary, it) != getattr(columns, it)]
+            wrong = [name for name in _SUMMARY if getattr(summary, name) != getattr(columns, name)]
             return f"columns disagree with the record: {', '.join(wrong)}"
         return ""
 
@@ -270,9 +268,11 @@ class RunReader:
             ) from error
 
 
-class _Pending(NamedTuple):
+class _Append(NamedTuple):
+    """A record on its way to the writer thread."""
+
     episode: episode_pb2.Episode
-    done: Future[None]
+    stored: Future[None]
 
 
 class RunStore(RunReader):
@@ -282,9 +282,14 @@ class RunStore(RunReader):
         """Use `RunStore.create` or `RunStore.resume`."""
         super().__init__(folder, manifest)
         self._lock = lock
-        self._queue: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Append | None] = queue.SimpleQueue()
+        """What waits for the writer; None, put once, ends it."""
+        # Between "is it closed?" and the put nothing may close: behind the None an append would
+        # wait for ever.
         self._gate = threading.Lock()
         self._closed = False
+        # A thread, because a commit waits for the disk and the event loop must not; a single one,
+        # because SQLite has one writer at a time, and what waits meanwhile shares the next flush.
         self._writer = threading.Thread(
             target=self._write_until_closed,
             args=(_connect_writing(folder),),
@@ -339,8 +344,8 @@ class RunStore(RunReader):
 
     def append_all(self, episodes: Iterable[episode_pb2.Episode]) -> None:
         """Store records from plain code; durable on return; raises the first error of any."""
-        for done in [self.submit(episode) for episode in episodes]:
-            done.result()
+        for stored in [self.submit(episode) for episode in episodes]:
+            stored.result()
 
     def submit(self, episode: episode_pb2.Episode) -> Future[None]:
         """Hand a record to the writer; the future is done when it is durable.
@@ -348,12 +353,12 @@ class RunStore(RunReader):
         Raises InvalidEpisode at once; DuplicateEpisode and StoreWriteFailed come by the future.
         """
         check(episode, run_id=self.manifest.run_id)
-        done: Future[None] = Future()
+        stored: Future[None] = Future()
         with self._gate:
             if self._closed:
                 raise StoreWriteFailed(f"{self.folder}: the store was closed")
-            self._queue.put(_Pending(episode, done))
-        return done
+            self._queue.put(_Append(episode, stored))
+        return stored
 
     def close(self) -> None:
         """Wait until all that was submitted is durable, then give the run up.
@@ -376,14 +381,17 @@ class RunStore(RunReader):
             while not closing:
                 batch, closing = self._take_batch()
                 if batch:
-                    _settle(_commit(connection, batch))
+                    _answer(_commit(connection, batch))
             with contextlib.suppress(sqlite3.Error):
                 # Best effort: what stays in the WAL is read from there the next time.
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def _take_batch(self) -> tuple[list[_Pending], bool]:
-        """All that waits, up to a batch; blocks for the first. True = the store is closing."""
-        batch: list[_Pending] = []
+    def _take_batch(self) -> tuple[list[_Append], bool]:
+        """Return all that waits, up to a batch, and whether the store is closing.
+
+        Blocks until there is something.
+        """
+        batch: list[_Append] = []
         entry = self._queue.get()
         while entry is not None:
             batch.append(entry)
@@ -399,38 +407,40 @@ class RunStore(RunReader):
 _Outcome = tuple[Future[None], OrchestratorError | None]
 
 
-def _settle(outcomes: Iterable[_Outcome]) -> None:
-    for done, failure in outcomes:
-        if not done.set_running_or_notify_cancel():
+def _answer(outcomes: Iterable[_Outcome]) -> None:
+    """Tell those who wait for an append how it went; who was cancelled meanwhile waits no more."""
+    for stored, failure in outcomes:
+        if not stored.set_running_or_notify_cancel():
             continue
         if failure is None:
-            done.set_result(None)
+            stored.set_result(None)
         else:
-            done.set_exception(failure)
+            stored.set_exception(failure)
 
 
-def _commit(connection: sqlite3.Connection, batch: Sequence[_Pending]) -> list[_Outcome]:
+def _commit(connection: sqlite3.Connection, batch: Sequence[_Append]) -> list[_Outcome]:
     """Write a batch in one transaction: a bad record fails alone, a failing disk fails all."""
     outcomes: list[_Outcome] = []
     try:
         connection.execute("BEGIN IMMEDIATE")
-        for episode, done in batch:
+        for episode, stored in batch:
             try:
                 _insert(connection, episode)
-                outcomes.append((done, None))
+                outcomes.append((stored, None))
             except DuplicateEpisode as error:
-                outcomes.append((done, error))
+                outcomes.append((stored, error))
         connection.execute("COMMIT")
     except Exception as error:  # noqa: BLE001 - boundary of the writer thread: every append answers
         with contextlib.suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         failure = StoreWriteFailed(f"{len(batch)} episodes were not stored: {error!r}")
-        return [(done, failure) for _, done in batch]
+        return [(stored, failure) for _, stored in batch]
     return outcomes
 
 
 def _insert(connection: sqlite3.Connection, episode: episode_pb2.Episode) -> None:
-    key, record = key_of(episode), encode(episode)
+    """Add a record; one that failed before moves to `attempts`. Raises DuplicateEpisode."""
+    key, record = episode_key(episode), encode(episode)
     row = connection.execute(
         f"SELECT id, attempt, fault, record FROM episodes WHERE {_KEY_SQL}", tuple(key)
     ).fetchone()
@@ -439,8 +449,8 @@ def _insert(connection: sqlite3.Connection, episode: episode_pb2.Episode) -> Non
         if stored == record:
             return
         if fault is None or episode.attempt <= attempt:
-            what = "finished" if fault is None else f"failed in attempt {attempt}"
-            raise DuplicateEpisode(f"{key} has {what} already; not stored again")
+            outcome = "finished" if fault is None else f"failed in attempt {attempt}"
+            raise DuplicateEpisode(f"{key} has {outcome} already; not stored again")
         columns = f"{_SUMMARY_SQL}, record"
         connection.execute(
             f"INSERT INTO attempts ({columns}) SELECT {columns} FROM episodes WHERE id = ?",
@@ -520,9 +530,9 @@ def _probe(folder: Path, manifest: Manifest, *, thorough: bool) -> None:
             connection.execute(f"SELECT id, {_SUMMARY_SQL}, record FROM attempts LIMIT 1")
             row = connection.execute("SELECT value FROM meta WHERE name = 'run_id'").fetchone()
             if thorough and (folder / DATABASE_FILE).stat().st_size <= _THOROUGH_BYTES:
-                found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-                if found != "ok":
-                    raise StoreCorrupt(folder, f"{DATABASE_FILE} is damaged ({found})")
+                verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+                if verdict != "ok":
+                    raise StoreCorrupt(folder, f"{DATABASE_FILE} is damaged ({verdict})")
         except sqlite3.DatabaseError as error:
             raise StoreCorrupt(folder, f"{DATABASE_FILE} is damaged ({error})") from error
     if row is None or row[0] != manifest.run_id:

@@ -69,10 +69,11 @@ def _renderer(options: AuditOptions, manifest: Manifest) -> ChatRenderer | None:
     models = [
         policy for policy in config.policies if policy.kind in (EMBEDDED_POLICY, SERVED_POLICY)
     ]
-    targets = [Path(it.target) for it in models if it.kind == EMBEDDED_POLICY and it.target]
+    embedded = [policy for policy in models if policy.kind == EMBEDDED_POLICY]
+    targets = [Path(policy.target) for policy in embedded if policy.target]
     if not models:
         targets = _agent_folders(manifest)
-    if targets or any(policy.kind == EMBEDDED_POLICY for policy in models):
+    if targets or embedded:
         settings, tokenizer = config.agent.embedded, None
     else:
         settings, tokenizer = config.agent.sglang, config.agent.sglang.tokenizer
@@ -130,9 +131,10 @@ def _audit(options: AuditOptions) -> int:
 
 
 def _print_result(console: Console, result: AuditResult, out: Path) -> None:
-    for found in result.listed[:_SHOWN]:
-        where = found["episode_id"][:12] or "store"
-        console.print(Text(visible(f"{found['check']}: {where}: {found['problem']}"), style="red"))
+    for finding in result.listed[:_SHOWN]:
+        where = finding["episode_id"][:12] or "store"
+        line = f"{finding['check']}: {where}: {finding['problem']}"
+        console.print(Text(visible(line), style="red"))
     if result.findings.total() > _SHOWN:
         console.print(Text(f"... {result.findings.total() - _SHOWN} more, see the certificate"))
     verdict = "passed" if result.passed else f"FAILED with {result.findings.total()} findings"
@@ -146,7 +148,7 @@ def _print_result(console: Console, result: AuditResult, out: Path) -> None:
 
 
 def _extent(result: AuditResult) -> str:
-    """What the optional checks covered."""
+    """Say what the optional checks covered."""
     rendered = "not rendered again (no --tokenizer)"
     if result.rendered is not None:
         rendered = f"{result.rendered} rendered again"

@@ -42,30 +42,31 @@ _LOGPROB_SLACK: Final = 1e-3
 
 
 def audit_episode(episode: episode_pb2.Episode, manifest: Manifest) -> list[tuple[str, str]]:
-    """Everything that is wrong with a record, as pairs (check, sentence); empty = it is sound."""
+    """Return what is wrong with a record, as pairs (check, sentence); empty = it is sound."""
     return [
         (name, problem) for name, check in CHECKS.items() for problem in check(episode, manifest)
     ]
 
 
 def _check_identity(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
-    """The record belongs to the run and to an environment of its manifest."""
+    """Check that the record belongs to the run and to an environment of its manifest."""
     if episode.run_id != manifest.run_id:
         yield f"it belongs to run {episode.run_id!r}"
-    known = {it.name: it for it in manifest.environments}.get(episode.environment)
-    if known is None:
+    identities = {identity.name: identity for identity in manifest.environments}
+    identity = identities.get(episode.environment)
+    if identity is None:
         yield f"the manifest has no environment {episode.environment!r}"
     else:
-        if episode.environment_version != known.version:
-            yield f"environment version {episode.environment_version!r}, not {known.version!r}"
-        if episode.environment_digest != known.digest:
-            yield f"environment digest {episode.environment_digest!r}, not {known.digest!r}"
+        if episode.environment_version != identity.version:
+            yield f"environment version {episode.environment_version!r}, not {identity.version!r}"
+        if episode.environment_digest != identity.digest:
+            yield f"environment digest {episode.environment_digest!r}, not {identity.digest!r}"
     if episode.ended_unix_ms < episode.started_unix_ms:
         yield "it ended before it started"
 
 
 def _check_outcome(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
-    """A failure has no result; a result is that of the last step."""
+    """Check that a failure has no result, and a result is that of the last step."""
     ended_by_error = episode.stop_reason in _ERROR_REASONS
     if episode.HasField("error"):
         for field in ("reward", "score", "success"):
@@ -94,7 +95,7 @@ def _result_problems(episode: episode_pb2.Episode, last: episode_pb2.Step) -> It
 
 
 def _check_steps(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
-    """Steps count from 0 without a gap, only the reset has no input, nothing follows the end."""
+    """Check that steps count from 0, only the reset has no input, nothing follows the end."""
     for index, step in enumerate(episode.steps):
         if step.seq != index:
             yield f"step {index} has seq {step.seq}"
@@ -106,18 +107,18 @@ def _check_steps(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[s
 
 
 def _check_state_hashes(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
-    """Every observation carries the hash of the state behind it."""
+    """Check that every observation carries the hash of the state behind it."""
     for step in episode.steps:
         if not step.state_hash:
             yield f"step {step.seq} has no state hash"
 
 
 def _check_conversation(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
-    """What was said is what was played: observations and replies alternate as the steps do.
+    """Check that observations and replies alternate as the steps do.
 
     The conversation may stop before the last observation, which nobody replied to.
     """
-    replies = [at for at, message in enumerate(episode.messages) if message.sampled]
+    replies = [index for index, message in enumerate(episode.messages) if message.sampled]
     if not episode.steps:
         if replies:
             yield "the policy replied before the environment was reset"
@@ -161,14 +162,14 @@ def _leftover_problems(
 
 
 def _first_observation(episode: episode_pb2.Episode, replies: list[int]) -> int:
-    """Index of the last user message before the policy spoke: the reset's observation."""
+    """Return the index of the reset's observation: the last user message before a reply."""
     before = range(replies[0] if replies else len(episode.messages))
-    users = [at for at in before if episode.messages[at].role == episode_pb2.ROLE_USER]
+    users = [index for index in before if episode.messages[index].role == episode_pb2.ROLE_USER]
     return users[-1] if users else 0
 
 
 def _check_generations(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
-    """Policy calls are numbered by turn, one for each reply."""
+    """Check that policy calls are numbered by turn, one for each reply."""
     for index, call in enumerate(episode.generations):
         if call.turn != index:
             yield f"generation {index} is of turn {call.turn}"
@@ -180,7 +181,7 @@ def _check_generations(episode: episode_pb2.Episode, manifest: Manifest) -> Iter
 
 
 def _check_seeds(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
-    """Seeds are those that `orchestrator.seeds` derives."""
+    """Check that seeds are those that `orchestrator.seeds` derives."""
     names = {"environment": episode.environment, "item_id": episode.item_id}
     expected = seeds.episode_seed(manifest.run_seed, step=manifest.step, **names)
     if episode.seed != expected:
@@ -194,7 +195,7 @@ def _check_seeds(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[s
 
 
 def _check_tokens(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
-    """Token segments are whole: every sampled token has a logprob, a generation, a version."""
+    """Check that every sampled token has a logprob, a generation, a version."""
     for index, segment in enumerate(episode.token_segments):
         for problem in _segment_problems(segment, len(episode.generations)):
             yield f"token segment {index}: {problem}"
@@ -205,7 +206,7 @@ def _check_tokens(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[
 
 
 def _check_ledger(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
-    """Each call read all that the ledger held, and what it sampled follows there."""
+    """Check that each call read all that the ledger held, and its sample follows there."""
     yield from ledger_problems(episode)
 
 
@@ -219,28 +220,28 @@ def _segment_problems(segment: episode_pb2.TokenSegment, generations: int) -> It
     yield from _span_problems(segment, size)
     covered = _covered(spans, size)
     latest = 0
-    for at, origin in enumerate(segment.origins):
-        logprob, generation = segment.logprobs[at], segment.generations[at]
+    for position, origin in enumerate(segment.origins):
+        logprob, generation = segment.logprobs[position], segment.generations[position]
         if origin == episode_pb2.TOKEN_ORIGIN_SAMPLED:
-            yield from _sampled_problems(at, logprob, generation, generations, latest)
+            yield from _sampled_problems(position, logprob, generation, generations, latest)
             latest = max(latest, generation)
-            if not covered[at]:
-                yield f"sampled token {at} lies in no version span"
+            if not covered[position]:
+                yield f"sampled token {position} lies in no version span"
         elif origin not in (episode_pb2.TOKEN_ORIGIN_CONTEXT, episode_pb2.TOKEN_ORIGIN_FORCED):
-            yield f"token {at} has no origin"
+            yield f"token {position} has no origin"
         elif logprob != 0 or generation != 0:
-            yield f"token {at} was not sampled and has a logprob or a generation"
+            yield f"token {position} was not sampled and has a logprob or a generation"
 
 
 def _sampled_problems(
-    at: int, logprob: float, generation: int, generations: int, latest: int
+    position: int, logprob: float, generation: int, generations: int, latest: int
 ) -> Iterator[str]:
     if not math.isfinite(logprob) or logprob > _LOGPROB_SLACK:
-        yield f"sampled token {at} has the logprob {logprob}"
+        yield f"sampled token {position} has the logprob {logprob}"
     if not 1 <= generation <= generations:
-        yield f"sampled token {at} names generation {generation} of {generations}"
+        yield f"sampled token {position} names generation {generation} of {generations}"
     elif generation < latest:
-        yield f"sampled token {at} is of generation {generation}, after one of {latest}"
+        yield f"sampled token {position} is of generation {generation}, after one of {latest}"
 
 
 def _span_problems(segment: episode_pb2.TokenSegment, size: int) -> Iterator[str]:
@@ -256,25 +257,25 @@ def _span_problems(segment: episode_pb2.TokenSegment, size: int) -> Iterator[str
 def _covered(spans: list[episode_pb2.VersionSpan], size: int) -> list[bool]:
     covered = [False] * size
     for span in spans:
-        for at in range(span.start, min(span.end, size)):
-            covered[at] = True
+        for position in range(span.start, min(span.end, size)):
+            covered[position] = True
     return covered
 
 
 def _coverage_problems(episode: episode_pb2.Episode) -> Iterator[str]:
-    """Each reply's tokens are in the ledger, no more of them than the engine counted."""
+    """Check that each reply's tokens are in the ledger, no more than the engine counted."""
     sampled: dict[int, int] = {}
     for segment in episode.token_segments:
         here: dict[int, int] = {}
         for generation in segment.generations:
             here[generation] = here.get(generation, 0) + 1
         # A fork repeats earlier tokens; the longest appearance is the reply itself.
-        sampled = {it: max(sampled.get(it, 0), here.get(it, 0)) for it in sampled | here}
+        sampled = {call: max(sampled.get(call, 0), here.get(call, 0)) for call in sampled | here}
     for index, call in enumerate(episode.generations, start=1):
-        found = sampled.get(index, 0)
-        if found > call.completion_tokens:
-            yield f"turn {call.turn} has {found} tokens of {call.completion_tokens} sampled"
-        if call.completion_tokens and not found and not episode.HasField("error"):
+        recorded = sampled.get(index, 0)
+        if recorded > call.completion_tokens:
+            yield f"turn {call.turn} has {recorded} tokens of {call.completion_tokens} sampled"
+        if call.completion_tokens and not recorded and not episode.HasField("error"):
             yield f"turn {call.turn} has no tokens in any segment"
 
 

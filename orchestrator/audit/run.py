@@ -106,7 +106,7 @@ def audit_run(
 
 
 def certificate(run: RunReader, result: AuditResult) -> dict[str, Any]:
-    """The certificate of an audit as JSON data."""
+    """Return the certificate of an audit as JSON data."""
     manifest = (run.folder / MANIFEST_FILE).read_bytes()
     return {
         "schema_version": CERTIFICATE_SCHEMA,
@@ -127,7 +127,7 @@ def certificate(run: RunReader, result: AuditResult) -> dict[str, Any]:
 
 
 def _extra_check(count: int | None, unit: str, findings: int) -> dict[str, int] | None:
-    """An optional check as a certificate states it; None = it was not made."""
+    """Return an optional check as a certificate states it; None = it was not made."""
     return None if count is None else {unit: count, "findings": findings}
 
 
@@ -169,7 +169,9 @@ async def _score_episode(
     except ValueError as error:
         return [f"it cannot be scored: {error}"]
     for segment in ledger.segments:
-        positions = [at for version in versions for at in scored_tokens(segment, version)]
+        positions: list[int] = []
+        for version in versions:
+            positions += scored_tokens(segment, version)
         if positions:
             scores = await policy.score(segment.ids[: max(positions) + 1])
             problems += scoring_problems(segment, scores, positions, tolerance)

@@ -22,24 +22,25 @@ __all__ = ["ledger_problems", "rendering_problems", "scored_tokens", "scoring_pr
 
 
 def ledger_problems(episode: episode_pb2.Episode) -> Iterator[str]:
-    """Each call's prompt is all that came before it; its tokens follow in one piece, all of them,
-    and the last one carries the version that the call reported.
+    """Check that each call's prompt is all that came before it, and its sample follows there.
+
+    The sampled tokens lie in one piece, and the last one has the version that the call reported.
     """
     if not episode.token_segments:
         return
-    places = _places(episode)
-    for index, call in enumerate(episode.generations, start=1):
-        place = places.get(index)
-        if place is None:
+    positions_by_call = _positions_by_call(episode)
+    for number, call in enumerate(episode.generations, start=1):
+        if number not in positions_by_call:
             continue
-        segment, ats = place
-        if ats[-1] - ats[0] + 1 != len(ats):
+        segment, positions = positions_by_call[number]
+        first, last = positions[0], positions[-1]
+        if last - first + 1 != len(positions):
             yield f"turn {call.turn}: its tokens do not lie in one piece"
-        if len(ats) != call.completion_tokens:
-            yield f"turn {call.turn}: {len(ats)} of {call.completion_tokens} sampled tokens"
-        if ats[0] != call.prompt_tokens:
-            yield f"turn {call.turn}: prompt of {call.prompt_tokens} tokens, {ats[0]} before it"
-        version = _version_at(segment, ats[-1])
+        if len(positions) != call.completion_tokens:
+            yield f"turn {call.turn}: {len(positions)} of {call.completion_tokens} sampled tokens"
+        if first != call.prompt_tokens:
+            yield f"turn {call.turn}: prompt of {call.prompt_tokens} tokens, {first} before it"
+        version = _version_at(segment, last)
         if call.policy_version and version != call.policy_version:
             yield f"turn {call.turn}: version {call.policy_version!r}, its last token's {version!r}"
 
@@ -47,7 +48,7 @@ def ledger_problems(episode: episode_pb2.Episode) -> Iterator[str]:
 def rendering_problems(
     episode: episode_pb2.Episode, renderer: ChatRenderer, stop: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Every id and every mask is what the chat template gives for the conversation.
+    """Check that every id and mask is what the chat template gives for the conversation.
 
     `stop` are the strings that cut replies' texts.
     """
@@ -64,41 +65,46 @@ def rendering_problems(
 
 
 def scored_tokens(segment: Segment, version: str) -> list[int]:
-    """Positions of the sampled tokens that an engine of this version can score."""
+    """Return the positions of the sampled tokens that an engine of this version can score."""
     return [
-        at
+        position
         for start, end, name in segment.version_spans
         if name == version
-        for at in range(start, end)
+        for position in range(start, end)
     ]
 
 
 def scoring_problems(
     segment: Segment, scores: Sequence[float | None], positions: Sequence[int], tolerance: float
 ) -> Iterator[str]:
-    """The engine's scores of these positions are the recorded logprobs, within `tolerance` nats."""
+    """Check that the engine scores these positions as recorded, within `tolerance` nats."""
     recorded = segment.logprobs
-    for at in positions:
-        score = scores[at]
-        if score is None or not abs(score - recorded[at]) <= tolerance:
-            yield f"sampled token {at} has logprob {recorded[at]:.5f}, the engine says {score}"
+    for position in positions:
+        score = scores[position]
+        if score is None or not abs(score - recorded[position]) <= tolerance:
+            yield (
+                f"sampled token {position} has logprob {recorded[position]:.5f}, "
+                f"the engine says {score}"
+            )
 
 
-def _places(episode: episode_pb2.Episode) -> dict[int, tuple[episode_pb2.TokenSegment, list[int]]]:
-    """Where each call's tokens are, by its number from 1."""
-    places: dict[int, tuple[episode_pb2.TokenSegment, list[int]]] = {}
+def _positions_by_call(
+    episode: episode_pb2.Episode,
+) -> dict[int, tuple[episode_pb2.TokenSegment, list[int]]]:
+    """Return the segment and the positions of each call's tokens, by its number from 1."""
+    calls: dict[int, tuple[episode_pb2.TokenSegment, list[int]]] = {}
     for segment in episode.token_segments:
-        for at, generation in enumerate(segment.generations):
-            if generation and generation in places and places[generation][0] is segment:
-                places[generation][1].append(at)
-            elif generation:
-                places[generation] = (segment, [at])
-    return places
+        for position, call in enumerate(segment.generations):
+            if call and call in calls and calls[call][0] is segment:
+                calls[call][1].append(position)
+            elif call:
+                calls[call] = (segment, [position])
+    return calls
 
 
-def _version_at(segment: episode_pb2.TokenSegment, at: int) -> str:
+def _version_at(segment: episode_pb2.TokenSegment, position: int) -> str:
     for span in segment.version_spans:
-        if span.start <= at < span.end and span.version < len(segment.policy_versions):
+        if span.start <= position < span.end and span.version < len(segment.policy_versions):
             return segment.policy_versions[span.version]
     return ""
 
@@ -110,13 +116,13 @@ def _replay(
     stop: Sequence[str],
 ) -> Iterator[str]:
     """Play the conversation into `dialogue`; say where a reply's text is not that of its ids."""
-    said: list[Message] = []
+    messages: list[Message] = []
     turn = 0
     for message in episode.messages:
         if not message.sampled:
-            said.append(Message(Role(message.role), message.text))
+            messages.append(Message(Role(message.role), message.text))
             continue
-        dialogue.prompt(said)
+        dialogue.prompt(messages)
         ids, logprobs = _reply(recorded, turn)
         if not ids:
             yield f"turn {turn} has no tokens"
@@ -125,21 +131,29 @@ def _replay(
         text = dialogue.reply_text(ids, stop)
         if normalize_reply(text) != message.text:
             yield f"the tokens of turn {turn} spell another reply"
-        said.append(Message(Role.ASSISTANT, text, sampled=True))
+        messages.append(Message(Role.ASSISTANT, text, sampled=True))
         turn += 1
-    if said[-1:] and said[-1].role is Role.USER and _size(dialogue.ledger) < _size(recorded):
-        dialogue.prompt(said)  # a prompt that got no reply, or one that the context cut short
+    if (
+        messages[-1:]
+        and messages[-1].role is Role.USER
+        and _size(dialogue.ledger) < _size(recorded)
+    ):
+        dialogue.prompt(messages)  # a prompt that got no reply, or one that the context cut short
         ids, logprobs = _reply(recorded, turn)
         if ids:
             dialogue.sampled(ids, logprobs, generation=turn)
 
 
 def _reply(ledger: TokenLedger, turn: int) -> tuple[list[int], list[float]]:
+    """Return ids and logprobs of what was sampled in a turn; empty = nothing was."""
     for segment in ledger.segments:
-        ats = [at for at, mark in enumerate(segment.generations) if mark == turn]
-        if ats:
-            ids, logprobs = segment.ids, segment.logprobs
-            return [ids[at] for at in ats], [logprobs[at] for at in ats]
+        sampled = [
+            (segment.ids[position], segment.logprobs[position])
+            for position, generation in enumerate(segment.generations)
+            if generation == turn
+        ]
+        if sampled:
+            return [token for token, _ in sampled], [logprob for _, logprob in sampled]
     return [], []
 
 
@@ -147,21 +161,29 @@ def _differences(recorded: TokenLedger, replayed: TokenLedger) -> Iterator[str]:
     if recorded.forks != replayed.forks:
         yield f"{recorded.forks} forks are recorded, rendering gives {replayed.forks}"
         return
-    for number, (one, two) in enumerate(zip(recorded.segments, replayed.segments, strict=True)):
-        if one.fork_reason != two.fork_reason:
-            yield f"token segment {number}: forked for {one.fork_reason!r}, not {two.fork_reason!r}"
-        if len(one) != len(two):
-            yield f"token segment {number}: {len(one)} ids, rendering gives {len(two)}"
-        for name, mine, theirs in (
-            ("id", one.ids, two.ids),
-            ("mask", _masks(one), _masks(two)),
-            ("call", one.generations, two.generations),
+    for number, (old, new) in enumerate(zip(recorded.segments, replayed.segments, strict=True)):
+        if old.fork_reason != new.fork_reason:
+            yield f"token segment {number}: forked for {old.fork_reason!r}, not {new.fork_reason!r}"
+        if len(old) != len(new):
+            yield f"token segment {number}: {len(old)} ids, rendering gives {len(new)}"
+        for name, old_values, new_values in (
+            ("id", old.ids, new.ids),
+            ("mask", _masks(old), _masks(new)),
+            ("call", old.generations, new.generations),
         ):
-            at = next(
-                (at for at, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), None
+            position = next(
+                (
+                    position
+                    for position, (a, b) in enumerate(zip(old_values, new_values, strict=False))
+                    if a != b
+                ),
+                None,
             )
-            if at is not None:
-                yield f"token {at} of segment {number}: {name} {mine[at]}, rendered {theirs[at]}"
+            if position is not None:
+                yield (
+                    f"token {position} of segment {number}: {name} {old_values[position]}, "
+                    f"rendered {new_values[position]}"
+                )
 
 
 def _masks(segment: Segment) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """AgentTraj: the format of the AgentTraj and AgentTraj-L datasets, readable by their tools.
 
-One JSON list of `{"conversations": [{"from", "loss", "value"}, ...], "item_id"}`. Owns the rule of
+One JSON list of `{"conversations": [{"from", "loss", "value"}, ...], "item_id"}`. The rule of
 `loss`: null for what the policy was told (`human`), true for what it wrote, false for what was put
 into its mouth (the acknowledgement). As there, a conversation ends with the policy's last reply.
 Source: https://huggingface.co/datasets/AgentGym/AgentTraj-L
@@ -18,7 +18,7 @@ __all__ = ["AgentTrajWriter", "to_conversation"]
 
 
 def to_conversation(episode: episode_pb2.Episode) -> dict[str, Any]:
-    """One entry of an AgentTraj file.
+    """Return one entry of an AgentTraj file.
 
     The format has no system role: a system message goes before the next human one.
     """

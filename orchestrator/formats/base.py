@@ -1,6 +1,6 @@
 """What an export format is, and what the text formats share: one JSON value per episode.
 
-Knows no run and no filter; memory does not grow with the number of episodes.
+Memory does not grow with the number of episodes.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class JsonLinesWriter(EpisodeWriter):
 
     @abstractmethod
     def to_data(self, episode: episode_pb2.Episode) -> dict[str, Any]:
-        """The JSON object of one episode."""
+        """Return the JSON object of one episode."""
 
 
 def dump_json(value: Any) -> str:
-    """Compact JSON on one line; line separators that are not ASCII stay escaped.
+    """Return compact JSON on one line; line separators that are not ASCII stay escaped.
 
     Some readers split JSON lines at U+2028, U+2029 and U+0085, too.
     """
@@ -78,15 +78,15 @@ def dump_json(value: Any) -> str:
 
 
 def metadata(episode: episode_pb2.Episode) -> dict[str, Any]:
-    """The columns by which a reader of an export filters; None = absent."""
+    """Return the columns by which a reader of an export filters; None = absent."""
     summary = summarise(episode)
     return {name: getattr(summary, name) for name in _METADATA}
 
 
 def trained_turns(episode: episode_pb2.Episode) -> Iterator[episode_pb2.Message]:
-    """The conversation up to the policy's last reply; empty where it never replied.
+    """Yield the conversation up to the policy's last reply; empty where it never replied.
 
     The observation after the last action is nothing to learn from, and AgentTraj ends before it.
     """
-    replies = [at for at, message in enumerate(episode.messages) if message.sampled]
+    replies = [index for index, message in enumerate(episode.messages) if message.sampled]
     yield from episode.messages[: replies[-1] + 1] if replies else []

@@ -25,7 +25,7 @@ _ROLES: Final = MappingProxyType(
 
 
 def role_name(role: episode_pb2.Role) -> str:
-    """`system`, `user` or `assistant`; what has no role was said to the policy."""
+    """Return `system`, `user` or `assistant`; what has no role was said to the policy."""
     return _ROLES.get(role, "user")
 
 

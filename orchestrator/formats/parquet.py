@@ -21,7 +21,7 @@ from agentgym.episode.v1 import episode_pb2
 from orchestrator.errors import ExtraMissing
 from orchestrator.formats.base import EpisodeWriter, dump_json
 from orchestrator.formats.messages import role_name
-from orchestrator.records import fault_name, stop_reason_name, summarise
+from orchestrator.records import enum_name, fault_name, stop_reason_name, summarise
 
 __all__ = ["ParquetWriter"]
 
@@ -150,7 +150,7 @@ class ParquetWriter(EpisodeWriter):
         return self._arrow.list_(self._type(shape[0]))
 
     def _struct(self, shape: Any) -> Any:
-        return self._arrow.struct([(name, self._type(it)) for name, it in shape.items()])
+        return self._arrow.struct([(name, self._type(field)) for name, field in shape.items()])
 
 
 def _row(episode: episode_pb2.Episode) -> dict[str, Any]:
@@ -163,17 +163,15 @@ def _row(episode: episode_pb2.Episode) -> dict[str, Any]:
     row |= {
         "completion_tokens": summary.completion_tokens,
         "cost_usd": summary.cost_usd,
-        "action_format": types_pb2.ActionFormat.Name(episode.action_format).removeprefix(
-            "ACTION_FORMAT_"
-        ),
+        "action_format": enum_name(types_pb2.ActionFormat, episode.action_format),
         "options_json": _json(episode.options) if episode.HasField("options") else None,
         "messages": [
-            {"role": role_name(it.role), "text": it.text, "sampled": it.sampled}
-            for it in episode.messages
+            {"role": role_name(message.role), "text": message.text, "sampled": message.sampled}
+            for message in episode.messages
         ],
-        "steps": [_step(it) for it in episode.steps],
-        "generations": [_generation(it) for it in episode.generations],
-        "token_segments": [_segment(it) for it in episode.token_segments],
+        "steps": [_step(step) for step in episode.steps],
+        "generations": [_generation(generation) for generation in episode.generations],
+        "token_segments": [_segment(segment) for segment in episode.token_segments],
         "error": _error(episode.error) if episode.HasField("error") else None,
     }
     return row
@@ -229,7 +227,7 @@ def _segment(segment: episode_pb2.TokenSegment) -> dict[str, Any]:
 
 
 def _spans(spans: Iterable[episode_pb2.VersionSpan]) -> list[dict[str, int]]:
-    return [{"start": it.start, "end": it.end, "version": it.version} for it in spans]
+    return [{"start": span.start, "end": span.end, "version": span.version} for span in spans]
 
 
 def _error(error: episode_pb2.EpisodeError) -> dict[str, Any]:
@@ -245,7 +243,7 @@ def _json(value: Struct) -> str:
 
 
 def _plain(value: Value) -> Any:
-    """A Struct's value as plain data; what JSON cannot hold (NaN, inf) as its name."""
+    """Return a Struct's value as plain data; what JSON cannot hold (NaN, inf) as its name."""
     match value.WhichOneof("kind"):
         case "struct_value":
             fields = value.struct_value.fields

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from orchestrator import evaluate, replay, sample
-from orchestrator.records import key_of
+from orchestrator.records import episode_key
 from orchestrator.store import RunReader
 
 ECHO = ["--env", "echo", "--policy", "expert"]
@@ -28,7 +28,7 @@ def transcripts(run: Path) -> dict[object, list[tuple[str, bytes]]]:
     with RunReader.open(run) as reader:
         assert reader.verify() == []
         return {
-            key_of(record): [(step.observation, step.state_hash) for step in record.steps]
+            episode_key(record): [(step.observation, step.state_hash) for step in record.steps]
             for record in reader.episodes()
         }
 

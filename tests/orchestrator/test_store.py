@@ -9,7 +9,7 @@ import pytest
 from agentgym.env.v1 import types_pb2
 from orchestrator import errors
 from orchestrator.manifest import read_manifest
-from orchestrator.records import encode, key_of
+from orchestrator.records import encode, episode_key
 from orchestrator.run_folder import DATABASE_FILE
 from orchestrator.store import RunReader, RunStore
 from tests.orchestrator.records import (
@@ -41,8 +41,8 @@ async def test_what_was_appended_is_read_back_as_it_was(store):
         await store.append(episode)
     assert list(store.episodes()) == episodes
     assert store.count() == 6
-    assert store.get(key_of(episodes[3])) == episodes[3]
-    assert store.finished_keys() == {key_of(episode) for episode in episodes}
+    assert store.get(episode_key(episodes[3])) == episodes[3]
+    assert store.finished_keys() == {episode_key(episode) for episode in episodes}
     assert store.verify() == []
 
 
@@ -56,7 +56,7 @@ async def test_an_append_is_visible_to_others_when_it_returns(store, folder):
 async def test_a_thousand_concurrent_appends_are_all_kept(store):
     episodes = [build_episode(f"maze_{at}", tokens=False) for at in range(1000)]
     await asyncio.gather(*(store.append(episode) for episode in episodes))
-    assert store.finished_keys() == {key_of(episode) for episode in episodes}
+    assert store.finished_keys() == {episode_key(episode) for episode in episodes}
 
 
 async def test_a_cancelled_append_is_still_carried_out(store):
@@ -87,14 +87,14 @@ async def test_a_later_attempt_supersedes_a_failed_one_and_nothing_is_lost(store
     third = build_episode(attempt=3)
     await store.append(first)
     assert store.finished_keys() == set()
-    failed = store.failed_keys()[key_of(first)]
+    failed = store.failed_keys()[episode_key(first)]
     assert (failed.attempt, failed.failure.retriable) == (1, True)
     assert failed.failure.fault == types_pb2.FAULT_POLICY
     await store.append(second)
     await store.append(third)
     assert list(store.episodes()) == [third]
     assert list(store.episodes(superseded=True)) == [first, second]
-    assert [it.attempt for it in store.summaries(superseded=True)] == [1, 2]
+    assert [it.attempt for it in store.episodes(superseded=True)] == [1, 2]
     assert store.failed_keys() == {}
     assert store.verify() == []
 
@@ -198,7 +198,7 @@ def test_a_resumed_run_goes_on_and_notes_its_session(store, folder):
     store.append_all([build_episode("maze_1")])
     store.close()
     with resume(folder) as again:
-        assert again.finished_keys() == {key_of(build_episode("maze_1"))}
+        assert again.finished_keys() == {episode_key(build_episode("maze_1"))}
         again.append_all([build_episode("maze_2")])
     assert len(read_manifest(folder).sessions) == 2
     with RunReader.open(folder) as reader:

@@ -16,7 +16,7 @@ from agent_runtime.engine import GenerationRequest, sampler, sampler_numpy  # no
 from agent_runtime.engine.engine import InferenceEngine, load_engine  # noqa: E402
 from agent_runtime.policies import EmbeddedOptions, Sampling  # noqa: E402
 from orchestrator import sample  # noqa: E402
-from orchestrator.records import key_of  # noqa: E402
+from orchestrator.records import episode_key  # noqa: E402
 from orchestrator.store import RunReader  # noqa: E402
 from tests.agent_runtime.engine.test_numpy_backend import generate  # noqa: E402
 from tests.agent_runtime.tiny_arrays import FAMILIES, save_arrays  # noqa: E402
@@ -105,7 +105,7 @@ def test_the_shipped_agent_says_the_same_on_both(tmp_path: Path) -> None:
             assert (reader.manifest.policies or {})["agent"]["backend"] == backend
             said.append(
                 {
-                    key_of(it): [message.text for message in it.messages if message.sampled]
+                    episode_key(it): [message.text for message in it.messages if message.sampled]
                     for it in reader.episodes()
                 }
             )
