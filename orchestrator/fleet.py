@@ -263,7 +263,7 @@ class Fleet:
         """Try to reach a lost server for ever; its connection is replaced when it is back."""
         handle.reviving = True
         address = handle.connection.address
-        log.warning("server lost", server=address, episodes=handle.episodes)
+        log.warning("reviving lost server", server=address, episodes=handle.episodes)
 
         def on_failure(_error: BaseException) -> None:
             # The next episode that finds the server lost begins again.
