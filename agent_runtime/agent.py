@@ -18,6 +18,7 @@ from agent_runtime import tracing
 from agent_runtime.conversation import Message, Role, normalize_reply
 from agent_runtime.episode import RemoteEpisode, Transition
 from agent_runtime.errors import AgentRuntimeError
+from agent_runtime.logs import bind_context
 from agent_runtime.policies.base import (
     Completion,
     EpisodeContext,
@@ -108,15 +109,18 @@ async def play(plan: EpisodePlan, live: RemoteEpisode, policy: Policy) -> episod
     Returns:
         The record, also of an episode that failed: then it holds the error and no score.
     """
-    with tracing.span(
-        "episode",
-        run_id=plan.run_id,
-        episode_id=plan.episode_id,
-        environment=plan.environment.name,
-        item_id=plan.item_id,
-        policy=plan.policy or policy.name,
-        attempt=plan.attempt,
-    ) as span:
+    with (
+        tracing.span(
+            "episode",
+            run_id=plan.run_id,
+            episode_id=plan.episode_id,
+            environment=plan.environment.name,
+            item_id=plan.item_id,
+            policy=plan.policy or policy.name,
+            attempt=plan.attempt,
+        ) as span,
+        bind_context(episode_id=plan.episode_id, environment=plan.environment.name),
+    ):
         return await _EpisodeRun(plan, live, policy, span).run()
 
 

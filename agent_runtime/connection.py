@@ -43,7 +43,7 @@ import grpc.aio
 
 from agent_runtime.errors import ConnectionLost, ContractMismatch
 from agent_runtime.logs import bind_context, get_logger
-from agent_runtime.statuses import failure_of_rpc
+from agent_runtime.statuses import rpc_failure
 from agent_runtime.supervision import cancel_tasks, supervise
 from agent_runtime.tracing import trace_metadata
 from agentgym.env.v1 import environment_pb2 as pb
@@ -365,7 +365,7 @@ class Connection:
                 request, timeout=self.options.connect_deadline, metadata=self._metadata()
             )
         except grpc.aio.AioRpcError as error:
-            raise failure_of_rpc(error, self.address) from error
+            raise rpc_failure(error, self.address) from error
 
     # ------------------------------------------------------------------ the hot path
 

@@ -1,8 +1,8 @@
 """A live episode seen from the client: reset, step, and surviving the loss of its server.
 
-Owns the episode's position and its journal. When its server no longer knows it, a deterministic
-episode is opened again with the journal, on the same server or on another; every state hash must
-come out again, or the episode fails loudly.
+The client keeps the episode's inputs (its journal) and the state hash after each. When the server
+no longer knows the episode and it is deterministic, it is opened again with the journal, on the
+same server or on another; every state hash must come out again, or the episode fails loudly.
 """
 
 from __future__ import annotations
@@ -13,24 +13,31 @@ from typing import Any, NamedTuple, cast
 
 from agent_runtime.connection import Connection, Pending
 from agent_runtime.errors import ConnectionLost, EnvironmentFailure
-from agent_runtime.statuses import failure_of_status
+from agent_runtime.logs import get_logger
+from agent_runtime.statuses import to_failure
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 
 __all__ = ["RemoteEpisode", "Transition"]
 
 _MAX_REBUILDS = 8
-"""Rebuilds of one episode before its servers count as broken."""
+"""Rebuilds of one episode before its servers count as broken: an episode whose own steps end its
+server (out of memory, for example) would otherwise take one server after the other with it."""
 _DRAIN_WAIT_SECONDS = 0.2
+"""Before another server is asked, where the one that drains did not say how long to wait."""
 _CREDIT_WAIT_SECONDS = 0.1
-_new = cast("Callable[..., Transition]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
+"""Before a command is sent again for which the server had no credit left."""
+
+log = get_logger(__name__)
+
+_new_transition = cast("Callable[..., Transition]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
 
 Reroute = Callable[[Connection], Awaitable[Connection]]
 """Another connection in place of one that is lost; raises ConnectionLost when there is none."""
 
 
 class Transition(NamedTuple):
-    """What a reset or step led to."""
+    """What a reset or step led to; absent is None, never 0."""
 
     seq: int
     text: str
@@ -45,14 +52,14 @@ class Transition(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """The episode takes no more steps."""
+        """Whether the episode takes no more steps."""
         return self.terminated or self.truncated
 
 
-def _transition(event: pb.Event) -> Transition:
+def _to_transition(event: pb.Event) -> Transition:
     has = event.HasField
     # The named tuple's own constructor costs three times as much.
-    return _new(
+    return _new_transition(
         Transition,
         (
             event.seq,
@@ -82,7 +89,16 @@ class RemoteEpisode:
         reroute: Reroute | None = None,
         step_deadline: float = 0.0,
     ) -> None:
-        """`reset` says what to open; `deterministic` allows rebuilding from the journal."""
+        """Describe an episode; nothing is sent before `reset`.
+
+        Args:
+            connection: Its server.
+            episode_id: Chosen by the client, unique on the server.
+            reset: What to open.
+            deterministic: Whether it may be rebuilt from its journal after a loss.
+            reroute: Gives another server for one that is lost or drains; None = there is none.
+            step_deadline: Seconds until the server gives a step up; 0 = the server's own limit.
+        """
         self.connection = connection
         self.episode_id = episode_id
         self.seq = -1
@@ -99,7 +115,7 @@ class RemoteEpisode:
 
     async def reset(self) -> Transition:
         """Open the episode; raises EnvironmentFailure, ConnectionLost."""
-        transition = await self._transit(0, "reset", self._reset, 0)
+        transition = _to_transition(await self._command(0, "reset", self._reset, 0))
         self._hashes.append(transition.state_hash)
         self.seq = 0
         self.connection.register(self)
@@ -116,22 +132,27 @@ class RemoteEpisode:
         reply: str,
         action_format: types_pb2.ActionFormat = types_pb2.ACTION_FORMAT_UNSPECIFIED,
     ) -> Coroutine[Any, Any, Transition]:
-        """Apply a model's whole reply; the server reads it."""
+        """Apply a model's whole reply; the server reads the action in it.
+
+        Args:
+            reply: What the model wrote.
+            action_format: How to read it; default: as the episode was opened.
+        """
         return self._step("reply", reply, action_format or 0)
 
     def step_call(self, name: str, arguments_json: str) -> Coroutine[Any, Any, Transition]:
-        """Apply a structured call."""
+        """Apply a function call; `arguments_json` is a JSON object."""
         call = types_pb2.ToolCall(name=name, arguments_json=arguments_json)
         return self._step("tool_call", call, 0)
 
     async def consult(self, advisor: pb.Advisor, seed: int) -> pb.Advice:
-        """A scripted player's advice for the current state."""
+        """Ask a scripted player for advice in the current state; changes nothing."""
         consult = pb.Consult(advisor=advisor, seed=seed)
         event = await self._command(self.seq, "consult", consult, 0)
         return event.advice
 
     async def fork(self, episode_id: str) -> RemoteEpisode:
-        """A copy of this episode under another id, in the same state, on the same server."""
+        """Copy this episode under another id, in the same state, on the same server."""
         copy = RemoteEpisode(
             self.connection,
             episode_id,
@@ -140,7 +161,7 @@ class RemoteEpisode:
             reroute=self._reroute,
         )
         fork = pb.Fork(from_episode_id=self.episode_id, lease_ms=self._reset.lease_ms)
-        await copy._transit(self.seq, "fork", fork, 0)
+        await copy._command(self.seq, "fork", fork, 0)
         copy._journal, copy._hashes = list(self._journal), list(self._hashes)
         copy.seq = self.seq
         self.connection.register(copy)
@@ -173,7 +194,7 @@ class RemoteEpisode:
             connection.forget(pending)
             raise
         except ConnectionLost:
-            await self._move()
+            await self._change_server()
             event = await self._command(seq, body, value, action_format)
         state_hash = event.state_hash
         if not state_hash:
@@ -183,13 +204,15 @@ class RemoteEpisode:
         self._journal.append((body, value, action_format))
         self._hashes.append(state_hash)
         self.seq = seq
-        return _transition(event)
-
-    async def _transit(self, seq: int, body: str, value: Any, action_format: int) -> Transition:
-        return _transition(await self._command(seq, body, value, action_format))
+        return _to_transition(event)
 
     async def _command(self, seq: int, body: str, value: Any, action_format: int) -> pb.Event:
-        """One command's event, through losses of stream and server; raises typed errors."""
+        """Send a command until its event arrives, through losses of stream and server.
+
+        Raises:
+            EnvironmentFailure: The server refused it, for good.
+            ConnectionLost: There is no server that goes on with the episode.
+        """
         while True:
             connection = self.connection
             pending = Pending(
@@ -204,15 +227,15 @@ class RemoteEpisode:
             try:
                 event = await connection.exchange(pending)
             except ConnectionLost:
-                await self._move()
+                await self._change_server()
             else:
                 if not event.HasField("error"):
                     return event
                 await self._recover(event, body)
 
     async def _recover(self, event: pb.Event, body: str) -> None:
-        """Make sending the command again sensible, or raise its error."""
-        failure = failure_of_status(event.error)
+        """Mend what was wrong, so that the command may be sent again, or raise its error."""
+        failure = to_failure(event.error)
         if body not in ("reset", "fork") and self._is_behind(failure):
             if not self._deterministic or self.rebuilds >= _MAX_REBUILDS:
                 raise failure
@@ -220,6 +243,7 @@ class RemoteEpisode:
         elif failure.reason == "DRAINING" and self._reroute is not None:
             await asyncio.sleep(failure.retry_after or _DRAIN_WAIT_SECONDS)
             self.connection = await self._reroute(self.connection)
+            self._log_reroute("its server drains")
         elif failure.reason == "CREDITS_EXCEEDED":
             # Commands that were given up still count on the server: no failure but flow control.
             await asyncio.sleep(failure.retry_after or _CREDIT_WAIT_SECONDS)
@@ -227,12 +251,12 @@ class RemoteEpisode:
             raise failure
 
     def _is_behind(self, failure: EnvironmentFailure) -> bool:
-        """The server does not know the episode, or only a state that it had long ago."""
+        """Tell whether the server knows the episode not at all, or only an older state of it."""
         if failure.reason == "SEQ_GAP":
             return int(failure.metadata.get("expected", self.seq + 1)) <= self.seq
         return failure.reason == "EPISODE_NOT_FOUND"
 
-    async def _move(self) -> None:
+    async def _change_server(self) -> None:
         """Go on with another server; raises ConnectionLost when there is none."""
         lost = self.connection
         lost.unregister(self.episode_id)
@@ -241,12 +265,29 @@ class RemoteEpisode:
                 f"the server {lost.address} of episode {self.episode_id} is lost at seq {self.seq}"
             )
         self.connection = await self._reroute(lost)
+        self._log_reroute(f"its server {lost.address} is lost")
         if self.seq >= 0:
             await self._rebuild()
+
+    def _log_reroute(self, reason: str) -> None:
+        log.info(
+            "episode rerouted",
+            episode_id=self.episode_id,
+            seq=self.seq,
+            server=self.connection.address,
+            reason=reason,
+        )
 
     async def _rebuild(self) -> None:
         """Open the episode again where it was; the server checks every state hash."""
         self.rebuilds += 1
+        log.info(
+            "episode rebuilt",
+            episode_id=self.episode_id,
+            seq=self.seq,
+            server=self.connection.address,
+            rebuilds=self.rebuilds,
+        )
         reset = pb.Reset()
         reset.CopyFrom(self._reset)
         reset.initial_state_hash = self._hashes[0]
@@ -259,5 +300,5 @@ class RemoteEpisode:
             else:
                 setattr(entry.input, body, value)
             entry.input.action_format = action_format  # pyright: ignore[reportAttributeAccessIssue]
-        await self._transit(self.seq, "reset", reset, 0)
+        await self._command(self.seq, "reset", reset, 0)
         self.connection.register(self)

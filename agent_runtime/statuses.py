@@ -10,11 +10,11 @@ from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMi
 from agent_runtime.errors import AgentRuntimeError, ConnectionLost, EnvironmentFailure
 from agentgym.env.v1 import types_pb2
 
-__all__ = ["failure_of_rpc", "failure_of_status"]
+__all__ = ["rpc_failure", "to_failure"]
 
 
-def failure_of_status(status: status_pb2.Status) -> EnvironmentFailure:
-    """The typed error of an in-band status."""
+def to_failure(status: status_pb2.Status) -> EnvironmentFailure:
+    """Convert an in-band status to the typed error."""
     info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
     retry_after: float | None = None
     for detail in status.details:
@@ -35,9 +35,9 @@ def failure_of_status(status: status_pb2.Status) -> EnvironmentFailure:
     )
 
 
-def failure_of_rpc(error: grpc.aio.AioRpcError, address: str) -> AgentRuntimeError:
-    """The typed error of a failed unary call."""
+def rpc_failure(error: grpc.aio.AioRpcError, address: str) -> AgentRuntimeError:
+    """Convert what a unary call failed of to the typed error."""
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
-            return failure_of_status(status_pb2.Status.FromString(value))  # pyright: ignore
+            return to_failure(status_pb2.Status.FromString(value))  # pyright: ignore
     return ConnectionLost(f"{address}: {error.code().name}: {error.details()}")

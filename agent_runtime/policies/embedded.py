@@ -1,16 +1,15 @@
 """A model in this process as a policy: no server, on a CPU or a GPU.
 
-Owns the way from a conversation to the engine and back. The engine works in a thread of its own and
-keeps each episode's keys and values from turn to turn; the ledger is the same as that of a served
-model. Tokens, logprobs and versions are the engine's: what it cannot give is an error.
-
-Knows the engine's interface, not what computes: torch or NumPy is imported when the policy starts.
+The engine works in a thread of its own and keeps each episode's keys and values from turn to turn;
+the ledger is the same as that of a served model. Tokens, logprobs and versions are the engine's:
+what it cannot give is an error. torch or NumPy is imported when the policy starts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import datetime
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from agent_runtime.engine.generation import GenerationRequest
 from agent_runtime.engine.worker import start_engine
 from agent_runtime.errors import ContextOverflow, PolicyMisconfigured
 from agent_runtime.huggingface import HuggingFaceRenderer, check_vocabulary
+from agent_runtime.logs import get_logger
 from agent_runtime.policies.base import (
     Completion,
     EpisodeContext,
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbeddedPolicy"]
 
+log = get_logger(__name__)
+
 
 class EmbeddedPolicy(TrainablePolicy):
     """The checkpoint in a folder: `config.json`, safetensors, tokenizer and chat template."""
@@ -48,15 +50,21 @@ class EmbeddedPolicy(TrainablePolicy):
     def __init__(
         self, folder: str | Path, config: PolicyConfig, renderer: ChatRenderer | None = None
     ) -> None:
-        """`renderer` replaces the one made from the folder. Nothing is loaded before `start`.
+        """Prepare the policy; nothing is loaded before `start`.
 
-        Raises PolicyMisconfigured where there is no such folder.
+        Args:
+            folder: A checkpoint in the Hugging Face layout.
+            config: Sampling, and the engine's own settings.
+            renderer: Takes the place of the one made from the folder.
+
+        Raises:
+            PolicyMisconfigured: There is no such folder.
         """
         self._folder = Path(folder)
         if not self._folder.is_dir():
             raise PolicyMisconfigured(
-                f"{folder} is no folder; embedded:PATH takes one with config.json, *.safetensors, "
-                "tokenizer.json and a chat template"
+                f"{folder} is not a folder; embedded:PATH takes one with config.json, "
+                "*.safetensors, tokenizer.json and a chat template"
             )
         # As on the command line: a run finds its records by this name when it resumes.
         self.name = f"embedded:{folder}"
@@ -85,7 +93,7 @@ class EmbeddedPolicy(TrainablePolicy):
         return self._identity
 
     def open(self, context: EpisodeContext) -> PolicySession:
-        """A session with a ledger of its own; raises RuntimeError before `start`."""
+        """Open a session with a ledger of its own; raises RuntimeError before `start`."""
         if self._renderer is None or self._engine is None:
             raise RuntimeError("the policy is not started")
         return _EmbeddedSession(self, self._engine, self._renderer, context.episode_id)
@@ -98,7 +106,7 @@ class EmbeddedPolicy(TrainablePolicy):
 
     @property
     def config(self) -> PolicyConfig:
-        """What the policy was made with."""
+        """The configuration that the policy was made with."""
         return self._config
 
     @property
@@ -127,12 +135,20 @@ class EmbeddedPolicy(TrainablePolicy):
                 "the embedded engine does not wait for replies that are being sampled: interrupt "
                 "is in_place, retract or abort"
             )
-        return await self.engine.update_weights(
+        started = time.monotonic()
+        version = await self.engine.update_weights(
             weights,
             version=version,
             keep_cache=interrupt == "in_place",
             abort=interrupt == "abort",
         )
+        log.info(
+            "weights updated",
+            version=version,
+            interrupt=interrupt or "retract",
+            seconds=round(time.monotonic() - started, 3),
+        )
+        return version
 
     async def score(self, ids: Sequence[int]) -> list[float | None]:
         """Compute the logprob of each id given those before it; see `TrainablePolicy`."""
@@ -151,7 +167,7 @@ class _EmbeddedSession(PolicySession):
         self._episode = episode
 
     async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:
-        """One generation; a full context gives an empty reply with CONTEXT.
+        """Generate a reply; a full context gives an empty one with CONTEXT.
 
         Raises ContextOverflow where the context cannot hold the first observation.
         """
@@ -165,15 +181,17 @@ class _EmbeddedSession(PolicySession):
                 )
             finish = FinishReason.CONTEXT
             return Completion(text="", finish_reason=finish, prompt_tokens=len(prompt))
-        done = await self._sample(prompt, seed)
-        self._dialogue.sampled(done.ids, done.logprobs, generation=turn, versions=done.versions)
+        sampled = await self._sample(prompt, seed)
+        self._dialogue.sampled(
+            sampled.ids, sampled.logprobs, generation=turn, versions=sampled.versions
+        )
         return Completion(
-            text=self._dialogue.reply_text(done.ids, self._policy.config.sampling.stop),
-            finish_reason=done.finish,
+            text=self._dialogue.reply_text(sampled.ids, self._policy.config.sampling.stop),
+            finish_reason=sampled.finish,
             prompt_tokens=len(prompt),
-            completion_tokens=len(done.ids),
-            cached_tokens=done.cached,
-            policy_version=done.versions[-1].version,
+            completion_tokens=len(sampled.ids),
+            cached_tokens=sampled.cached,
+            policy_version=sampled.versions[-1].version,
         )
 
     def token_segments(self) -> list[episode_pb2.TokenSegment]:
@@ -183,12 +201,12 @@ class _EmbeddedSession(PolicySession):
         self._engine.release(self._episode)
 
     async def _sample(self, prompt: list[int], seed: int) -> SampledReply:
-        """A whole reply: one that the engine gives back half-done goes on from its last token."""
+        """Sample a whole reply: what the engine gives back half-done goes on from its end."""
         whole = await self._part(prompt, self._policy.config.sampling, seed)
         while whole.finish is FinishReason.ABORT:
             sampling = self._policy.config.sampling
-            left = replace(sampling, max_new_tokens=sampling.max_new_tokens - len(whole.ids))
-            whole = whole.followed_by(await self._part(prompt + whole.ids, left, seed))
+            rest = replace(sampling, max_new_tokens=sampling.max_new_tokens - len(whole.ids))
+            whole = whole.followed_by(await self._part(prompt + whole.ids, rest, seed))
         return whole
 
     async def _part(self, prompt: list[int], sampling: Sampling, seed: int) -> SampledReply:
@@ -200,15 +218,17 @@ class _EmbeddedSession(PolicySession):
             episode_id=self._episode,
         )
         timeout = self._policy.config.request_timeout
-        done = await self._engine.generate(request, timeout=timeout)
+        part = await self._engine.generate(request, timeout=timeout)
         return SampledReply(
-            done.ids, list(done.logprobs), done.versions, done.finish, done.cached_tokens
+            part.ids, list(part.logprobs), part.versions, part.finish, part.cached_tokens
         )
 
 
 def _load_renderer(folder: Path, options: EmbeddedOptions) -> ChatRenderer:
-    """The folder's tokenizer and chat template. Raises PolicyMisconfigured, also where the model
-    does not know all of the tokenizer's ids.
+    """Load the folder's tokenizer and chat template.
+
+    Raises:
+        PolicyMisconfigured: They cannot be read, or the model does not know all of the ids.
     """
     path, day = options.chat_template, options.template_date
     try:

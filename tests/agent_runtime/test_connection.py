@@ -178,7 +178,9 @@ async def test_a_network_that_accepts_and_hangs_up_for_ever_is_a_lost_server():
 
 async def test_an_episode_moves_to_another_server_when_its_own_is_gone(
     server_process,  # noqa: F811
+    caplog,
 ):
+    caplog.set_level(logging.INFO, logger="agent_runtime")
     gone, stays = server_process(), server_process()
     options = ConnectionOptions(connect_deadline=0.5)
     async with (
@@ -200,6 +202,13 @@ async def test_an_episode_moves_to_another_server_when_its_own_is_gone(
         assert "mover" not in first.open_episodes
         _, again = await play(second, "twin", 0)
         assert again[0] == hashes[0]
+    story = [(record.event, record.fields["server"]) for record in caplog.records]
+    assert story == [
+        ("connection lost", gone.address),
+        ("server lost", gone.address),
+        ("episode rerouted", stays.address),
+        ("episode rebuilt", stays.address),
+    ]
 
 
 async def test_an_episode_that_comes_back_to_a_server_with_an_old_state_goes_on():
