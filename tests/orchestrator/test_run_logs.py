@@ -53,6 +53,9 @@ def test_the_run_folder_tells_of_a_killed_server_and_what_was_done_about_it(
     assert process.returncode == 0
 
     story = events(run)
+    lost = next(it for it in story if it["event"] == "connection lost")
+    assert lost["in_flight"] > 0
+    assert any(it["event"] == "connection re-attached" for it in story[story.index(lost) :])
     told = [it for it in story if it["event"].startswith(("server ", "run "))]
     assert [it["event"] for it in told] == [
         "server starting",
