@@ -163,7 +163,6 @@ class Fleet:
                 f"no server of {environment} is left: {self._lost_addresses()} "
                 f"(each was given {self._options.connect_deadline:g} s)"
             )
-        log.info("episode rerouted", server=lost.address, to=handle.connection.address)
         return handle.connection
 
     async def get_items(self, environment: str, item_ids: Sequence[str]) -> list[pb.TaskSummary]:

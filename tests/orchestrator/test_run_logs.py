@@ -53,9 +53,12 @@ def test_the_run_folder_tells_of_a_killed_server_and_what_was_done_about_it(
     assert process.returncode == 0
 
     story = events(run)
-    lost = next(it for it in story if it["event"] == "connection lost")
-    assert lost["in_flight"] > 0
-    assert any(it["event"] == "connection re-attached" for it in story[story.index(lost) :])
+    order = [it["event"] for it in story]
+    assert order.index("connection lost") < order.index("connection re-attached")
+    assert order.index("server restarted") < order.index("episode rebuilt")
+    assert order[order.index("connection re-attached") + 1] == "episode rebuilt"
+    rebuilt = [it for it in story if it["event"] == "episode rebuilt"]
+    assert all(it["episode_id"] and it["environment"] == "echo" for it in rebuilt)
     told = [it for it in story if it["event"].startswith(("server ", "run "))]
     assert [it["event"] for it in told] == [
         "server starting",
