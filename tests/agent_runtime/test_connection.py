@@ -15,8 +15,8 @@ from agent_runtime.episode import RemoteEpisode
 from agent_runtime.errors import ConnectionLost, ContractMismatch, EnvironmentFailure
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.server import Security, service
-from tests.env_servers.server.conftest import server_process, serving  # noqa: F401
 from tests.kit.proxy import FaultyProxy
+from tests.kit.servers import serving
 
 QUICK = ConnectionOptions(connect_deadline=5.0, keepalive=5.0)
 
@@ -88,7 +88,7 @@ async def test_idle_episodes_are_attached_again_after_a_loss():
 
 
 async def test_a_server_that_is_killed_and_restarted_gets_its_episodes_back(
-    server_process,  # noqa: F811
+    server_process,
 ):
     server = server_process()
     async with Connection(server.address, QUICK) as connection:
@@ -108,7 +108,7 @@ async def test_a_server_that_is_killed_and_restarted_gets_its_episodes_back(
         assert last.state_hash == played[0][1][-1], "a rebuilt episode is in another state"
 
 
-async def test_a_rebuild_that_diverges_is_an_environment_failure(server_process):  # noqa: F811
+async def test_a_rebuild_that_diverges_is_an_environment_failure(server_process):
     server = server_process()
     async with Connection(server.address, QUICK) as connection:
         await play_raw(connection, "warm up")
@@ -129,7 +129,7 @@ async def play_raw(connection, name):
     episode.close()
 
 
-async def test_an_episode_that_cannot_be_rebuilt_says_so(server_process):  # noqa: F811
+async def test_an_episode_that_cannot_be_rebuilt_says_so(server_process):
     server = server_process()
     async with Connection(server.address, QUICK) as connection:
         episode, _ = await play(connection, "lost", 2, deterministic=False)
@@ -141,7 +141,7 @@ async def test_an_episode_that_cannot_be_rebuilt_says_so(server_process):  # noq
 
 
 async def test_a_server_that_stays_away_is_named_with_the_time_it_was_given(
-    server_process,  # noqa: F811
+    server_process,
 ):
     server = server_process()
     options = ConnectionOptions(connect_deadline=0.7)
@@ -177,7 +177,7 @@ async def test_a_network_that_accepts_and_hangs_up_for_ever_is_a_lost_server():
 
 
 async def test_an_episode_moves_to_another_server_when_its_own_is_gone(
-    server_process,  # noqa: F811
+    server_process,
     caplog,
 ):
     caplog.set_level(logging.INFO, logger="agent_runtime")
@@ -246,7 +246,7 @@ async def test_new_episodes_go_elsewhere_when_a_server_drains():
 
 
 @pytest.mark.slow
-async def test_live_episodes_move_when_a_draining_server_ends(server_process):  # noqa: F811
+async def test_live_episodes_move_when_a_draining_server_ends(server_process):
     draining, other = server_process(drain_seconds=0.2), server_process()
     options = ConnectionOptions(connect_deadline=0.5)
     async with (
@@ -406,7 +406,7 @@ async def test_a_lost_connection_and_its_return_are_logged(caplog):
     assert back.fields["resent"] + back.fields["attached"] == 2
 
 
-async def test_a_server_that_stays_away_is_logged_as_lost(server_process, caplog):  # noqa: F811
+async def test_a_server_that_stays_away_is_logged_as_lost(server_process, caplog):
     server = server_process()
     async with Connection(server.address, ConnectionOptions(connect_deadline=0.5)) as connection:
         episode, _ = await play(connection, "lost", 1)

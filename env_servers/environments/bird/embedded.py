@@ -20,7 +20,7 @@ from typing import Final
 from env_servers.environments.bird.domains import Domain
 from env_servers.sdk import EnvironmentUnavailable
 
-__all__ = ["build_database", "cache_folder", "content_digest", "find_or_build"]
+__all__ = ["build_database", "cache_folder", "find_or_build"]
 
 _FORMAT: Final = "1"
 """Changes when rows change that the digest of the sources does not cover."""
@@ -65,16 +65,6 @@ def build_database(domain: Domain, path: Path) -> None:
         connection.execute("ANALYZE")
     finally:
         connection.close()
-
-
-@lru_cache
-def content_digest(domain: Domain) -> str:
-    """Of schema and rows, whatever version of SQLite holds them; takes a tenth of a second."""
-    digest = hashlib.blake2b(domain.ddl.encode(), digest_size=16)
-    for table, rows in domain.rows(random.Random(domain.seed)):
-        digest.update(table.encode())
-        digest.update(repr(list(map(tuple, rows))).encode())
-    return digest.hexdigest()
 
 
 def _find(domain: Domain, folder: Path) -> Path | None:

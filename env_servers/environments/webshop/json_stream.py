@@ -1,8 +1,9 @@
 """Large JSON files, one top-level entry at a time.
 
-Owns the reading of a top-level array or object with a bounded buffer, and where in the file each
-entry lies, so that it can be read again alone. Invariant: memory depends on the largest entry, not
-on the file. It knows nothing of what the entries mean.
+Reads a top-level array or object with a bounded buffer, and says where in the file each entry
+lies, so that it can be read again alone. Memory depends on the largest entry, not on the file.
+A streaming parser such as ijson gives no byte offsets of the entries, which are what the catalogue
+of 1.18 million products is read back by; so this module is not replaced by one.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ documents and queries are analysed by the same function. It knows nothing of doc
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from env_servers.toolkit.retrieval.stemmer import stem
@@ -59,10 +60,6 @@ _POSSESSIVE: Final = ("'s", "\u2019s", "\uff07s")
 _LONGEST: Final = 255
 """Lucene cuts longer tokens into pieces of this length."""
 
-_known: dict[str, str] = {}
-"""Term by token, empty for a stop word; a cache of a pure function, bounded by `_KNOWN_SIZE`."""
-_KNOWN_SIZE: Final = 200_000
-
 
 def terms(text: str) -> list[str]:
     """The index terms of a text, in order and with repetitions."""
@@ -70,19 +67,18 @@ def terms(text: str) -> list[str]:
     pattern = _ASCII_TOKEN if lowered.isascii() else _TOKEN
     stems: list[str] = []
     for token in pattern.findall(lowered):
-        term = _known.get(token)
-        if term is None:
-            term = _learn(token)
+        # Longer tokens are no words, and would fill the cache with whatever strangers send.
+        term = _term(token) if len(token) <= _LONGEST else token[:_LONGEST]
         if term:
             stems.append(term)
     return stems
 
 
-def _learn(token: str) -> str:
-    if len(token) > _LONGEST:
-        return token[:_LONGEST]
+@lru_cache(maxsize=200_000)
+def _term(token: str) -> str:
+    """Return the index term of a token; empty for a stop word.
+
+    Cached because an index of a million products asks for the same words a hundred times each.
+    """
     word = token[:-2] if token.endswith(_POSSESSIVE) else token
-    term = "" if word in STOP_WORDS else stem(word)
-    if len(_known) < _KNOWN_SIZE:
-        _known[token] = term
-    return term
+    return "" if word in STOP_WORDS else stem(word)

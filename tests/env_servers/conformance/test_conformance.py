@@ -20,7 +20,7 @@ from env_servers.sdk import SdkError
 from env_servers.server.episode import Episode, StepDecision
 from env_servers.server.errors import REASONS
 from env_servers.server.stream import Stream
-from tests.env_servers.server.conftest import server_process, serving  # noqa: F401
+from tests.kit.servers import serving
 
 ONLY_WITH_A_TOKEN = {"strangers_are_refused"}
 PROTOCOL = Path(__file__).parents[3] / "docs" / "protocol.md"
@@ -130,7 +130,7 @@ def test_the_table_of_errors_is_that_of_the_server():
 
 
 def test_the_command_checks_a_server_and_says_when_there_is_none(
-    server_process,  # noqa: F811
+    server_process,
     capsys,
 ):
     server = server_process(environments=["echo"], limits={"max_in_flight": 16})

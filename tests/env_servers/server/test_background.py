@@ -15,8 +15,9 @@ from env_servers.conformance.verdicts import expect_error, expect_observation
 from env_servers.server import processes
 from env_servers.server.respawn import RespawnPolicy
 from env_servers.server.upkeep import Upkeep
-from tests.env_servers.server.conftest import harness_for, serving
-from tests.env_servers.server.server_process import ROOT
+from tests.env_servers.server.conftest import harness_for
+from tests.kit.data import REPOSITORY
+from tests.kit.servers import serving
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ sys.exit(main(["serve", "echo", "--bind", "127.0.0.1:0", "--log-json"]))
 
 
 def test_a_server_whose_reaper_dies_ends_with_an_error_and_says_why():
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'gen'}"}
+    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'gen'}"}
     ended = subprocess.run(
         [sys.executable, "-c", DYING_SERVER],
         env=environment,

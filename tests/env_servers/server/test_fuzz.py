@@ -11,7 +11,8 @@ from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from env_servers.conformance.stream_client import StreamClient
 from env_servers.conformance.verdicts import Violation, expect_well_formed
-from tests.env_servers.server.conftest import harness_for, serving
+from tests.env_servers.server.conftest import harness_for
+from tests.kit.servers import serving
 
 SECONDS = {"inline": 1.5, "thread": 1.5, "process": 2.0}
 TEXTS = ["", "a", "x" * 3000, "\x00", "\u202e\U0001f600", "Action:\nsay", "{", "```say(1)```",

@@ -16,7 +16,8 @@ from env_servers.conformance.verdicts import expect_error, expect_observation
 from env_servers.sdk import Execution
 from env_servers.server import EnvironmentServer, Security, ServerConfig
 from env_servers.server.security import InsecureAddress
-from tests.env_servers.server.conftest import harness_for, serving
+from tests.env_servers.server.conftest import harness_for
+from tests.kit.servers import serving
 
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 

@@ -6,7 +6,8 @@ import pytest
 
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.conformance.verdicts import expect_error, expect_observation
-from tests.env_servers.server.conftest import harness_for, serving
+from tests.env_servers.server.conftest import harness_for
+from tests.kit.servers import serving
 
 ELSEWHERE = pytest.mark.parametrize(
     "how", ["thread", pytest.param("process", marks=pytest.mark.slow)]

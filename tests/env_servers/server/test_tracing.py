@@ -8,7 +8,8 @@ from env_servers.server import tracing
 from env_servers.server.app import _configured_tracing
 from env_servers.server.config import ServerConfig
 from env_servers.server.tracing import EpisodeTracing, tracing_requested
-from tests.env_servers.server.conftest import harness_for, serving
+from tests.env_servers.server.conftest import harness_for
+from tests.kit.servers import serving
 
 pytest.importorskip("opentelemetry.sdk")
 

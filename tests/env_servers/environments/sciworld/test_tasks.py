@@ -114,7 +114,8 @@ def test_wrong_settings_are_refused(settings: dict[str, str]) -> None:
 
 
 def test_settings_of_other_environments_are_none_of_ours() -> None:
-    load_tasks(EnvironmentConfig(settings={"textcraft.ids": "5000"}))
+    tasks = load_tasks(EnvironmentConfig(settings={"textcraft.ids": "5000"}))
+    assert tasks.splits() == load_tasks(EnvironmentConfig()).splits()
 
 
 def test_doors_lead_both_ways() -> None:

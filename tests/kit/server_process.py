@@ -14,8 +14,8 @@ from pathlib import Path
 from env_servers.sdk import Execution
 from env_servers.server import EnvironmentServer, ServerConfig, ServerLimits, serve
 from env_servers.server.app import run_loop
+from tests.kit.data import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
 _PATIENCE_SECONDS = 30.0
 
 
@@ -47,7 +47,7 @@ class ServerProcess:
 
     def start(self) -> None:
         self._address_file.unlink(missing_ok=True)
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'gen'}"}
+        environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'gen'}"}
         with self._log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, __file__, str(self._address_file), self._config],
