@@ -1,4 +1,4 @@
-"""This project's own runtime as a contender of `benchmark.load`, on the path that users take.
+"""The project's own runtime as a contender of `benchmark.load`, on the path that users take.
 
 Nothing is switched off: idempotency, response cache, leases, journals and state hashes are on.
 """

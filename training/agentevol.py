@@ -69,8 +69,9 @@ as it is."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pretraining:
-    """What a base model from scratch learns before it imitates anybody: every token of a scripted
-    policy's episodes, whatever their rewards.
+    """What a base model from scratch learns before it imitates anybody.
+
+    Every token of a scripted policy's episodes, whatever their rewards.
     """
 
     policy: str = "random"

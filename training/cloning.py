@@ -1,7 +1,6 @@
 # pyright: basic, reportMissingImports=false
 # torch is an extra: the checker may run without it.
-"""Behavioural cloning as a step of a longer program: from sources to a checkpoint, as often as
-asked.
+"""Behavioural cloning as a step of a longer program: sources to a checkpoint, any number of times.
 
 Owns what the trainings of a program share (base model, hyper-parameters) and how one is started: in
 this process, or by `torchrun` with several. Invariant: each training starts from the same base and

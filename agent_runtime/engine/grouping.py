@@ -61,8 +61,9 @@ def group_chunks(chunks: Sequence[Chunk], capacity: int) -> list[Group]:
 
 
 def _group_decoding(chunks: list[Chunk], capacity: int) -> list[Group]:
-    """Return the cheaper of two ways to decode: all slots from the first to the last in place, or
-    copies of rows, bucketed by length.
+    """Return the cheaper of two ways to decode.
+
+    Either all slots from the first to the last in place, or copies of rows, bucketed by length.
     """
     chunks = sorted(chunks, key=lambda chunk: chunk.slot)
     low, high = chunks[0].slot, chunks[-1].slot

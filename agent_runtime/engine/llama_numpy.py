@@ -114,8 +114,10 @@ class NumpyLlama:
     def _attend(
         self, queries: Array, masked: _MaskedRectangle, cache: NumpyCache, layer: int
     ) -> Array:
-        """Attend from a rectangle's tokens, out of the queries [tokens, heads, head_dim] of all;
-        returns [tokens of the rectangle, hidden].
+        """Attend from a rectangle's tokens, out of the queries [tokens, heads, head_dim] of all.
+
+        Returns:
+            [tokens of the rectangle, hidden].
         """
         a, rectangle = self.architecture, masked.rectangle
         rows, width, length = rectangle.shape

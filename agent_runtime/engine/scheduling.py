@@ -322,10 +322,11 @@ class BatchScheduler:
         return None if lingers and self._running else best
 
     def _best_prefix(self, generation: Generation) -> tuple[CacheSlot | None, int, int]:
-        """Return the slot with the longest cached prefix, that prefix' length, and the length of
-        the longest prefix that a running generation is going to have cached.
+        """Return the slot with the longest cached prefix, and how long cached prefixes are.
 
-        The last token of a context is always computed, since the next is sampled from it.
+        The first length is that slot's, the second that of the longest prefix that a running
+        generation is going to have cached. The last token of a context is always computed,
+        since the next is sampled from it.
         """
         best, shared, coming = None, _MIN_SHARED_PREFIX - 1, 0
         ids, cache_salt = generation.ids, generation.request.cache_salt

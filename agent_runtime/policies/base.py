@@ -89,8 +89,9 @@ class Policy(ABC):
     """Identifies the policy in records, for example `openai:gpt-x`."""
 
     def identity(self) -> Mapping[str, str]:
-        """What decides the replies beyond the configuration, known once the policy is started:
-        weights, and what computes them. Recorded; a resumed run must find the same.
+        """Return what decides the replies beyond the configuration: weights, what computes them.
+
+        Known once the policy is started. It is recorded; a resumed run must find the same.
         """
         return {}
 

@@ -41,9 +41,9 @@ def default_folder() -> Path:
 
 
 def find_python(wanted: Path | None = None, environment: Mapping[str, str] | None = None) -> Path:
-    """The interpreter that has SGLang: as given, by the variable, the isolated installation, or
-    this one.
+    """Return the interpreter that has SGLang.
 
+    The given one, else the one that the variable names, the isolated installation, or this one.
     Raises PolicyMisconfigured where none is there; it says how to make one.
     """
     variables = os.environ if environment is None else environment

@@ -144,8 +144,9 @@ def _in_a_process(options: MfuOptions, base: Path, variant: str) -> dict[str, An
 
 
 def measure(options: MfuOptions, base: Path, *, compiled: bool) -> dict[str, Any]:
-    """Time steps of one variant of the model in the folder `base`; returns their figures and what
-    they were measured with.
+    """Time steps of one variant of the model in the folder `base`.
+
+    Returns their figures and what they were measured with.
     """
     import torch
 

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributedContext:
-    """This process among all of its job; the words are those of `torch.distributed`."""
+    """The current process among all of its job; the words are those of `torch.distributed`."""
 
     rank: int
     world_size: int
