@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Provenance", "TokenSequence", "make_sequence", "whole"]
+__all__ = ["Provenance", "TokenSequence", "make_sequence", "train_on_all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +95,8 @@ def make_sequence(
     )
 
 
-def whole(sequence: TokenSequence) -> TokenSequence:
-    """The same sequence with every token but the first as a target."""
+def train_on_all(sequence: TokenSequence) -> TokenSequence:
+    """Return the sequence with every token but the first as a target."""
     mask = np.ones(len(sequence), np.bool_)
     mask[:1] = False
     return replace(sequence, mask=mask, logprobs=None)

@@ -1,11 +1,9 @@
 """Sources of training sequences: run stores, Parquet exports and AgentTraj files.
 
-Owns which records of a source are used and with what weight, and the one rule about tokens: where a
-policy recorded token ids they are used as they are, with their mask and logprobs; only text that
-nobody sampled in tokens here is tokenized. Records stream through one at a time. Records that
-cannot be used are not dropped silently: each one is handed to `on_skipped` with a reason.
-
-Knows no model weights and no training.
+Says which records of a source are used and with what weight. Where a policy recorded token ids they
+are used as they are, with their mask and logprobs; only text that nobody sampled in tokens here is
+tokenized. Records stream through one at a time; one that cannot be used is handed to `on_skipped`
+with a reason.
 """
 
 from __future__ import annotations
@@ -28,14 +26,14 @@ from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
 from training.data.conversations import environment_name, is_conversation_file, read_conversations
 from training.data.selection import read_selection
-from training.data.sequences import Provenance, TokenSequence, make_sequence, whole
+from training.data.sequences import Provenance, TokenSequence, make_sequence, train_on_all
 from training.data.tokenize import CannotTokenize, tokenize
 from training.errors import DataError, TokenizerMismatch
 
 __all__ = ["OnSkipped", "SourceConfig", "episode_sequences", "read_source", "read_texts"]
 
 OnSkipped = Callable[[str, str, int], None]
-"""Takes the name of what is left out, why, and its length in tokens (0 = unknown)."""
+"""Takes the name of what is not used, why, and its length in tokens (0 = unknown)."""
 _ROLES = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.ASSISTANT}
 _PARQUET_ROWS = 64
 
@@ -84,37 +82,37 @@ class SourceConfig:
 
 
 @dataclass(slots=True)
-class _Gate:
-    """Decides record by record; `Provenance` carries all that it looks at."""
+class _RecordFilter:
+    """Decides record by record, by what its `Provenance` says."""
 
     config: SourceConfig
     taken: Counter[str] = field(default_factory=Counter[str])
     seen: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
-    def admits(self, it: Provenance) -> bool:
-        config = self.config
-        threshold = config.thresholds.get(it.environment)
+    def accepts(self, record: Provenance) -> bool:
+        config, reward = self.config, record.reward
+        threshold = config.thresholds.get(record.environment)
         if (
-            (config.environments and it.environment not in config.environments)
-            or (config.policies and it.policy not in config.policies)
-            or (config.only_success and it.success is not True)
-            or (config.min_reward is not None and not _at_least(it.reward, config.min_reward))
-            or (threshold is not None and (it.reward is None or it.reward <= threshold))
+            (config.environments and record.environment not in config.environments)
+            or (config.policies and record.policy not in config.policies)
+            or (config.only_success and record.success is not True)
+            or (config.min_reward is not None and not _at_least(reward, config.min_reward))
+            or (threshold is not None and (reward is None or reward <= threshold))
         ):
             return False
-        if config.one_per_item and (it.environment, it.item_id) in self.seen:
+        if config.one_per_item and (record.environment, record.item_id) in self.seen:
             return False
-        return not config.limit or self.taken[it.environment] < config.limit
+        return not config.limit or self.taken[record.environment] < config.limit
 
-    def count(self, it: Provenance) -> None:
-        self.taken[it.environment] += 1
-        self.seen.add((it.environment, it.item_id))
+    def count(self, record: Provenance) -> None:
+        self.taken[record.environment] += 1
+        self.seen.add((record.environment, record.item_id))
 
-    def weight(self, it: Provenance) -> float:
+    def weight(self, record: Provenance) -> float:
         if not self.config.weight_by_reward:
             return self.config.weight
-        scale = self.config.reward_scale.get(it.environment, 1.0)
-        return self.config.weight * max(it.reward or 0.0, 0.0) / scale
+        scale = self.config.reward_scale.get(record.environment, 1.0)
+        return self.config.weight * max(record.reward or 0.0, 0.0) / scale
 
 
 def _at_least(value: float | None, bound: float) -> bool:
@@ -128,23 +126,35 @@ def read_source(
     on_skipped: OnSkipped,
     runs: Path = Path("runs"),
 ) -> Iterator[list[TokenSequence]]:
-    """The sequences of each accepted record, record by record, in the source's order.
+    """Yield the sequences of each accepted record, record by record, in the source's order.
 
-    A record gives one sequence per ledger segment that has targets. Raises DataError,
-    TokenizerMismatch, ExtraMissing, or the store's errors.
+    A record gives one sequence per ledger segment that has targets.
+
+    Args:
+        config: The source, and which of its records are used.
+        renderer: Chat template and tokenizer of the model to train.
+        on_skipped: Called for each record that cannot be used.
+        runs: Where runs are looked up by name.
+
+    Raises:
+        DataError: The source cannot be read.
+        TokenizerMismatch: It was recorded with another tokenizer.
+        ExtraMissing: Reading Parquet needs an extra that is not installed.
     """
     kind, path = _resolve(config, runs)
-    gate = _Gate(config)
+    record_filter = _RecordFilter(config)
     if kind == "run":
-        records = _from_run(path, config, renderer, gate, on_skipped)
+        records = _read_run(path, config, renderer, record_filter, on_skipped)
     elif kind == "parquet":
-        records = _from_parquet(path, config, renderer, gate, on_skipped)
+        records = _read_parquet(path, config, renderer, record_filter, on_skipped)
     else:
-        records = _from_conversations(path, config, renderer, gate, on_skipped)
+        records = _read_agenttraj(path, config, renderer, record_filter, on_skipped)
     for sequences in records:
         if sequences:
-            gate.count(sequences[0].origin)
-            yield [whole(it) for it in sequences] if config.targets == "all" else sequences
+            record_filter.count(sequences[0].origin)
+            if config.targets == "all":
+                sequences = [train_on_all(sequence) for sequence in sequences]
+            yield sequences
 
 
 def _resolve(config: SourceConfig, runs: Path) -> tuple[str, Path]:
@@ -158,7 +168,7 @@ def _resolve(config: SourceConfig, runs: Path) -> tuple[str, Path]:
             return "parquet", path
         if path.is_file() and is_conversation_file(path):
             return "agenttraj", path
-        if path.is_dir() and any(is_conversation_file(it) for it in _files(path)):
+        if path.is_dir() and _conversation_files(path):
             if not (path / "manifest.json").exists():
                 return "agenttraj", path
         elif path.is_file():
@@ -168,38 +178,48 @@ def _resolve(config: SourceConfig, runs: Path) -> tuple[str, Path]:
     return "run", find_run(config.path, runs)
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(it for it in folder.iterdir() if it.is_file() and is_conversation_file(it))
+def _conversation_files(folder: Path) -> list[Path]:
+    return sorted(
+        path for path in folder.iterdir() if path.is_file() and is_conversation_file(path)
+    )
 
 
-def _from_run(
+def _read_run(
     folder: Path,
     config: SourceConfig,
     renderer: TemplateRenderer,
-    gate: _Gate,
+    record_filter: _RecordFilter,
     on_skipped: OnSkipped,
 ) -> Iterator[list[TokenSequence]]:
     source = str(folder)
     if config.selection:
-        yield from _selected(folder, config, renderer, on_skipped)
+        yield from _read_selected(folder, config, renderer, on_skipped)
         return
     with RunReader.open(folder) as run:
 
         def accept(summary: EpisodeSummary) -> bool:
-            return not summary.failed and gate.admits(_of_summary(source, summary))
+            return not summary.failed and record_filter.accepts(
+                _summary_provenance(source, summary)
+            )
 
         for episode in run.episodes(accept):
-            origin = _of_episode(source, episode)
-            if gate.admits(origin):  # again: an earlier record of the same page may have counted
+            origin = _episode_provenance(source, episode)
+            # Asked again: an earlier record of the same page may have filled the limit since.
+            if record_filter.accepts(origin):
                 yield episode_sequences(
-                    episode, renderer, origin, gate.weight(origin), config.tokens, on_skipped
+                    episode,
+                    renderer,
+                    origin,
+                    record_filter.weight(origin),
+                    config.tokens,
+                    on_skipped,
                 )
 
 
-def _selected(
+def _read_selected(
     folder: Path, config: SourceConfig, renderer: TemplateRenderer, on_skipped: OnSkipped
 ) -> Iterator[list[TokenSequence]]:
-    """The records that a selection names; their order is the file's, not that of playing."""
+    """Yield the records that a selection names, in the order of the file, not of playing."""
     with RunReader.open(folder) as run:
         for number, row in enumerate(read_selection(Path(config.selection))):
             episode = run.get(row.key)
@@ -209,7 +229,7 @@ def _selected(
                     f"{row.key}",
                     field="data.sources.selection",
                 )
-            origin = _of_episode(str(folder), episode)
+            origin = _episode_provenance(str(folder), episode)
             weight = config.weight * row.weight
             yield episode_sequences(episode, renderer, origin, weight, config.tokens, on_skipped)
 
@@ -222,53 +242,59 @@ def episode_sequences(
     tokens: Literal["recorded", "text"] = "recorded",
     on_skipped: OnSkipped | None = None,
 ) -> list[TokenSequence]:
-    """The sequences of one episode record; raises TokenizerMismatch."""
-    place = origin or _of_episode("", episode)
-    messages = [Message(Role(it.role), it.text, it.sampled) for it in episode.messages]
-    if not episode.token_segments or tokens == "text":
-        return _tokenised(messages, renderer, place, weight, on_skipped)
-    segments = [
-        _Recorded(
-            ids=np.array(it.ids, np.uint32),
-            mask=np.array(it.origins, np.uint8) == int(Origin.SAMPLED),
-            logprobs=np.array(it.logprobs, np.float32),
-            generations=np.array(it.generations, np.uint32),
-            version=it.policy_versions[it.version_spans[-1].version] if it.version_spans else "",
-        )
-        for it in episode.token_segments
+    """Return the sequences of one episode record; raises TokenizerMismatch."""
+    origin = origin or _episode_provenance("", episode)
+    messages = [
+        Message(Role(message.role), message.text, message.sampled) for message in episode.messages
     ]
-    return _recorded(segments, messages, renderer, place, weight)
+    if not episode.token_segments or tokens == "text":
+        return _tokenized_sequences(messages, renderer, origin, weight, on_skipped)
+    segments = [
+        _RecordedSegment(
+            ids=np.array(segment.ids, np.uint32),
+            mask=np.array(segment.origins, np.uint8) == int(Origin.SAMPLED),
+            logprobs=np.array(segment.logprobs, np.float32),
+            generations=np.array(segment.generations, np.uint32),
+            version=(
+                segment.policy_versions[segment.version_spans[-1].version]
+                if segment.version_spans
+                else ""
+            ),
+        )
+        for segment in episode.token_segments
+    ]
+    return _recorded_sequences(segments, messages, renderer, origin, weight)
 
 
-def _of_summary(source: str, it: EpisodeSummary) -> Provenance:
+def _summary_provenance(source: str, summary: EpisodeSummary) -> Provenance:
     return Provenance(
         source=source,
-        name=it.episode_id,
-        environment=it.environment,
-        item_id=it.item_id,
-        sample=it.sample,
-        policy=it.policy,
-        reward=it.reward,
-        score=it.score,
-        success=it.success,
+        name=summary.episode_id,
+        environment=summary.environment,
+        item_id=summary.item_id,
+        sample=summary.sample,
+        policy=summary.policy,
+        reward=summary.reward,
+        score=summary.score,
+        success=summary.success,
     )
 
 
-def _of_episode(source: str, it: episode_pb2.Episode) -> Provenance:
+def _episode_provenance(source: str, episode: episode_pb2.Episode) -> Provenance:
     return Provenance(
         source=source,
-        name=it.episode_id,
-        environment=it.environment,
-        item_id=it.item_id,
-        sample=it.sample,
-        policy=it.policy,
-        reward=it.reward if it.HasField("reward") else None,
-        score=it.score if it.HasField("score") else None,
-        success=it.success if it.HasField("success") else None,
+        name=episode.episode_id,
+        environment=episode.environment,
+        item_id=episode.item_id,
+        sample=episode.sample,
+        policy=episode.policy,
+        reward=episode.reward if episode.HasField("reward") else None,
+        score=episode.score if episode.HasField("score") else None,
+        success=episode.success if episode.HasField("success") else None,
     )
 
 
-def _tokenised(
+def _tokenized_sequences(
     messages: Sequence[Message],
     renderer: TemplateRenderer,
     origin: Provenance,
@@ -285,7 +311,7 @@ def _tokenised(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Recorded:
+class _RecordedSegment:
     """A ledger segment as arrays, whichever file it came from."""
 
     ids: Any
@@ -295,16 +321,16 @@ class _Recorded:
     version: str
 
 
-def _recorded(
-    segments: Iterable[_Recorded],
+def _recorded_sequences(
+    segments: Iterable[_RecordedSegment],
     messages: Sequence[Message],
     renderer: TemplateRenderer,
     origin: Provenance,
     weight: float,
 ) -> list[TokenSequence]:
-    """Sequences of recorded segments, ids untouched."""
-    replies = [it.text for it in messages if it.sampled]
-    made: list[TokenSequence] = []
+    """Return the sequences of recorded segments, ids untouched."""
+    replies = [message.text for message in messages if message.sampled]
+    sequences: list[TokenSequence] = []
     for number, segment in enumerate(segments):
         _check_tokenizer(segment, replies, renderer, origin)
         values = {**origin.to_plain(), "segment": number, "policy_version": segment.version}
@@ -312,20 +338,23 @@ def _recorded(
             segment.ids, segment.mask, segment.logprobs, Provenance(**values), weight
         )
         if sequence is not None:
-            made.append(sequence)
-    return made
+            sequences.append(sequence)
+    return sequences
 
 
 def _check_tokenizer(
-    segment: _Recorded, replies: Sequence[str], renderer: TemplateRenderer, origin: Provenance
+    segment: _RecordedSegment,
+    replies: Sequence[str],
+    renderer: TemplateRenderer,
+    origin: Provenance,
 ) -> None:
-    """The segment's first reply must decode to its recorded text, up to where a stop cut it."""
+    """Raise unless the segment's first reply decodes to its recorded text, up to a stop's cut."""
     first = int(segment.generations.max(initial=0)) and int(
         segment.generations[segment.generations > 0][0]
     )
     if not first or first > len(replies):
         return
-    ids = [int(it) for it in segment.ids[segment.generations == first]]
+    ids = [int(token) for token in segment.ids[segment.generations == first]]
     try:
         decoded = "".join(renderer.decode(ids).split())
     except (OverflowError, ValueError, IndexError):
@@ -340,11 +369,11 @@ def _check_tokenizer(
         )
 
 
-def _from_parquet(
+def _read_parquet(
     path: Path,
     config: SourceConfig,
     renderer: TemplateRenderer,
-    gate: _Gate,
+    record_filter: _RecordFilter,
     on_skipped: OnSkipped,
 ) -> Iterator[list[TokenSequence]]:
     try:
@@ -358,18 +387,18 @@ def _from_parquet(
         batches: Any = file.iter_batches(batch_size=_PARQUET_ROWS, columns=columns)
         for batch in batches:
             for row in batch.to_pylist():
-                origin = _of_row(str(path), row)
-                if row["error"] is None and gate.admits(origin):
+                origin = _row_provenance(str(path), row)
+                if row["error"] is None and record_filter.accepts(origin):
                     yield _row_sequences(
-                        row, config, renderer, origin, gate.weight(origin), on_skipped
+                        row, config, renderer, origin, record_filter.weight(origin), on_skipped
                     )
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{path} is no episode export: {error}", field="data.sources") from error
 
 
-def _of_row(source: str, row: dict[str, Any]) -> Provenance:
+def _row_provenance(source: str, row: dict[str, Any]) -> Provenance:
     names = ("environment", "item_id", "sample", "policy", "reward", "score", "success")
-    return Provenance(source=source, name=row["episode_id"], **{it: row[it] for it in names})
+    return Provenance(source=source, name=row["episode_id"], **{name: row[name] for name in names})
 
 
 def _row_sequences(
@@ -380,34 +409,37 @@ def _row_sequences(
     weight: float,
     on_skipped: OnSkipped,
 ) -> list[TokenSequence]:
-    messages = [Message(_ROLES[it["role"]], it["text"], it["sampled"]) for it in row["messages"]]
+    messages = [
+        Message(_ROLES[message["role"]], message["text"], message["sampled"])
+        for message in row["messages"]
+    ]
     if not row["token_segments"] or config.tokens == "text":
-        return _tokenised(messages, renderer, origin, weight, on_skipped)
+        return _tokenized_sequences(messages, renderer, origin, weight, on_skipped)
     segments = [
-        _Recorded(
-            ids=np.array(it["ids"], np.uint32),
-            mask=np.array(it["mask"], np.bool_),
-            logprobs=np.array(it["logprobs"], np.float32),
-            generations=np.array(it["generations"], np.uint32),
+        _RecordedSegment(
+            ids=np.array(segment["ids"], np.uint32),
+            mask=np.array(segment["mask"], np.bool_),
+            logprobs=np.array(segment["logprobs"], np.float32),
+            generations=np.array(segment["generations"], np.uint32),
             version=(
-                it["policy_versions"][it["version_spans"][-1]["version"]]
-                if it["version_spans"]
+                segment["policy_versions"][segment["version_spans"][-1]["version"]]
+                if segment["version_spans"]
                 else ""
             ),
         )
-        for it in row["token_segments"]
+        for segment in row["token_segments"]
     ]
-    return _recorded(segments, messages, renderer, origin, weight)
+    return _recorded_sequences(segments, messages, renderer, origin, weight)
 
 
-def _from_conversations(
+def _read_agenttraj(
     path: Path,
     config: SourceConfig,
     renderer: TemplateRenderer,
-    gate: _Gate,
+    record_filter: _RecordFilter,
     on_skipped: OnSkipped,
 ) -> Iterator[list[TokenSequence]]:
-    for file in _files(path) if path.is_dir() else [path]:
+    for file in _conversation_files(path) if path.is_dir() else [path]:
         entries = read_conversations(file, train_acknowledgement=config.train_acknowledgement)
         for entry in entries:
             origin = Provenance(
@@ -418,29 +450,32 @@ def _from_conversations(
                 reward=entry.reward,
                 success=entry.success,
             )
-            if gate.admits(origin):
-                weight = gate.weight(origin)
-                yield _tokenised(entry.messages, renderer, origin, weight, on_skipped)
+            if record_filter.accepts(origin):
+                weight = record_filter.weight(origin)
+                yield _tokenized_sequences(entry.messages, renderer, origin, weight, on_skipped)
 
 
 def read_texts(config: SourceConfig, *, runs: Path = Path("runs")) -> Iterator[str]:
-    """All messages of a source's accepted records, for training a tokenizer."""
+    """Yield all messages of a source's accepted records, for training a tokenizer."""
     kind, path = _resolve(config, runs)
-    gate = _Gate(config)
+    record_filter = _RecordFilter(config)
     if kind == "run":
         with RunReader.open(path) as run:
             if config.selection:
                 rows = read_selection(Path(config.selection))
-                found = (run.get(row.key) for row in rows)
-                for episode in (it for it in found if it is not None):
+                episodes = (run.get(row.key) for row in rows)
+                for episode in filter(None, episodes):
                     yield from (message.text for message in episode.messages)
                 return
             for episode in run.episodes(
-                lambda it: not it.failed and gate.admits(_of_summary(str(path), it))
+                lambda summary: (
+                    not summary.failed
+                    and record_filter.accepts(_summary_provenance(str(path), summary))
+                )
             ):
                 yield from (message.text for message in episode.messages)
     elif kind == "agenttraj":
-        for file in _files(path) if path.is_dir() else [path]:
+        for file in _conversation_files(path) if path.is_dir() else [path]:
             for entry in read_conversations(file):
                 yield from (message.text for message in entry.messages)
     else:

@@ -37,6 +37,7 @@ from orchestrator.prompts import to_conversation_start
 from orchestrator.records import EpisodeKey
 from orchestrator.retry import RetryBudget, RetryPolicy
 from orchestrator.scheduler import Assignment, Limits, Scheduler
+from orchestrator.servers import LogFolder
 from orchestrator.store import RunReader, RunStore
 from training.errors import RecipeError
 from training.rollouts.jobs import RolloutConfig
@@ -78,6 +79,7 @@ class Rollouts:
             [tasks.name for tasks in environments],
             rollout.fleet,
             connection_options(rollout.client),
+            logs=LogFolder(folder / "logs"),
         )
         self._rollout = rollout
         self._environments = {tasks.name: tasks for tasks in environments}
@@ -95,8 +97,8 @@ class Rollouts:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
+        (self._folder / "logs").mkdir(parents=True, exist_ok=True)  # of spawned servers
         await self._stack.enter_async_context(self.fleet)
-        self._folder.mkdir(parents=True, exist_ok=True)
         return self
 
     async def __aexit__(self, *_: object) -> None:
