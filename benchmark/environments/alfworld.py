@@ -65,7 +65,7 @@ class Times:
 
 
 def timed(times: list[float], call: Callable[[], T]) -> T:
-    """The call's result; its duration in milliseconds is appended."""
+    """Return the call's result; its duration in milliseconds is appended."""
     start = time.perf_counter()
     result = call()
     times.append(1e3 * (time.perf_counter() - start))
@@ -86,7 +86,7 @@ def chosen_items(tasks: AlfworldTasks, count: int) -> list[str]:
 
 
 def crowd(tasks: AlfworldTasks, items: Sequence[str]) -> tuple[dict[str, Times], float]:
-    """Many episodes at once, stepped in turns: times, and KiB of an episode."""
+    """Play many episodes at once, stepped in turns; return times, and KiB of an episode."""
     gc.collect()
     before = psutil.Process().memory_info().rss
     resets: list[float] = []

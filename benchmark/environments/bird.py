@@ -99,7 +99,7 @@ class Serving:
 
 
 def statement_times() -> dict[str, Times]:
-    """Every embedded question's gold statement, once, by level."""
+    """Return every embedded question's gold statement, once, by level."""
     with TemporaryDirectory() as cache:
         tasks = Bird.load_tasks(EnvironmentConfig(settings={"bird.cache": cache}))
         times: dict[str, list[float]] = {}
@@ -143,7 +143,7 @@ class Crowd:
         self._tables: list[str] = []
 
     async def measure(self) -> Serving:
-        """All figures."""
+        """Return all figures."""
         page = await self._connection.list_tasks("bird", "train", page_size=10**6)
         tasks = [each.item_id for each in page.tasks]
         items = tasks[:: max(1, len(tasks) // 5)][:5]
@@ -188,14 +188,14 @@ class Crowd:
         self._gold.append(advice.action)
 
     async def _run(self, number: int) -> float:
-        """One statement that nobody asked before; returns seconds."""
+        """Ask a statement that nobody asked before; return the seconds."""
         statement = f"{await self._gold_statement(number)} -- {next(self._marks)}"
         started = time.perf_counter()
         await self._live[number].step(statement)
         return time.perf_counter() - started
 
     async def _gold_statement(self, number: int) -> str:
-        """The episode's gold statement; looks at tables until the expert comes to it."""
+        """Return the episode's gold statement; looks at tables until the expert comes to it."""
         while self._gold[number].startswith("describe "):
             await self._live[number].step(self._gold[number])
             advice = await self._live[number].consult(pb.ADVISOR_EXPERT, 0)

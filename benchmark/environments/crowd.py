@@ -81,7 +81,7 @@ class Serving:
 
 
 def scripts(name: str, count: int) -> list[Script]:
-    """The expert's actions on `count` train tasks, played in this process."""
+    """Return the expert's actions on `count` train tasks, played in this process."""
     environment = load_environment(name)
     tasks = environment.load_tasks(EnvironmentConfig())
     scripts_played: list[Script] = []
@@ -144,7 +144,7 @@ async def _play(
     plays: Sequence[Script],
     number: int,
 ) -> _Round:
-    """All episodes at once: to their middle, a look at the memory, and to their ends."""
+    """Play all episodes at once: to their middle, a look at the memory, and to their ends."""
     live = [
         RemoteEpisode(
             server.connection,

@@ -186,7 +186,7 @@ async def _go(episode: RemoteEpisode, actions: Sequence[str]) -> int:
 
 
 def bounded(count: int) -> Alone:
-    """A Java process with a bounded heap per episode."""
+    """Measure a Java process with a bounded heap per episode."""
     processes = [Jvm(find_java(), _BOUNDED_MIB) for _ in range(count)]
     interfaces = [jvm.classes.scienceworld.runtime.pythonapi.PythonInterface() for jvm in processes]
     for interface, (task, variation, _) in zip(interfaces, _spread(count), strict=True):
@@ -203,7 +203,7 @@ def bounded(count: int) -> Alone:
 
 
 def original(count: int) -> Alone:
-    """What AgentGym's server does: one `ScienceWorldEnv()` per episode."""
+    """Measure what AgentGym's server does: one `ScienceWorldEnv()` per episode."""
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     environments = [scienceworld.ScienceWorldEnv() for _ in range(count)]
     for simulator, (task, variation, _) in zip(environments, _spread(count), strict=True):

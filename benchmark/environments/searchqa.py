@@ -198,7 +198,7 @@ async def _open(connection: Connection, count: int) -> list[RemoteEpisode]:
 async def _search(
     live: Sequence[RemoteEpisode], server: Served, queries: Sequence[str]
 ) -> Searching:
-    """All these episodes search at once, each one query after the other."""
+    """Return all these episodes search at once, each one query after the other."""
     seconds: list[float] = []
 
     async def search(episode: RemoteEpisode, own: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """A server of one environment as a user starts it, and its memory as seen from outside.
 
-Owns the process: it is there while the context is open. Knows no benchmark.
+Contains the process: it is there while the context is open.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Served:
     """From then to its first answer."""
 
     def family(self) -> list[psutil.Process]:
-        """The server and its workers."""
+        """Return the server and its workers."""
         return [self.process, *self.process.children(recursive=True)]
 
     def memory(self) -> int:

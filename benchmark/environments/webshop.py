@@ -104,7 +104,7 @@ def step_times(episodes: int) -> dict[str, StepTimes]:
 
 
 def _plain_index() -> Index:
-    """The embedded catalogue's index as it is where numpy is not installed."""
+    """Return the embedded catalogue's index as it is where numpy is not installed."""
     writer = IndexWriter()
     for product in load_embedded_shop().products:
         writer.add(product.asin, searched_text(product))

@@ -1,7 +1,7 @@
 """AgentTraj-L conversations as episodes that can be played again.
 
-Owns what differs between environments in how a conversation was written down; whoever plays them
-needs no case for any of them. Files are those of the official release, one JSON object a line.
+Contains what differs between environments in how a conversation was written down; whoever plays
+them needs no case for any of them. Files are those of the official release, one JSON object a line.
 """
 
 from __future__ import annotations

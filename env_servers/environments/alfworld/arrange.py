@@ -1,8 +1,8 @@
 """In which order the parts of a formula are tried.
 
-Owns a rewriting that keeps what a formula means and makes `State.solve` quick and right: parts
-with few answers come first, and negations come when their variables are bound. It looks at how
-many facts a game begins with, never at a state.
+Contains a rewriting that keeps what a formula means and makes `State.solve` quick and right: parts
+with few answers come first, and negations come when their variables are bound. It looks at how many
+facts a game begins with, never at a state.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LATE: Final = 1e9
 
 
 def arrange(formula: Formula, parameters: Sequence[Parameter], sizes: Mapping[str, int]) -> Formula:
-    """The formula in a good order; `parameters` are its free variables, bound by nobody yet.
+    """Return the formula in a good order; `parameters` are its free variables, bound by nobody yet.
 
     `sizes` are numbers of facts by predicate. Every parameter is bound in every answer.
     """
@@ -48,7 +48,7 @@ def _arrange(
     bound: frozenset[str],
     sizes: Mapping[str, int],
 ) -> tuple[Formula, frozenset[str]]:
-    """The formula rearranged, and the variables that are bound after it."""
+    """Return the formula rearranged, and the variables that are bound after it."""
     match formula:
         case Atom() | Member():
             return formula, bound | free_variables(formula)

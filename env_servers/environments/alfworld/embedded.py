@@ -1,8 +1,8 @@
 """Generated household games: rooms, what stands and lies in them, and a task that can be solved.
 
-Owns the generator and the division of room layouts into those that are trained on and those that
-are not. A game depends on its number alone; only the first 53 bits of Python's generator are used,
-whose sequence is the same in every version. The rules are `household.pddl`, the texts
+Contains the generator and the division of room layouts into those that are trained on and those
+that are not. A game depends on its number alone; only the first 53 bits of Python's generator are
+used, whose sequence is the same in every version. The rules are `household.pddl`, the texts
 `household.twl`; nothing here plays.
 """
 
@@ -140,7 +140,7 @@ class _Draw:
 
 @cache
 def layout(kind: RoomKind, number: int, *, unseen: bool) -> Layout:
-    """The layout of a kind of room; seen and unseen ones differ in their receptacles."""
+    """Return the layout of a kind of room; seen and unseen ones differ in their receptacles."""
     attempt = 0
     while True:
         draw = _Draw("layout", kind, unseen, number, attempt)
@@ -156,7 +156,7 @@ def _is_unseen(layout: Layout) -> bool:
 
 
 def assign(number: int, *, unseen: bool, stream: str) -> Assignment:
-    """What the game of a number is; task types take turns. `stream` keeps splits apart."""
+    """Return what the game of a number is; task types take turns. `stream` keeps splits apart."""
     types = list(TaskType)
     task_type = types[number % len(types)]
     draw = _Draw("game", stream, number)
@@ -166,7 +166,7 @@ def assign(number: int, *, unseen: bool, stream: str) -> Assignment:
 
 
 def generate(assignment: Assignment) -> tuple[Problem, str]:
-    """The game's problem, and its task in words. It can always be solved."""
+    """Return the game's problem, and its task in words. It can always be solved."""
     room = layout(assignment.kind, assignment.layout, unseen=assignment.unseen)
     attempt = 0
     while True:
@@ -179,7 +179,7 @@ def generate(assignment: Assignment) -> tuple[Problem, str]:
 
 
 def game_texts(assignment: Assignment) -> dict[str, str]:
-    """The game as a `game.tw-pddl` file has it: what other engines need to play it."""
+    """Return the game as a `game.tw-pddl` file has it: what other engines need to play it."""
     problem, sentence = generate(assignment)
     return {
         "pddl_domain": _text("household.pddl"),
@@ -189,7 +189,7 @@ def game_texts(assignment: Assignment) -> dict[str, str]:
 
 
 def build(assignment: Assignment) -> Game:
-    """The game, ready to be played."""
+    """Return the game, ready to be played."""
     problem, sentence = generate(assignment)
     grammar = read_grammar(_text("household.twl").replace(_TASK, sentence))
     return build_game(read_domain(_text("household.pddl")), problem, grammar)
@@ -201,7 +201,7 @@ def _text(name: str) -> str:
 
 
 def _want(kind: TaskType, room: Layout, counts: dict[str, int], draw: _Draw) -> _Wanted | None:
-    """A task for the room, with enough objects of its class; None where there is none."""
+    """Return a task for the room, with enough objects of its class; None where there is none."""
     if kind is TaskType.LOOK:
         lamps = [name for name in sorted(LAMPS) if _homes(name, room)]
         things = [n for n, count in counts.items() if count and n not in LAMPS and _homes(n, room)]
@@ -284,7 +284,7 @@ def _capacities(room: Layout, counts: Mapping[str, int]) -> list[Fact]:
 
 
 def _id(name: str, number: int) -> str:
-    """An object's id; texts number it by these ids."""
+    """Return an object's id; texts number it by these ids."""
     if name.endswith("Basin"):
         return f"{name.removesuffix('Basin').lower()}_bar_{number:02d}_bar_basin"
     return f"{name.lower()}_bar_{number:02d}"
@@ -329,7 +329,7 @@ def _look_goal(target: _Wanted) -> Formula:
 
 
 def _write(problem: Problem) -> str:
-    """The problem as PDDL text."""
+    """Return the problem as PDDL text."""
     objects = "\n    ".join(f"{name} - {kind}" for name, kind in problem.objects.items())
     facts = "\n    ".join(f"({' '.join(fact)})" for fact in problem.facts)
     return (

@@ -1,7 +1,7 @@
 """One ALFWorld episode: carry out a household task by typed commands.
 
-Owns the episode's state (the game being played, how many commands were given) and what the agent
-sees of it: AgentGym's observations, reward 1 and the end when the task is done, else 0, and
+Contains the episode's state (the game being played, how many commands were given) and what the
+agent sees of it: AgentGym's observations, reward 1 and the end when the task is done, else 0, and
 TextWorld's limit of 50 commands. The rules are the game's, the games the task set's.
 """
 
@@ -156,7 +156,7 @@ class Alfworld(EpisodeEnvironment[_Episode]):
         return ReferencePlay(game, self.tasks.game_file(source))
 
     def _told(self, action: str) -> tuple[str, bool]:
-        """What the agent is told about an action, and whether the task is done."""
+        """Return what the agent is told about an action, and whether the task is done."""
         episode = self.episode
         if episode.fixed:
             action = _mended(episode.play, action)
@@ -171,7 +171,7 @@ def _available(play: Play) -> str:
 
 
 def _mended(play: Play, action: str) -> str:
-    """The command that is meant, whatever its case, blanks and words for putting."""
+    """Return the command that is meant, whatever its case, blanks and words for putting."""
     if len(action) > _LONGEST:
         return action
     plain = " ".join(action.lower().split()).rstrip(".")
@@ -189,7 +189,7 @@ def _boolean(name: str, value: Any) -> bool:
 
 
 def _whole(name: str, value: Any) -> int:
-    """A whole number from 0 up, which may arrive as a float."""
+    """Return a whole number from 0 up, which may arrive as a float."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or value != value or not 0 <= value <= _MOST_STEPS or value != int(value):
         raise InvalidOption(f"option {name} must be a whole number from 0 to {_MOST_STEPS}")

@@ -1,7 +1,7 @@
 """What the scripted players say: the planner's next command, and a short true reason for it.
 
-Owns the wording of thoughts and the random player's choice. Everything is a pure function of its
-arguments. It knows nothing of rewards.
+Contains the wording of thoughts and the random player's choice. Everything is a pure function of
+its arguments.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _WORK: Final = {"sinkbasin": "clean", "sink": "clean", "microwave": "heat", "fri
 
 
 def advise(play: Play, wording: int) -> Advice:
-    """The first step of a plan from here; `wording` chooses among equal phrasings."""
+    """Return the first step of a plan from here; `wording` chooses among equal phrasings."""
     step = next_step(play.game, play.state)
     if step is None:
         return Advice("look", _STUCK)
@@ -89,12 +89,12 @@ def advise(play: Play, wording: int) -> Advice:
 
 
 def random_advice(play: Play, rng: random.Random) -> Advice:
-    """One of the commands that do something."""
+    """Return one of the commands that do something."""
     return Advice(rng.choice(play.admissible() or ["look"]), "I try something at random.")
 
 
 def idle_advice() -> Advice:
-    """A command that changes nothing."""
+    """Return a command that changes nothing."""
     return Advice("inventory", "I only look at what I carry.")
 
 

@@ -1,8 +1,8 @@
 """A game: what can be done in a state, what it changes, and what is said about it.
 
-Owns the meaning of a game file: PDDL decides what is possible and when the game is won, the text
-grammar what is typed and told. Everything here is shared by all episodes of a game and nothing of
-it changes but caches of what follows from it. It knows no rewards, formats or item ids.
+Contains the meaning of a game file: PDDL decides what is possible and when the game is won, the
+text grammar what is typed and told. Everything here is shared by all episodes of a game and nothing
+of it changes but caches of what follows from it.
 """
 
 from __future__ import annotations
@@ -89,15 +89,15 @@ class Game:
     _commands: dict[GroundedAction, str] = field(default_factory=dict[GroundedAction, str])
 
     def intro(self) -> str:
-        """The text with which the game begins."""
+        """Return the text with which the game begins."""
         return self.grammar.render("#intro#", _View(self, self.first), {})
 
     def won(self, state: State) -> bool:
-        """Whether the goal is reached."""
+        """Return whether the goal is reached."""
         return state.holds(self._won, {})
 
     def admissible(self, state: State) -> list[str]:
-        """All commands that do something, in ascending order, each once."""
+        """Return all commands that do something, in ascending order, each once."""
         return sorted(
             {
                 self.command(state, grounded)
@@ -107,7 +107,7 @@ class Game:
         )
 
     def grounded_actions(self, state: State, action: str) -> list[GroundedAction]:
-        """What can be done by one action, named in lower case."""
+        """Return what can be done by one action, named in lower case."""
         return [
             grounded
             for kind in self._kinds
@@ -116,7 +116,7 @@ class Game:
         ]
 
     def find(self, state: State, command: str) -> GroundedAction | None:
-        """What a command means in a state; None where it means nothing."""
+        """Return what a command means in a state; None where it means nothing."""
         for kind in self._kinds:
             if command.startswith(kind.prefix):
                 for grounded in _possible(kind, state):
@@ -127,7 +127,7 @@ class Game:
         return None
 
     def do(self, state: State, grounded: GroundedAction) -> tuple[State, str]:
-        """The state after an action that is possible, and what is told about it."""
+        """Return the state after an action that is possible, and what is told about it."""
         kind = next(kind for kind in self._kinds if kind.name == grounded.action)
         binding = {p.name: v for p, v in zip(kind.parameters, grounded.arguments, strict=True)}
         after = state.apply(kind.effects, binding)
@@ -135,16 +135,16 @@ class Game:
         return after, self.grammar.feedback(kind.name, _View(self, after), bindings)
 
     def act(self, state: State, command: str) -> tuple[State, str]:
-        """The state after a command, any text, and what is told about it."""
+        """Return the state after a command, any text, and what is told about it."""
         grounded = self.find(state, command.strip())
         return (state, NOTHING_HAPPENS) if grounded is None else self.do(state, grounded)
 
     def command(self, state: State, grounded: GroundedAction) -> str:
-        """What an agent types for an action."""
+        """Return what an agent types for an action."""
         return self._command(state, self._kind(grounded.action), grounded)
 
     def argument(self, grounded: GroundedAction, parameter: str) -> str:
-        """The object of an action's parameter, named without question mark."""
+        """Return the object of an action's parameter, named without question mark."""
         for declared, value in zip(
             self._kind(grounded.action).parameters, grounded.arguments, strict=True
         ):
@@ -191,7 +191,7 @@ class _View:
 
 
 def read_game(text: str | bytes) -> Game:
-    """The game of a `game.tw-pddl` file; raises GameError."""
+    """Return the game of a `game.tw-pddl` file; raises GameError."""
     try:
         data: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -203,7 +203,7 @@ def read_game(text: str | bytes) -> Game:
 
 
 def build_game(domain: Domain, problem: Problem, grammar: TextGrammar) -> Game:
-    """The game of rules, a problem and a text grammar; raises GameError."""
+    """Return the game of rules, a problem and a text grammar; raises GameError."""
     missing = [s.name for s in domain.schemas if s.name not in grammar.actions]
     if missing:
         raise GameError(f"the text grammar has no action {missing[0]}")

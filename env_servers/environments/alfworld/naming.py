@@ -1,7 +1,7 @@
 """What a game's objects are called in texts: `apple 1` for `apple_bar__minus_00_dot_23_...`.
 
-Owns the numbering that players see. It has to be ALFWorld's, because recorded actions use it: the
-objects of a class are numbered downwards in the order of their ids, so the last id is number 1.
+Contains the numbering that players see. It has to be ALFWorld's, because recorded actions use it:
+the objects of a class are numbered downwards in the order of their ids, so the last id is number 1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finds ALFWorld's official games on this machine and AgentGym's numbering of them.
 
-Owns the layouts in which they come: the tree `json_2.1.1/<split>/<task>/<trial>/game.tw-pddl` that
-`alfworld-download` unpacks, or archives of such trees. Archives are read in memory; nothing is
-written. It knows no rules, and says for everything that is missing what it is and where it belongs.
+Contains the layouts in which they come: the tree `json_2.1.1/<split>/<task>/<trial>/game.tw-pddl`
+that `alfworld-download` unpacks, or archives of such trees. Archives are read in memory; nothing is
+written.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class OfficialGames:
     """Compressed game files of the archives."""
 
     def has(self, path: str) -> bool:
-        """Whether the game is there; its content is not looked at."""
+        """Return whether the game is there; its content is not looked at."""
         return path in self.packed or self._file(path).is_file()
 
     def read(self, path: str) -> bytes:
-        """The game file; raises EnvironmentUnavailable where it is missing."""
+        """Return the game file; raises EnvironmentUnavailable where it is missing."""
         packed = self.packed.get(path)
         if packed is not None:
             return zlib.decompress(packed)
@@ -87,19 +87,19 @@ class OfficialGames:
             raise EnvironmentUnavailable(f"{self.missing(path)} ({error.strerror})") from error
 
     def missing(self, path: str) -> str:
-        """What to say of a game that is not there."""
+        """Return what to say of a game that is not there."""
         return (
             f"the game {VERSION}/{path}/{GAME_FILE} is missing: expected at {self._file(path)} or"
             f" in an archive {self.home / VERSION}-*.tar.xz. {HOW_TO_GET}"
         )
 
     def damaged(self, path: str, why: object) -> str:
-        """What to say of a game that cannot be read."""
+        """Return what to say of a game that cannot be read."""
         where = f"in an archive of {self.home}" if path in self.packed else self._file(path)
         return f"the game {VERSION}/{path}/{GAME_FILE} ({where}) is damaged: {why}. {HOW_TO_GET}"
 
     def solvable(self, split: str) -> list[str]:
-        """The games of a split that are marked as solvable, in order of their paths."""
+        """Return the games of a split that are marked as solvable, in order of their paths."""
         return sorted(path for path in self._paths(split) if _SOLVABLE.search(self.read(path)))
 
     def _paths(self, split: str) -> Iterator[str]:

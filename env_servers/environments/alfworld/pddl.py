@@ -1,7 +1,7 @@
 """PDDL text to values: the part of the language that ALFWorld's game files use.
 
-Owns the reader and the formula types. Names are lower-cased as planners do. It knows neither
-states nor texts. Anything outside the supported part raises GameError, which names what it is.
+Contains the reader and the formula types. Names are lower-cased as planners do. Anything outside
+the supported part raises GameError, which names what it is.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def read_problem(text: str) -> Problem:
 
 
 def free_variables(formula: Formula) -> frozenset[str]:
-    """The free variables of a formula."""
+    """Return the free variables of a formula."""
     match formula:
         case Atom(_, arguments):
             return frozenset(a for a in arguments if a[0] == "?")
@@ -234,7 +234,7 @@ def free_variables(formula: Formula) -> frozenset[str]:
 
 
 def used_predicates(formula: Formula) -> frozenset[str]:
-    """The predicates that a formula asks for."""
+    """Return the predicates that a formula asks for."""
     match formula:
         case Atom(predicate, _):
             return frozenset((predicate,))
@@ -247,7 +247,7 @@ def used_predicates(formula: Formula) -> frozenset[str]:
 
 
 def _nested(text: str) -> list[Node]:
-    """The expressions of a text as nested lists of lower-cased words."""
+    """Return the expressions of a text as nested lists of lower-cased words."""
     top: list[Node] = []
     stack: list[list[Node]] = []
     current = top
@@ -310,7 +310,7 @@ def _typed(nodes: Sequence[Node]) -> tuple[Parameter, ...]:
 
 
 def _fact(node: Node) -> Fact | None:
-    """An initial fact; None for equalities, which only set costs and distances."""
+    """Return an initial fact; None for equalities, which only set costs and distances."""
     match _list(node):
         case ["=", *_]:
             return None

@@ -1,7 +1,7 @@
 """One game being played, whichever engine answers: the interface, and the native engine.
 
-Owns what an engine has to give. Both engines keep the native state, from which advice, fingerprints
-and plans come; they differ in who says what is possible and what is told.
+Contains what an engine has to give. Both engines keep the native state, from which advice,
+fingerprints and plans come; they differ in who says what is possible and what is told.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ class Play(Protocol):
     """The state as the native engine knows it."""
 
     def intro(self) -> str:
-        """The text with which the game begins."""
+        """Return the text with which the game begins."""
         ...
 
     def admissible(self) -> list[str]:
-        """The commands that do something now, in ascending order."""
+        """Return the commands that do something now, in ascending order."""
         ...
 
     def act(self, command: str) -> tuple[str, bool]:
-        """What is told about a command, any text, and whether the game is won."""
+        """Return what is told about a command, any text, and whether the game is won."""
         ...
 
     def fork(self) -> Self:
-        """An independent game in the same state."""
+        """Return an independent game in the same state."""
         ...
 
     def close(self) -> None:

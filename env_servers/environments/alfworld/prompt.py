@@ -1,7 +1,7 @@
 """How the household introduces itself, and how replies become native actions.
 
-Owns the opening messages of the three action formats, in this project's own words, and the
-grammar. It knows neither games nor rules.
+Contains the opening messages of the three action formats, in this project's own words, and the
+grammar.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ _PATTERNS: Final = tuple(
 
 
 def _express(action: str) -> tuple[str, Mapping[str, Any]]:
-    """A scripted player's action as a function call."""
+    """Return a scripted player's action as a function call."""
     for name, pattern in _PATTERNS:
         if match := pattern.fullmatch(action):
             return name, match.groupdict()

@@ -1,6 +1,6 @@
 """The reference engine: TextWorld itself, behind the same interface as the native one.
 
-Owns the use of `textworld`, `fast_downward` and `alfworld`, which are imported when a game is
+Contains the use of `textworld`, `fast_downward` and `alfworld`, which are imported when a game is
 first played (extra `alfworld-reference`). They keep global state, so everything in a process runs
 under one lock; run it with `--execution alfworld=process` to use more cores. A loaded planner
 library cannot be unloaded safely, so engines are kept and used again.

@@ -95,7 +95,7 @@ class Step:
 
 
 def parse_goal(goal: Formula) -> GoalSpec | None:
-    """The household task of a goal; None where it is none of the six kinds."""
+    """Return the household task of a goal; None where it is none of the six kinds."""
     types: dict[str, list[str]] = {}
     states: dict[str, list[str]] = {}
     placed: list[str] = []
@@ -141,7 +141,7 @@ def plan(game: Game, state: State, limit: int) -> list[Step] | None:
 
 
 def next_step(game: Game, state: State) -> Step | None:
-    """The next step towards the goal; None where the planner knows none."""
+    """Return the next step towards the goal; None where the planner knows none."""
     spec = parse_goal(game.goal)
     return None if spec is None else _Plan(game, state).step(spec)
 
@@ -156,7 +156,7 @@ class _Plan:
         self.held = next((fact[1] for fact in state.matching("holds", (None, None))), None)
 
     def step(self, spec: GoalSpec) -> Step | None:
-        """The next step for a wish."""
+        """Return the next step for a wish."""
         return self._place(spec) if spec.place_types else self._look(spec)
 
     def _look(self, spec: GoalSpec) -> Step | None:
@@ -188,7 +188,7 @@ class _Plan:
         return self._do("putobject", {"o": self.held, "r": place}, Purpose.PUT, self.held, place)
 
     def _choose_place(self, spec: GoalSpec) -> tuple[str | None, list[Entity]]:
-        """Where to put things, and which of them are not there yet."""
+        """Return where to put things, and which of them are not there yet."""
         best: tuple[tuple[int, bool, bool, str], str, list[Entity]] | None = None
         for place in self._places(spec.place_types):
             missing = self._missing(place, spec.things)
@@ -239,7 +239,7 @@ class _Plan:
         return None
 
     def _rid(self) -> Step | None:
-        """A step towards having free hands."""
+        """Return a step towards having free hands."""
         held = self.held or ""
         for grounded in self.game.grounded_actions(self.state, "putobject"):
             return Step(grounded, Purpose.RID, held, self.game.argument(grounded, "r"))
@@ -300,7 +300,7 @@ class _Plan:
 
 
 def _facts(formula: Formula) -> Iterator[Fact]:
-    """The facts that a formula wants to hold, in the order written."""
+    """Yield the facts that a formula wants to hold, in the order written."""
     match formula:
         case Atom(predicate, arguments):
             yield (predicate, *arguments)

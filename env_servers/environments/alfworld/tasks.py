@@ -1,7 +1,7 @@
 """ALFWorld's tasks: which game an item id stands for, and the games that are ready to be played.
 
-Owns item ids, splits and the games in memory: a game is read when it is first asked for and shared
-by all its episodes; the least recently used ones are let go. It knows no rewards and no texts.
+Contains item ids, splits and the games in memory: a game is read when it is first asked for and
+shared by all its episodes; the least recently used ones are let go.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class AlfworldTasks(TaskSet):
         return self._ids[split][start:stop]
 
     def get(self, item_id: str) -> Task:
-        """The task of an item id.
+        """Return the task of an item id.
 
         Raises UnknownItem, and EnvironmentUnavailable for an official item whose game is missing.
         """
@@ -117,7 +117,7 @@ class AlfworldTasks(TaskSet):
         return _category(self._source(item_id))
 
     def game(self, source: Source) -> Game:
-        """The game of a source; raises EnvironmentUnavailable where it is damaged."""
+        """Return the game of a source; raises EnvironmentUnavailable where it is damaged."""
         loaded = self._games.get(source)
         if loaded is None:
             loaded = self._load(source)
@@ -129,7 +129,7 @@ class AlfworldTasks(TaskSet):
         return loaded
 
     def named(self, path: object) -> Source:
-        """The official game `<split>/<task>/<trial>`, also one without an item id.
+        """Return the official game `<split>/<task>/<trial>`, also one without an item id.
 
         Raises InvalidOption where it is not there.
         """
@@ -141,7 +141,7 @@ class AlfworldTasks(TaskSet):
         return Source("", 0, path)
 
     def game_file(self, source: Source) -> bytes | Mapping[str, str]:
-        """The game as its file has it, or the three texts of one for an embedded game."""
+        """Return the game as its file has it, or the three texts of one for an embedded game."""
         if source.split:
             return game_texts(_assignment(source))
         if self._official is None:

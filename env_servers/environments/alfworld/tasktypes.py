@@ -1,6 +1,6 @@
 """The six kinds of household tasks, by the names of ALFWorld's folders.
 
-Owns the names and how a folder's name is read. It knows no games.
+Contains the names and how a folder's name is read.
 """
 
 from __future__ import annotations
@@ -28,5 +28,5 @@ class TaskType(StrEnum):
 
 
 def type_of_folder(folder: str) -> str:
-    """The kind of task of a folder `<kind>-<object>-<other>-<place>-<scene>`."""
+    """Return the kind of task of a folder `<kind>-<object>-<other>-<place>-<scene>`."""
     return folder.partition("-")[0]

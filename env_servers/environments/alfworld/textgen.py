@@ -1,9 +1,9 @@
 """A game file's text grammar: command templates and production rules, read once and rendered.
 
-Owns the language: actions with `template` and `feedback`, rules with conditions, and right-hand
+Contains the language: actions with `template` and `feedback`, rules with conditions, and right-hand
 sides made of literal text, `#rule#`, `{expression | query}` and `[{...}]` for lists in prose.
-Expressions are read, never evaluated as code. It knows facts only through `Facts`, and no rules
-of any world.
+Expressions are read, never evaluated as code. It knows facts only through `Facts`, and no rules of
+any world.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Facts(Protocol):
         ...
 
     def is_a(self, name: str, type_name: str) -> bool:
-        """Whether the object has the type or a subtype of it."""
+        """Return whether the object has the type or a subtype of it."""
         ...
 
     def attribute(self, name: str, attribute: str) -> str:
@@ -129,15 +129,15 @@ class TextGrammar:
     rules: Mapping[str, tuple[_Rule, ...]]
 
     def render(self, text: str, facts: Facts, bindings: Bindings) -> str:
-        """The text with everything in it expanded, for these facts and bound variables."""
+        """Return the text with everything in it expanded, for these facts and bound variables."""
         return "".join(self._render(read_symbols(text), facts, bindings))
 
     def command(self, action: str, facts: Facts, bindings: Bindings) -> str:
-        """What an agent types for the action."""
+        """Return what an agent types for the action."""
         return self.render(self.actions[action].template, facts, bindings)
 
     def feedback(self, action: str, facts: Facts, bindings: Bindings) -> str:
-        """What the agent is told after the action; `facts` are those after it."""
+        """Return what the agent is told after the action; `facts` are those after it."""
         return self.render(self.actions[action].feedback, facts, bindings)
 
     def prefix(self, action: str) -> str:
@@ -241,7 +241,7 @@ def answers(facts: Facts, query: Sequence[Condition], bindings: Bindings) -> Ite
 def _bind(
     facts: Facts, placeholders: Sequence[Placeholder], fact: Fact, bindings: Bindings
 ) -> Bindings | None:
-    """The bindings and those of the fact, or None where they do not go together."""
+    """Return the bindings and those of the fact, or None where they do not go together."""
     if len(placeholders) != len(fact):
         return None
     extended = dict(bindings)
@@ -324,7 +324,7 @@ def _read_action(
 
 @lru_cache(maxsize=256)
 def _read_rules(block: str) -> Mapping[str, tuple[_Rule, ...]]:
-    """The rules of one block of JSON; lines that begin with # are comments."""
+    """Return the rules of one block of JSON; lines that begin with # are comments."""
     lines = textwrap.dedent(block).split("\n")
     source = "\n".join(line for line in lines if not line.lstrip().startswith("#"))
     try:
@@ -344,7 +344,7 @@ def _read_rule(rhs: str, condition: str) -> _Rule:
 
 @lru_cache(maxsize=4096)
 def read_symbols(text: str) -> tuple[_Symbol, ...]:
-    """A right-hand side; raises GameError for an expression or a query that cannot be read.
+    """Return a right-hand side; raises GameError for an expression or a query that cannot be read.
 
     As in the reference, white space at its very beginning and tabs before a symbol are dropped,
     and so is everything from the first character on that begins no symbol.
@@ -367,7 +367,7 @@ def read_symbols(text: str) -> tuple[_Symbol, ...]:
 
 
 def _read_symbol(text: str, position: int) -> tuple[_Symbol, int] | None:
-    """The symbol at a position and where it ends, or None."""
+    """Return the symbol at a position and where it ends, or None."""
     if text[position] == "[":
         inner = _EXPAND.match(text, position + 1)
         if inner and text[inner.end() : inner.end() + 1] == "]":

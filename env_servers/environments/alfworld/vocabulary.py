@@ -1,7 +1,7 @@
 """The household's words: kinds of rooms, receptacles and objects, and what goes where.
 
-Owns facts only. The classes, their properties and which receptacle holds which object are those of
-ALFWorld's games; how often a class occurs in a room is this project's choice. It knows no games.
+Contains facts only. The classes, their properties and which receptacle holds which object are those
+of ALFWorld's games; how often a class occurs in a room is this project's choice.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The facts of a game and what follows from them: queries, formulas, effects.
 
-Owns `Scenery`, which never changes and is shared by all episodes of a game, and `State`, an
+Contains `Scenery`, which never changes and is shared by all episodes of a game, and `State`, an
 immutable snapshot of the rest; an action gives a new one that shares all it did not change. It
 knows predicates and objects by name only, and nothing of what they mean.
 """
@@ -66,7 +66,7 @@ class Scenery:
     asking."""
 
     def line(self, type_name: str) -> frozenset[str]:
-        """The type and its supertypes."""
+        """Return the type and its supertypes."""
         ancestors = self._lines.get(type_name)
         if ancestors is None:
             above = {"object", type_name}
@@ -77,12 +77,12 @@ class Scenery:
         return ancestors
 
     def is_a(self, name: str, type_name: str) -> bool:
-        """Whether the object has the type or a subtype of it."""
+        """Return whether the object has the type or a subtype of it."""
         own = self.types.get(name)
         return own is not None and (own == type_name or type_name in self.line(own))
 
     def members(self, type_name: str) -> tuple[str, ...]:
-        """All objects of a type, in ascending order; none of a type that nobody declared."""
+        """Return all objects of a type, in ascending order; none of a type that nobody declared."""
         members_found = self._members.get(type_name)
         if members_found is None:
             matching = (name for name in self.types if self.is_a(name, type_name))
@@ -109,7 +109,7 @@ class Scenery:
 def read_scenery(
     domain: Domain, problem: Problem, changing: frozenset[str], remembered: frozenset[str]
 ) -> Scenery:
-    """What never changes in a game; raises GameError for one that is unreasonably large."""
+    """Return what never changes in a game; raises GameError for one that is unreasonably large."""
     types = {**domain.constants, **problem.objects}
     if len(types) > _MAX_OBJECTS or len(problem.facts) > _MAX_FACTS:
         raise GameError(f"the game has {len(types)} objects and {len(problem.facts)} facts")
@@ -132,7 +132,7 @@ class State:
 
     @classmethod
     def first(cls, scenery: Scenery, problem: Problem) -> State:
-        """The state in which a game begins."""
+        """Return the state in which a game begins."""
         by_predicate: dict[str, set[Fact]] = {}
         for predicate, *arguments in problem.facts:
             if predicate in scenery.changing:
@@ -160,7 +160,7 @@ class State:
         return sorted(self.matching(predicate, pattern))
 
     def is_fact(self, predicate: str, arguments: Fact) -> bool:
-        """Whether the fact holds."""
+        """Return whether the fact holds."""
         if predicate in self.scenery.fixed:
             return bool(self.scenery.matching(predicate, arguments))
         return arguments in self.facts.get(predicate, _EMPTY)
@@ -200,7 +200,7 @@ class State:
     def assignments(
         self, parameters: Sequence[Parameter], formula: Formula, binding: Binding
     ) -> list[Fact]:
-        """All objects for the parameters that make the formula hold, in ascending order."""
+        """Return all objects for the parameters that make the formula hold, in ascending order."""
         answers_found: set[Fact] = set()
         for answer in self.solve(formula, binding):
             for full in self._complete(parameters, answer):
@@ -208,7 +208,7 @@ class State:
         return sorted(answers_found)
 
     def apply(self, effects: Sequence[Effect], binding: Binding) -> State:
-        """The state after an action's effects; conditions are those of the state before."""
+        """Return the state after an action's effects; conditions are those of the state before."""
         removed: list[tuple[str, Fact]] = []
         added: list[tuple[str, Fact]] = []
         for effect in effects:
@@ -232,7 +232,7 @@ class State:
     def difference(
         self, other: State
     ) -> tuple[tuple[str, tuple[Fact, ...], tuple[Fact, ...]], ...]:
-        """What holds here and not there, and there and not here, by predicate, in order."""
+        """Return what holds here and not there, and there and not here, by predicate, in order."""
         changes: list[tuple[str, tuple[Fact, ...], tuple[Fact, ...]]] = []
         for name in sorted(self.facts.keys() | other.facts.keys()):
             ours, theirs = self.facts.get(name, _EMPTY), other.facts.get(name, _EMPTY)

@@ -1,8 +1,7 @@
 """A BabyAI episode as text: macro actions in, egocentric descriptions out.
 
-Owns one live level, what its actions do, and the bookkeeping of rewards. Two profiles: `agentgym`
-behaves like AgentGym's server with its bugs, `fixed` without them (README lists them). Knows
-nothing of ids and channels.
+Contains one live level, what its actions do, and the bookkeeping of rewards. Two profiles:
+`agentgym` behaves like AgentGym's server with its bugs, `fixed` without them (README lists them).
 """
 
 from __future__ import annotations
@@ -91,14 +90,14 @@ class _Episode:
         return mission
 
     def observe(self, text: str, **end: Any) -> Observation:
-        """An observation of the score so far, with the list of actions if wanted."""
+        """Return an observation of the score so far, with the list of actions if wanted."""
         if self.lists_actions:
             listed = ", ".join(f'"{name}"' for name in self.scene.offers)
             text = f"{text}\nAvailable actions: [{listed}]"
         return Observation(text, self.score, self.score, **end)
 
     def _answer(self, command: str) -> str | None:
-        """What is said instead of acting, or None where there is something to do."""
+        """Return what is said instead of acting, or None where there is something to do."""
         offers = self.scene.offers
         asks = "check" in command if self.original else command == CHECK
         if asks:
@@ -170,7 +169,7 @@ class _Episode:
         return int(x), int(y), int(level.agent_dir), name, self.image
 
     def _place(self) -> tuple[object, ...]:
-        """What a move changes if it changes anything."""
+        """Return what a move changes if it changes anything."""
         level = self.level
         x, y = level.agent_pos
         dx, dy = level.dir_vec
@@ -222,7 +221,7 @@ class BabyaiEnvironment(EpisodeEnvironment[_Episode]):
         return self.episode.step(action)
 
     def fingerprint(self) -> bytes:
-        """The level, what was earned, and what the expert remembers."""
+        """Return the level, what was earned, and what the expert remembers."""
         episode = self.episode
         options = (episode.original, episode.lists_actions, episode.reached, episode.image)
         earned = (episode.reward, episode.score)

@@ -1,8 +1,8 @@
 """The scripted expert: the fewest replies to the next aim, as one available action.
 
-Owns the search over macro actions on the hidden grid and the wording of thoughts. Invariant: a pure
+Contains the search over macro actions on the hidden grid and the wording of thoughts. A pure
 function of the level, the scene and what was tried since the state last changed; work is bounded by
-`_EXPANSIONS`, so it cannot hang. Knows nothing of rewards.
+`_EXPANSIONS`, so it cannot hang.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def advise(
     careful: bool,
     seed: int,
 ) -> Advice:
-    """The next action with a reason.
+    """Return the next action with a reason.
 
     `tried` are actions that changed nothing here; `careful` replaces macros by single steps, for
     states that were seen too often. `seed` chooses the wording.
@@ -156,7 +156,7 @@ class _Search:
         self._far = world.distances(aim.cells, self._open_to)
 
     def _open_to(self, cell: Cell) -> bool:
-        """Whether the agent may walk there for this aim."""
+        """Return whether the agent may walk there for this aim."""
         if not self._world.passable(cell):
             return False
         thing = self._world.at(cell)
@@ -199,12 +199,12 @@ class _Search:
         return (_STRIDE + _HASTE) * self._far.get((pose[0], pose[1]), math.inf)
 
     def _reached(self, pose: _Pose) -> bool:
-        """Whether the aim is fulfilled by standing so (or by the action that led here)."""
+        """Return whether the aim is fulfilled by standing so (or by the action that led here)."""
         faced = self._aim.action is GroundedAction.FACE and _ahead(pose) in self._aim.cells
         return faced or pose == _DONE
 
     def _outcomes(self, pose: _Pose) -> Iterator[tuple[str, _Outcome]]:
-        """What the actions that are available in a pose would do."""
+        """Yield what the actions that are available in a pose would do."""
         scene, tried = self._scene, self._tried
         if pose != self._start:
             image = look(self._world.grid, *pose, self._world.held)
@@ -217,7 +217,7 @@ class _Search:
                     yield action, outcome
 
     def _carry_out(self, pose: _Pose, offer: Offer) -> _Outcome | None:
-        """The end of an action's moves on the hidden grid, or None if it does harm."""
+        """Return the end of an action's moves on the hidden grid, or None if it does harm."""
         opened: Cell | None = None
         price = 1.0 + _HASTE * len(offer.moves)
         for move in offer.moves:
@@ -246,7 +246,7 @@ class _Search:
         return _Outcome(pose, action, opened, price)
 
     def _handled(self, pose: _Pose, move: int, price: float) -> _Outcome | None:
-        """The end of picking up or dropping, or None if that is not the aim."""
+        """Return the end of picking up or dropping, or None if that is not the aim."""
         ahead = _ahead(pose)
         if ahead not in self._aim.cells or (move == DROP) != (self._world.at(ahead) is None):
             return None
@@ -261,7 +261,7 @@ class _Search:
         return thing.type == "door" and (thing.is_open or cell == opened)
 
     def _may_toggle(self, cell: Cell, *, last: bool) -> bool:
-        """Whether toggling what is there helps; `last` = the action ends with it."""
+        """Return whether toggling what is there helps; `last` = the action ends with it."""
         thing, aimed = self._world.at(cell), cell in self._aim.cells
         if thing is None:
             return False
@@ -274,7 +274,7 @@ class _Search:
         return not thing.is_locked or self._world.can_unlock(thing)
 
     def single_step(self) -> str | None:
-        """The next single move of a shortest way, as an action."""
+        """Return the next single move of a shortest way, as an action."""
         came: dict[_Pose, str] = {self._start: ""}
         queue = deque((self._start,))
         while queue:
@@ -294,14 +294,14 @@ class _Search:
         return None
 
     def _onward(self, cell: Cell) -> str:
-        """How to get one cell ahead, or empty where that is impossible."""
+        """Return how to get one cell ahead, or empty where that is impossible."""
         if not self._open_to(cell):
             return ""
         thing = self._world.at(cell)
         return "toggle" if thing is not None and not thing.is_open else "move forward"
 
     def _deed_here(self, cell: Cell) -> str | None:
-        """The action of the aim for a cell right ahead."""
+        """Return the action of the aim for a cell right ahead."""
         last_moves = {
             GroundedAction.TAKE: PICKUP,
             GroundedAction.DROP: DROP,

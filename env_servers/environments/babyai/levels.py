@@ -1,8 +1,7 @@
 """The forty BabyAI levels as MiniGrid objects: which classes, how they are seeded and watched.
 
-Owns everything that touches the `minigrid` package. Invariant: `build(level, seed)` gives the room
-that AgentGym's server showed for that level and seed, in every process and thread. Knows nothing of
-texts, actions or scores.
+Contains everything that touches the `minigrid` package. `build(level, seed)` gives the room that
+AgentGym's server showed for that level and seed, in every process and thread.
 """
 
 from __future__ import annotations
@@ -118,11 +117,11 @@ class Level(RoomGridLevel):
         return super().place_obj(obj, *args, **kwargs)
 
     def gen_obs(self) -> dict[str, Any]:
-        """The observation that MiniGrid's `reset` and `step` hand out."""
+        """Return the observation that MiniGrid's `reset` and `step` hand out."""
         return {"image": self.image(), "direction": self.agent_dir, "mission": self.mission}
 
     def image(self) -> Image:
-        """What the agent sees now."""
+        """Return what the agent sees now."""
         x, y = self.agent_pos
         return look(self.grid, int(x), int(y), int(self.agent_dir), self.carrying)
 
@@ -151,7 +150,7 @@ def _forgive(mission: Any) -> None:
 
 
 def build(level: int, seed: int, *, original: bool = True) -> tuple[Level, Image]:
-    """A fresh level 1..40 with what its reset shows.
+    """Return a fresh level 1..40 with what its reset shows.
 
     MiniGrid judges the second part of a strict sequence on the very action that finished the first,
     so opening the right door first counts as opening a wrong one. Unless `original`, the second

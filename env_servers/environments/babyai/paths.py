@@ -1,8 +1,7 @@
 """Ways through the visible window: from the agent to a thing, as turns and steps.
 
-Owns the search behind the macro actions. Unseen cells count as free. Invariant: for one window the
-ways depend on nothing but the blocked cells, the direction and the rule. Knows no names, texts or
-scores.
+Contains the search behind the macro actions. Unseen cells count as free. For one window the ways
+depend on nothing but the blocked cells, the direction and the rule.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ class Ways:
 
 
 def _move(state: int, successor: int) -> int:
-    """Which move leads from a state to a neighbouring one."""
+    """Return which move leads from a state to a neighbouring one."""
     if state >> 2 != successor >> 2:
         return FORWARD
     return RIGHT if successor == (state & ~3 | (state + 1) % 4) else LEFT
@@ -152,7 +151,7 @@ def _expand(state: int) -> tuple[int, ...]:
 
 
 def _shut(cells: frozenset[int]) -> bytes:
-    """A flag for every state: 1 outside these cells."""
+    """Return a flag for every state: 1 outside these cells."""
     return bytes(state >> 2 not in cells for state in range(4 * _CELLS))
 
 

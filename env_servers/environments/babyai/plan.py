@@ -1,8 +1,7 @@
 """From a mission to the one thing that has to be done next.
 
-Owns the order of things: sub-missions, fetching keys, clearing the way, free hands. Invariant: the
-aim is a pure function of the level's state, so nothing needs to be remembered between actions.
-Knows nothing of windows, macro actions or texts.
+Contains the order of things: sub-missions, fetching keys, clearing the way, free hands. The aim is
+a pure function of the level's state, so nothing needs to be remembered between actions.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ _DEPTH: Final = 12
 
 
 def next_aim(world: World, mission: Instr, *, boxes: bool) -> Aim | None:
-    """The next aim, or None where the mission cannot be fulfilled any more.
+    """Return the next aim, or None where the mission cannot be fulfilled any more.
 
     `boxes`: whether the agent has a way to open boxes and to shut open doors.
     """
@@ -78,7 +77,7 @@ def next_aim(world: World, mission: Instr, *, boxes: bool) -> Aim | None:
 
 
 def _is_joint(mission: Any) -> bool:
-    """Whether what is pending is part of an `and`, which stays fulfilled on later moves."""
+    """Return whether what is pending is part of an `and`, which stays fulfilled on later moves."""
     if isinstance(mission, BeforeInstr):
         mission = mission.instr_b
     elif isinstance(mission, AfterInstr):
@@ -130,7 +129,7 @@ class _Planner:
         """What is being resolved; a repetition means that there is no way."""
 
     def towards(self, mission: Any) -> Aim | None:
-        """The next aim of a single action."""
+        """Return the next aim of a single action."""
         world = self._world
         if isinstance(mission, GoToInstr):
             cells = [(int(x), int(y)) for x, y in mission.desc.obj_poss]
@@ -173,7 +172,7 @@ class _Planner:
         keep: Collection[Cell] = (),
         strict: bool = False,
     ) -> Aim | None:
-        """The action itself, or what stands between the agent and it."""
+        """Return the action itself, or what stands between the agent and it."""
         world = self._world
         route = world.route(world.agent, cells)
         if route is None or len(self._busy) > _DEPTH:
@@ -264,7 +263,7 @@ class _Planner:
     def _legs(
         self, mission: PutNextInstr, cell: Cell
     ) -> list[tuple[float, Cell, list[Cell], list[Cell]]]:
-        """The ways to a thing and from there to where it belongs, with their cost."""
+        """Return the ways to a thing and from there to where it belongs, with their cost."""
         there = self._world.route(self._world.agent, [cell])
         onward = self._world.route(cell, self._spots(mission, self._world.at(cell)))
         if there is None or onward is None:

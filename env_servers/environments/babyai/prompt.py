@@ -1,6 +1,6 @@
 """What an agent is told before it plays BabyAI, and how its replies are read.
 
-Owns the wording of the instruction and the action grammar. Knows nothing of levels.
+Contains the wording of the instruction and the action grammar.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ _CALL: Final = re.compile(
 
 
 def _express(action: str) -> tuple[str, Mapping[str, Any]]:
-    """A native action as a function call."""
+    """Return a native action as a function call."""
     match = _CALL.fullmatch(action)
     if match is None:
         return action.replace(" ", "_"), {}

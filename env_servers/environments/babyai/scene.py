@@ -1,8 +1,7 @@
 """One observation in words, and the actions that it offers.
 
-Owns the description, the list of available actions with the moves behind each, and the reasons why
-others are refused. Invariant: a scene is a pure function of (sight, direction, held object,
-profile). Knows nothing of the hidden rest of the level, of missions or scores.
+Contains the description, the list of available actions with the moves behind each, and the reasons
+why others are refused. A scene is a pure function of (sight, direction, held object, profile).
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class Scene:
         self.offers[CHECK] = Offer(())
 
     def describe(self) -> str:
-        """The observation's sentences."""
+        """Return the observation's sentences."""
         return _describe(self._things, self._anything, self._barrier, self._held)
 
     def _offer_step(self, barrier: Entity | None) -> None:
@@ -183,7 +182,7 @@ class Scene:
 def _describe(
     things: list[Entity], anything: bool, barrier: Entity | None, held: Held | None
 ) -> str:
-    """The sentences of an observation; `anything` = there is at least a wall in sight."""
+    """Return the sentences of an observation; `anything` = there is at least a wall in sight."""
     parts = ["You cannot see any objects within sight."]
     if anything:
         parts = ["In front of you in this room, you can see several objects: "]

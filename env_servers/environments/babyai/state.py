@@ -1,7 +1,7 @@
 """The hidden state of a level as a value: equal values mean equal futures.
 
-Owns the list of what can differ between two moments of one level. Objects are told apart by their
-number in the list made at the start, never by their address.
+Contains the list of what can differ between two moments of one level. Objects are told apart by
+their number in the list made at the start, never by their address.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def hidden_state(level: Level, objects: Sequence[Any]) -> tuple[object, ...]:
 
 
 def _progress(mission: Any, number: dict[int, int]) -> tuple[object, ...]:
-    """What a mission remembers."""
+    """Return what a mission remembers."""
     before = number.get(id(getattr(mission, "preCarrying", None)))
     places = [
         [(int(x), int(y)) for x, y in getattr(mission, name).obj_poss]

@@ -1,7 +1,7 @@
 """Item ids of BabyAI: which level and which seed an integer stands for.
 
-Owns the splits. Invariant: id -> level `1 + id % 40`, seed `id // 40`, for official and embedded
-ids alike, so the two share no (level, seed) and neither do the splits. Knows nothing of rooms.
+Contains the splits. An id stands for level `1 + id % 40` and seed `id // 40`, official and embedded
+ids alike, so the two share no (level, seed) and neither do the splits.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class BabyaiTasks(TaskSet):
 
 
 def load(config: EnvironmentConfig) -> BabyaiTasks:
-    """All splits; `official_eval` only where AgentEval's list is in the data folder."""
+    """Return all splits; `official_eval` only where AgentEval's list is in the data folder."""
     if config.data_dir is None:
         return BabyaiTasks()
     path = config.data_dir / EVALUATION_FILE

@@ -1,8 +1,7 @@
 """What the agent sees: the 7x7 window before it, with occlusion, as a flat tuple of codes.
 
-Invariant: equal tuples mean equal MiniGrid images, and the other way round. Everything is in the
-agent's own frame: `forward` steps ahead (0..6) and `right` steps to the right (-3..3). Knows
-nothing of texts, actions or missions.
+Equal tuples mean equal MiniGrid images, and the other way round. Everything is in the agent's own
+frame: `forward` steps ahead (0..6) and `right` steps to the right (-3..3).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _HEADINGS: Final = ((1, 0), (0, 1), (-1, 0), (0, -1))
 
 
 def heading_vector(direction: int) -> tuple[int, int]:
-    """The grid step (dx, dy) of looking in a direction 0..3."""
+    """Return the grid step (dx, dy) of looking in a direction 0..3."""
     return _HEADINGS[direction % 4]
 
 
@@ -77,7 +76,7 @@ class Entity(NamedTuple):
 
 
 def look(grid: Any, x: int, y: int, direction: int, held: Any) -> Image:
-    """The window of an agent at (x, y); `held` (or nothing) is seen at its own place.
+    """Return the window of an agent at (x, y); `held` (or nothing) is seen at its own place.
 
     The agent's own cell never blocks its sight: it can only stand on floor and in open doors.
     """

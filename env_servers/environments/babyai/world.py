@@ -1,7 +1,7 @@
 """The whole hidden grid, as the expert reads it: what stands where, and ways between cells.
 
-Owns distances and obstructions on the full grid. Invariant: reads a level, never changes it, and
-every answer is a pure function of the level's state. Knows nothing of missions or of texts.
+Contains distances and obstructions on the full grid. Reads a level, never changes it, and every
+answer is a pure function of the level's state.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class World:
                 self.things[index % width, index // width] = cell
 
     def at(self, cell: Cell) -> Any:
-        """What stands in a cell, or None."""
+        """Return what stands in a cell, or None."""
         return self.things.get(cell)
 
     def is_wall(self, cell: Cell) -> bool:
@@ -60,7 +60,7 @@ class World:
         return cell_object is not None and cell_object.type == "wall"
 
     def find_cells(self, objects: Iterable[Any]) -> list[Cell]:
-        """Where these very objects stand on the grid, in grid order."""
+        """Return where these very objects stand on the grid, in grid order."""
         identities = {id(item) for item in objects}
         return [cell for cell, thing in self.things.items() if id(thing) in identities]
 
@@ -77,11 +77,11 @@ class World:
         ]
 
     def can_unlock(self, door: Any) -> bool:
-        """Whether the key in hand fits."""
+        """Return whether the key in hand fits."""
         return is_key(self.held, door.color)
 
     def obstructs(self, cell: Cell) -> bool:
-        """Whether something there must be dealt with before the agent can pass."""
+        """Return whether something there must be dealt with before the agent can pass."""
         thing = self.at(cell)
         if thing is None:
             return False
@@ -143,7 +143,7 @@ class World:
         return distance
 
     def passable(self, cell: Cell) -> bool:
-        """Whether the agent can get into a cell now, opening doors on its way."""
+        """Return whether the agent can get into a cell now, opening doors on its way."""
         return not (self.is_wall(cell) or self.obstructs(cell))
 
     def places_to_drop(self, way: Collection[Cell]) -> frozenset[Cell]:
@@ -169,12 +169,12 @@ class World:
                 yield index % self.grid.width, index // self.grid.width
 
     def is_near_door(self, cell: Cell) -> bool:
-        """Whether a thing there would block a doorway."""
+        """Return whether a thing there would block a doorway."""
         around = (self.at(neighbor) for neighbor in neighbors(cell))
         return any(thing is not None and thing.type == "door" for thing in around)
 
     def _cuts(self, cell: Cell) -> bool:
-        """Whether filling the cell separates the open cells around it from each other."""
+        """Return whether filling the cell separates the open cells around it from each other."""
         ring = [(cell[0] + dx, cell[1] + dy) for dx, dy in _RING]
         opened = [not self.is_wall(neighbor) and neighbor not in self.things for neighbor in ring]
         # Runs of open cells along the ring that hold a side (not only a corner) must be one.
@@ -191,7 +191,7 @@ class World:
         return runs > 1 and not self._joined(cell)
 
     def _joined(self, filled: Cell) -> bool:
-        """Whether the open cells beside a filled one are joined by some way around it."""
+        """Return whether the open cells beside a filled one are joined by some way around it."""
         sides = {c for c in neighbors(filled) if not self.is_wall(c) and c not in self.things}
         queue = deque((min(sides),))
         visited = {filled, *queue}
@@ -204,13 +204,13 @@ class World:
 
 
 def neighbors(cell: Cell) -> tuple[Cell, ...]:
-    """The four cells beside a cell."""
+    """Return the four cells beside a cell."""
     x, y = cell
     return (x + 1, y), (x, y + 1), (x - 1, y), (x, y - 1)
 
 
 def is_key(thing: Any, color: str) -> bool:
-    """Whether a thing is a key of that colour."""
+    """Return whether a thing is a key of that colour."""
     return thing is not None and thing.type == "key" and thing.color == color
 
 

@@ -1,10 +1,8 @@
 """One read-only database that strangers may query, shared by all episodes of a process.
 
-Owns its connections and the answers that are remembered. Invariant: the file never changes, every
+Contains its connections and the answers that are remembered. The file never changes, every
 statement ends within the limits, and equal statements get equal answers. Safe to use from several
 threads; a statement occupies one connection.
-
-It knows neither questions nor scores.
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ class Outcome:
     """Work that it took, in steps of SQLite's virtual machine; a multiple of 1,000."""
 
     def matches(self, other: Outcome) -> bool:
-        """Whether both are results with the same set of rows."""
+        """Return whether both are results with the same set of rows."""
         return self.error is None and other.error is None and self.distinct == other.distinct
 
 
@@ -98,14 +96,14 @@ class Database:
         self._answers: OrderedDict[str, Outcome] = OrderedDict()
 
     def path(self) -> Path:
-        """The file; raises EnvironmentUnavailable."""
+        """Return the file; raises EnvironmentUnavailable."""
         with self._opening:
             if self._path is None:
                 self._path = self._locate()
             return self._path
 
     def ask(self, statement: str) -> Outcome:
-        """The answer to one statement of whatever text: never an exception because of it.
+        """Return the answer to one statement of whatever text: never an exception because of it.
 
         Raises EnvironmentUnavailable where the file is damaged or the process has no room.
         """
@@ -140,7 +138,7 @@ class Database:
         return outcome
 
     def _run(self, statement: str, *, heavy: bool) -> Outcome | None:
-        """The answer; None where the statement is heavy and may not be."""
+        """Return the answer; None where the statement is heavy and may not be."""
         with self._lock:
             idle = self._idle.pop() if self._idle else None
         connection, guard = idle or self._connect()
@@ -179,7 +177,7 @@ class Database:
 
 
 def _fetch(cursor: sqlite3.Cursor, statement: str, guard: Guard, limits: Limits) -> Outcome:
-    """All rows, one by one, as far as the limits go."""
+    """Return all rows, one by one, as far as the limits go."""
     cursor.execute(statement)
     rows: list[Row] = []
     distinct: set[Row] = set()

@@ -1,8 +1,8 @@
 """The embedded databases as files: made once per machine, shared by everybody who reads them.
 
-Owns the cache folder. Invariant: a file there has the content that its name promises, or it is
-made anew: the name carries a digest of what the rows are made from and a digest of the file. Files
-appear by renaming, so that processes which start together never see half of one.
+Contains the cache folder. A file there has the content that its name promises, or it is made anew:
+the name carries a digest of what the rows are made from and a digest of the file. Files appear by
+renaming, so that processes which start together never see half of one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORMAT: Final = "1"
 
 
 def cache_folder(setting: str | None) -> Path:
-    """Where built databases are kept: the setting, or the user's cache folder."""
+    """Return where built databases are kept: the setting, or the user's cache folder."""
     if setting:
         return Path(setting).expanduser()
     base = os.environ.get("XDG_CACHE_HOME", "")

@@ -1,8 +1,9 @@
 """One BIRD episode: a question about a database, answered by a SQL statement.
 
-Owns the episode's life: what is shown, and what a statement earns. The reward is 1 for a statement
-whose set of rows is the gold statement's, else 0. In one round, the first statement is the answer;
-in several (`multi_turn`), what is submitted. Databases are shared by all episodes of a process.
+Contains the episode's life: what is shown, and what a statement earns. The reward is 1 for a
+statement whose set of rows is the gold statement's, else 0. In one round, the first statement is
+the answer; in several (`multi_turn`), what is submitted. Databases are shared by all episodes of a
+process.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class Bird(EpisodeEnvironment[_Episode]):
         return Advice("-", "I give no answer.")
 
     def _take_round(self, episode: _Episode, action: str) -> Observation:
-        """A look-up, a statement, or the answer."""
+        """Return a look-up, a statement, or the answer."""
         text = action[:_LONGEST_ACTION].rpartition("Action:")[2].strip()
         verb, _, rest = text.partition(" ") if " " in text[:20] else (text, "", "")
         database = episode.puzzle.base.database
@@ -154,7 +155,7 @@ class Bird(EpisodeEnvironment[_Episode]):
         )
 
     def _score(self, text: str, outcome: Outcome) -> Observation:
-        """The end: whether the rows are the gold statement's."""
+        """End the episode: 1 where the rows are the gold statement's, else 0."""
         episode = self.episode
         gold = episode.puzzle.base.database.ask(episode.puzzle.sql)
         if gold.by_chance:
@@ -173,7 +174,7 @@ class Bird(EpisodeEnvironment[_Episode]):
 
 
 def _introduction(episode: _Episode) -> str:
-    """The first observation."""
+    """Return the first observation."""
     puzzle = episode.puzzle
     hint = f"\nHint: {puzzle.evidence}" if puzzle.evidence else ""
     if episode.profile == "agentgym":
@@ -194,7 +195,7 @@ def _no_table(puzzle: Puzzle, table: str) -> str:
 
 
 def _given_rounds(value: Any) -> int:
-    """The option `rounds`."""
+    """Return the option `rounds`."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 1 <= value <= _MOST_ROUNDS or value != int(value):
         raise InvalidOption("option rounds", valid=f"a whole number from 1 to {_MOST_ROUNDS}")

@@ -1,6 +1,6 @@
 """What the scripted players do: hand in the gold statement, or query at random.
 
-Owns the wording of thoughts. What a thought says is either the reason that a template states or
+Contains the wording of thoughts. What a thought says is either the reason that a template states or
 what the gold statement's clauses show, so it is true. Everything is a pure function of the
 arguments.
 """
@@ -58,7 +58,7 @@ _RANDOM: Final = "I query something at random."
 
 
 def answer(puzzle: Puzzle, wording: int) -> Advice:
-    """The gold statement, with why it answers the question."""
+    """Return the gold statement, with why it answers the question."""
     return Advice(puzzle.sql.strip(), _reasoning(puzzle, wording))
 
 
@@ -81,7 +81,7 @@ def explore(
 
 
 def random_advice(puzzle: Puzzle, rng: random.Random, *, rounds: bool) -> Advice:
-    """A query of any table; with rounds also a look at one, or handing in."""
+    """Return a query of any table; with rounds also a look at one, or handing in."""
     schema = puzzle.base.declared
     table = rng.choice(schema.tables)
     quoted = '"' + table.replace('"', '""') + '"'

@@ -1,11 +1,9 @@
 """What a statement of a stranger may do and cost.
 
-Owns the authorizer (reading only), the functions that would tell machines or moments apart, and
-the limits. Invariant: what a statement answers depends on the database and its text alone; the
-limits of time and memory are backstops that only statements feel which are out to do harm. Work
-is counted in steps of SQLite's virtual machine, which are the same on every run.
-
-It knows no tasks and no files.
+Contains the authorizer (reading only), the functions that would tell machines or moments apart, and
+the limits. What a statement answers depends on the database and its text alone; the limits of time
+and memory are backstops that only statements feel which are out to do harm. Work is counted in
+steps of SQLite's virtual machine, which are the same on every run.
 """
 
 from __future__ import annotations
@@ -160,7 +158,7 @@ class Guard:
         return self.outgrown or self.refusal is not None
 
     def _grows_by(self, limit: int) -> bool:
-        """Whether the process grew by more, and this statement is the one that takes memory.
+        """Return whether the process grew by more, and this statement is the one that takes memory.
 
         What a thread took it may have given back, and how much the process grew says not by whom;
         together they tell. Where memory comes in huge pages the first is too small by far.
@@ -234,7 +232,7 @@ def _set_limits(connection: sqlite3.Connection, limits: Limits) -> None:
 
 
 def _resident_bytes() -> int:
-    """Memory of this process; 0 where the system does not tell."""
+    """Return the memory of this process; 0 where the system does not tell."""
     statm = _open_statm(os.getpid())
     if statm < 0:
         return 0
@@ -242,7 +240,7 @@ def _resident_bytes() -> int:
 
 
 def _taken_bytes() -> int:
-    """Memory that this thread has taken so far, given back or not."""
+    """Return memory that this thread has taken so far, given back or not."""
     if _RUSAGE_THREAD is None:
         return 0
     return resource.getrusage(_RUSAGE_THREAD).ru_minflt * _PAGE_BYTES
@@ -309,7 +307,7 @@ def _is_local(modifier: object) -> bool:
 
 @lru_cache
 def _has_function(name: str) -> bool:
-    """Whether this SQLite knows a function of dates."""
+    """Return whether this SQLite knows a function of dates."""
     try:
         with _date_lock:
             _date_connection().execute(f"SELECT {name}('2000-01-01', '2000-01-01')")

@@ -1,8 +1,8 @@
 """The published questions: BIRD, its mini-dev set, and Spider, in their official layouts.
 
-Owns file names, where they are looked for, and what is said when a file is missing or broken off.
-Questions whose database is not there are known but cannot be played: of these gigabytes people
-often have a part. It knows nothing of episodes and runs no query.
+Contains file names, where they are looked for, and what is said when a file is missing or broken
+off. Questions whose database is not there are known but cannot be played: of these gigabytes people
+often have a part.
 """
 
 from __future__ import annotations
@@ -81,16 +81,16 @@ class Collection:
     """Tables file by db_id; empty where there is none."""
 
     def database(self, db_id: str) -> Path:
-        """Where the file of a database belongs."""
+        """Return where the file of a database belongs."""
         return self.databases / db_id / f"{db_id}.sqlite"
 
     def told(self, db_id: str) -> Callable[[], Schema] | None:
-        """The schema with the names of the tables file."""
+        """Return the schema with the names of the tables file."""
         entry = self.entries.get(db_id)
         return None if entry is None else lambda: read_entry(entry)
 
     def missing(self, db_id: str) -> str:
-        """What to say when a question is asked for whose database is not there."""
+        """Return what to say when a question is asked for whose database is not there."""
         source = _SPIDER if self.name.startswith(_SPIDER) else _BIRD
         return (
             f"the database {db_id} is not there: expected is {self.database(db_id)}. "
@@ -99,7 +99,7 @@ class Collection:
 
 
 def find_collections(data_dir: Path) -> list[Collection]:
-    """All published questions below a folder; none where there is no folder for them.
+    """Return all published questions below a folder; none where there is no folder for them.
 
     Raises EnvironmentUnavailable for a folder that lacks files, and for damaged ones.
     """
@@ -125,7 +125,7 @@ def find_collections(data_dir: Path) -> list[Collection]:
 
 
 def _find_train(data_dir: Path) -> Iterator[Collection]:
-    """The train set, or else the excerpt of it."""
+    """Yield the train set, or else the excerpt of it."""
     sets = list(_find_set(data_dir, "train", _TRAIN_FOLDERS, ("train.json", "train_tables.json")))
     excerpt = data_dir / _BIRD / _EXCERPT
     if sets or not excerpt.is_file():
@@ -155,7 +155,7 @@ def _read_excerpt(row: Mapping[str, Any]) -> OfficialQuestion:
 def _find_set(
     data_dir: Path, name: str, folders: Sequence[str], files: tuple[str, str]
 ) -> Iterator[Collection]:
-    """A set of BIRD's layout, in the first of the folders that has its questions."""
+    """Yield a set of BIRD's layout, in the first of the folders that has its questions."""
     folder = next((data_dir / f for f in folders if (data_dir / f / files[0]).is_file()), None)
     if folder is None:
         return
@@ -218,7 +218,7 @@ def _find_spider(data_dir: Path) -> Iterator[Collection]:
 
 
 def _read_rows(path: Path) -> list[Mapping[str, Any]]:
-    """A questions file of Spider; raises EnvironmentUnavailable."""
+    """Return a questions file of Spider; raises EnvironmentUnavailable."""
     try:
         rows = _read_list(path)
         for row in rows:
@@ -229,7 +229,7 @@ def _read_rows(path: Path) -> list[Mapping[str, Any]]:
 
 
 def _read_spider(index: int, row: Mapping[str, Any]) -> OfficialQuestion:
-    """A row of the official files, or of the form {db, gold, query, hardness}."""
+    """Return a row of the official files, or of the form {db, gold, query, hardness}."""
     if "db_id" in row:
         return OfficialQuestion(index, row["db_id"], row["question"], row["query"])
     level = row.get("hardness") or _UNGRADED

@@ -1,7 +1,7 @@
 """How BIRD introduces itself, and how replies become native actions.
 
-Owns the opening messages of the three action formats, in this project's own words, and the
-grammar. It knows neither questions nor databases.
+Contains the opening messages of the three action formats, in this project's own words, and the
+grammar.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ CONVERSATION_STARTS: Final[Mapping[ActionFormat, ConversationStart]] = {
 
 
 def _read_react(reply: str) -> str | Rejected:
-    """What stands between the last ```sql and the next fence; else all before a fence."""
+    """Return what stands between the last ```sql and the next fence; else all before a fence."""
     return reply.rpartition(_SQL_FENCE)[2].partition(_FENCE)[0].strip()
 
 
@@ -101,7 +101,7 @@ def _write_react(advice: Advice) -> str:
 
 
 def _express(action: str) -> tuple[str, Mapping[str, Any]]:
-    """A scripted player's action as a function call."""
+    """Return a scripted player's action as a function call."""
     verb, _, rest = action.partition(" ")
     if verb == SUBMIT:
         return SUBMIT, {"sql": rest}

@@ -1,6 +1,6 @@
 """What an episode is about: a question, the statement that answers it, and its database.
 
-Owns the join of the three; a database is described at most once per process. It knows no episodes.
+Contains the join of the three; a database is described at most once per process.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Puzzle:
         return f"Puzzle({self.base.database.name!r}, {self.question!r})"
 
     def tables(self) -> list[str]:
-        """The database's tables that the statement reads, in the order of its text."""
+        """Return the database's tables that the statement reads, in the order of its text."""
         real = {table.lower(): table for table in self.base.declared.tables}
         named = (next(filter(None, groups), "").lower() for groups in _SOURCE.findall(self.sql))
         return list(dict.fromkeys(real[name] for name in named if name in real))

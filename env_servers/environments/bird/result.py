@@ -1,6 +1,6 @@
 """How results are shown: as the original did, or as a table for people who work in rounds.
 
-Owns cutting and layout. Invariant: whatever a database holds, a text is short.
+Contains cutting and layout. Whatever a database holds, a text is short.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def as_table(outcome: Outcome, rows: int = _ROWS) -> str:
 
 
 def described(base: DescribedDatabase, table: str) -> str | None:
-    """A table's columns and its first rows; None where there is no such table."""
+    """Return a table's columns and its first rows; None where there is no such table."""
     schema = base.declared
     names = {name.lower(): name for name in schema.tables}
     name = names.get(table.lower())
@@ -56,7 +56,7 @@ def described(base: DescribedDatabase, table: str) -> str | None:
 
 
 def _cell(value: Any) -> str:
-    """A value in one line; NULL for None."""
+    """Return a value in one line; NULL for None."""
     text = "NULL" if value is None else str(value)
     text = " ".join(text.split("\n"))
     return f"{text[:_CELL_CHARS]}..." if len(text) > _CELL_CHARS else text

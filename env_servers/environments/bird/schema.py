@@ -1,8 +1,8 @@
 """What a database looks like, and how an agent is told.
 
-Owns two descriptions: the original's sentences, with their quirks, and a faithful one with the
+Contains two descriptions: the original's sentences, with their quirks, and a faithful one with the
 real names. A schema comes from an entry of BIRD's or Spider's tables file, or from the database
-itself. It knows neither questions nor connections of strangers.
+itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Schema:
     """Declared types of the columns, where they are known."""
 
     def sentences(self) -> str:
-        """The original's description.
+        """Return the original's description.
 
         Its foreign keys name the right tables, but of each column the one that follows in the
         list; keys of several columns are left out. Names are put into lower case.
@@ -57,7 +57,7 @@ class Schema:
         return " ".join(parts)
 
     def lines(self) -> str:
-        """Every table with its real columns, types and keys, one a line."""
+        """Return every table with its real columns, types and keys, one a line."""
         primary = {
             column
             for key in self.primary_keys
@@ -97,7 +97,7 @@ def read_entry(entry: Mapping[str, Any]) -> Schema:
 
 
 def schema_of_ddl(name: str, ddl: str) -> Schema:
-    """The schema that CREATE statements make."""
+    """Return the schema that CREATE statements make."""
     connection = sqlite3.connect(":memory:")
     try:
         connection.executescript(ddl)
@@ -107,7 +107,7 @@ def schema_of_ddl(name: str, ddl: str) -> Schema:
 
 
 def read_schema_file(name: str, path: Path) -> Schema:
-    """The schema of a database file; raises sqlite3.Error."""
+    """Return the schema of a database file; raises sqlite3.Error."""
     connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
     try:
         return read_schema(name, connection)
@@ -116,7 +116,7 @@ def read_schema_file(name: str, path: Path) -> Schema:
 
 
 def read_schema(name: str, connection: sqlite3.Connection) -> Schema:
-    """The schema as the database itself declares it."""
+    """Return the schema as the database itself declares it."""
     tables = [
         table
         for (table,) in connection.execute(
@@ -166,7 +166,7 @@ def _foreign_keys(
 
 
 def _quoted(name: str) -> str:
-    """The name as SQL reads it; quoted only where it has to be."""
+    """Return the name as SQL reads it; quoted only where it has to be."""
     if name.isidentifier() and name.isascii():
         return name
     return '"' + name.replace('"', '""') + '"'

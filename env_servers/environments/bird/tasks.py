@@ -1,7 +1,7 @@
 """BIRD's tasks: which question of which database an item id stands for.
 
-Owns item ids, splits and all databases of a process. Invariant: embedded questions depend on the
-templates alone, and no question is in two splits. It knows nothing of episodes.
+Contains item ids, splits and all databases of a process. Embedded questions depend on the templates
+alone, and no question is in two splits.
 
 Official ids are AgentGym's `sqlgym_<n>`: 0 to 9427 are BIRD's train set, the dev set follows.
 """

@@ -1,6 +1,6 @@
 """An environment that repeats what it hears: the smallest episode that still has everything.
 
-Owns nothing but a step count, so that what is measured with it is the system around it. On
+Contains nothing but a step count, so that what is measured with it is the system around it. On
 request it is slow, hangs, crashes or diverges, for tests of the runtimes that must survive that.
 """
 

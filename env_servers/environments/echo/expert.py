@@ -17,7 +17,7 @@ _THOUGHTS: Final = (
 
 
 def expert_advice(heard: int, seed: int) -> Advice:
-    """The next message after `heard` messages; `seed` words the thought."""
+    """Return the next message after `heard` messages; `seed` words the thought."""
     thought = _THOUGHTS[seed % len(_THOUGHTS)].format(heard=heard, next=heard + 1)
     return Advice(f"message {heard + 1}", thought)
 

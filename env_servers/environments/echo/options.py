@@ -1,6 +1,6 @@
 """What a client may ask of an echo episode: its size, its length, and how it misbehaves.
 
-Owns the reset options and their bounds. Numbers arrive from JSON and protobuf as floats.
+Contains the reset options and their bounds. Numbers arrive from JSON and protobuf as floats.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The game of MAZE: one walk through one maze.
 
-Owns position, step count and what an action does under each profile; knows neither how mazes are
-made nor how a reply becomes an action. Invariant: the position is a free cell of the maze.
+Contains position, step count and what an action does under each profile. The position is a free
+cell of the maze.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class MazeEnvironment(EpisodeEnvironment[_Episode]):
         return expert.advise_noop(self.episode.maze, self.episode.position)
 
     def _selected_maze(self, task: Task, options: Mapping[str, Any]) -> Maze:
-        """The task's maze, or what the options make of it; raises InvalidOption."""
+        """Return the task's maze, or what the options make of it; raises InvalidOption."""
         maze: Maze = task.payload
         if any(name in options for name in ("rows", "columns", "braid")):
             maze = self._resized(task, options)
@@ -176,7 +176,7 @@ class MazeEnvironment(EpisodeEnvironment[_Episode]):
 
 
 def _whole(name: str, value: object) -> int:
-    """An integer that JSON may have carried as a float; raises InvalidOption."""
+    """Return an integer that JSON may have carried as a float; raises InvalidOption."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):

@@ -1,8 +1,7 @@
 """The scripted players of MAZE.
 
 The expert walks a shortest way by the map, which the agent never sees; its thought says what the
-move does for the distance. Knows no episode: advice depends on a maze and a position alone, and
-the seed changes only the wording.
+move does for the distance.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ def advise(maze: Maze, position: Cell, seed: int) -> Advice:
 
 
 def advise_random(rng: random.Random) -> Advice:
-    """One of the four moves, whatever is in the way."""
+    """Return one of the four moves, whatever is in the way."""
     directions = tuple(DIRECTIONS)
     return Advice(f"move {directions[rng.randrange(len(directions))]}", "I try any direction.")
 
 
 def advise_noop(maze: Maze, position: Cell) -> Advice:
-    """A move into a wall beside the position, or no action where there is none."""
+    """Return a move into a wall beside the position, or no action where there is none."""
     blocked = [name for name in DIRECTIONS if name in maze.walls(position)]
     return Advice(f"move {blocked[0]}" if blocked else "", "I stay where I am.")
 

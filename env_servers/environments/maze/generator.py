@@ -1,9 +1,9 @@
 """Seeded mazes of any size, in two families that share no layout.
 
 The family of a layout is read off the layout itself (a digest that is the same for all its
-rotations and reflections), so a maze that one family can make the other never makes, whatever
-the seeds: disjoint by construction. Every maze is solvable: the start is drawn among the cells
-that are at most `LONGEST_PATH` moves from the goal. Knows no item ids.
+rotations and reflections), so a maze that one family can make the other never makes, whatever the
+seeds: disjoint by construction. Every maze is solvable: the start is drawn among the cells that are
+at most `LONGEST_PATH` moves from the goal.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Shape:
 
 
 def generate(shape: Shape, family: Family, seed: int) -> Maze:
-    """The maze of a seed; a pure function of its arguments.
+    """Return the maze of a seed; a pure function of its arguments.
 
     A small, fully braided shape may have no layout in a family: after `_PATIENT_ATTEMPTS` the
     braid shrinks towards a perfect maze, of which both families have some in every size.
@@ -85,13 +85,13 @@ def generate(shape: Shape, family: Family, seed: int) -> Maze:
 
 
 def layout_family(rows: tuple[str, ...]) -> Family:
-    """The family that a layout belongs to, whichever way it is turned or mirrored."""
+    """Return the family that a layout belongs to, whichever way it is turned or mirrored."""
     digest = hashlib.blake2b("\n".join(_canonical(rows)).encode(), digest_size=4).digest()
     return Family.EVAL if int.from_bytes(digest) % _EVAL_SHARE == 0 else Family.TRAIN
 
 
 def _canonical(rows: tuple[str, ...]) -> tuple[str, ...]:
-    """The smallest of the eight rotations and reflections."""
+    """Return the smallest of the eight rotations and reflections."""
     turned = tuple("".join(column) for column in zip(*rows, strict=True))
     variants: list[tuple[str, ...]] = []
     for grid in (rows, turned):
@@ -101,7 +101,7 @@ def _canonical(rows: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _carve(shape: Shape, braid: float, rng: random.Random) -> tuple[str, ...]:
-    """A layout: a random spanning tree over the odd cells, then some dead ends opened."""
+    """Return a layout: a random spanning tree over the odd cells, then some dead ends opened."""
     grid = [[WALL] * shape.columns for _ in range(shape.rows)]
     rooms = [(r, c) for r in range(1, shape.rows, 2) for c in range(1, shape.columns, 2)]
     first = rooms[rng.randrange(len(rooms))]
@@ -137,7 +137,7 @@ def _braid(grid: list[list[str]], room: Cell, share: float, rng: random.Random) 
 
 
 def _rooms_beside(grid: list[list[str]], room: Cell) -> list[Cell]:
-    """The rooms two cells away in the four directions, inside the border."""
+    """Return the rooms two cells away in the four directions, inside the border."""
     targets = [(room[0] + 2 * down, room[1] + 2 * right) for down, right in DIRECTIONS.values()]
     return [(r, c) for r, c in targets if 0 < r < len(grid) and 0 < c < len(grid[0])]
 

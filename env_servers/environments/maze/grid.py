@@ -1,7 +1,6 @@
 """A maze as rows of cells: which cells are free, where a move leads, how far the goal is.
 
-Invariant: a `Maze` is closed (its border is wall) and its goal can be reached from its start.
-Knows no text, no reward and no episode.
+A `Maze` is closed (its border is wall) and its goal can be reached from its start.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ class Maze:
     goal: Cell
 
     def is_free(self, cell: Cell) -> bool:
-        """Whether one can stand on the cell; cells outside the grid are walls."""
+        """Return whether one can stand on the cell; cells outside the grid are walls."""
         row, column = cell
         inside = 0 <= row < len(self.rows) and 0 <= column < len(self.rows[row])
         return inside and self.rows[row][column] == FREE
 
     def neighbour(self, cell: Cell, direction: str) -> Cell:
-        """The cell that a move leads to: the same cell where a wall is in the way."""
+        """Return the cell that a move leads to: the same cell where a wall is in the way."""
         down, right = DIRECTIONS[direction]
         target = (cell[0] + down, cell[1] + right)
         return target if self.is_free(target) else cell
 
     def walls(self, cell: Cell) -> frozenset[str]:
-        """The directions in which a wall is beside the cell."""
+        """Return the directions in which a wall is beside the cell."""
         return frozenset(name for name in DIRECTIONS if self.neighbour(cell, name) == cell)
 
 

@@ -1,7 +1,7 @@
 """What a MAZE conversation begins with: task text, worked example, action formats.
 
-As in the original, the rules stand in the first observation and only the reply format stands
-before it. The example is a real game: a test plays it. Knows no episode.
+As in the original, the rules stand in the first observation and only the reply format stands before
+it. The example is a real game: a test plays it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SIDES: Final = (
 
 
 def describe(maze: Maze, position: Cell) -> str:
-    """One observation: goal, position, walls; ends with a newline as recorded games do."""
+    """Return one observation: goal, position, walls; ends with a newline as recorded games do."""
     beside = maze.walls(position)
     sides = [words for direction, words in _SIDES if direction in beside]
     if not sides:

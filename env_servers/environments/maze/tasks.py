@@ -1,7 +1,7 @@
 """Which mazes there are, and under which item ids.
 
-Owns the official maze with its 25 starts and the index ranges of the generated ones. Invariant:
-an item id always means the same maze; train and eval never share a layout (see `generator`).
+Contains the official maze with its 25 starts and the index ranges of the generated ones. An item id
+always means the same maze; train and eval never share a layout (see `generator`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ OFFICIAL_STARTS: Final[tuple[Cell, ...]] = (
 
 
 def official_maze(index: int) -> Maze:
-    """The official maze with the start of an index in [0, 26)."""
+    """Return the official maze with the start of an index in [0, 26)."""
     return Maze(_OFFICIAL_ROWS, OFFICIAL_STARTS[index], _OFFICIAL_GOAL)
 
 
@@ -100,12 +100,12 @@ class MazeTasks(RangeTaskSet):
         return "double_t" if index < EMBEDDED_BASE else _category(_shape_at(index))
 
     def resized(self, task: Task, shape: Shape) -> Maze:
-        """The generated maze of a task's seed and family in another shape."""
+        """Return the generated maze of a task's seed and family in another shape."""
         index = item_index(task.item_id, names=("maze",))
         return generate(shape, _family_at(index), index)
 
     def shape(self, task: Task) -> Shape:
-        """The shape of a generated task; raises UnknownItem for an official one."""
+        """Return the shape of a generated task; raises UnknownItem for an official one."""
         return _shape_at(item_index(task.item_id, names=("maze",)))
 
     def _official(self, index: int) -> Task:
@@ -122,7 +122,7 @@ def _family_at(index: int) -> Family:
 
 
 def _shape_at(index: int) -> Shape:
-    """All fifty shapes take turns, perfect and braided mazes alternating."""
+    """Return the shape of an index: all fifty take turns, perfect and braided alternating."""
     rest, kind = divmod(index, len(_BRAIDS))
     rest, row = divmod(rest, len(_SIDES))
     return Shape(_SIDES[row], _SIDES[rest % len(_SIDES)], _BRAIDS[kind])

@@ -1,7 +1,7 @@
 """One SciWorld episode: reward is the score so far, 0 to 100, or -100 and the end after a failure.
 
-Owns what AgentGym's server and client add to the simulator: the opening `look around`, the limit
-of 100 moves, and the scores. The simulator's instances are the pool's.
+Contains what AgentGym's server and client add to the simulator: the opening `look around`, the
+limit of 100 moves, and the scores. The simulator's instances are the pool's.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _observation(outcome: Outcome, rules: _Rules) -> Observation:
 
 
 def _chosen(assignment: Assignment, options: dict[str, Any]) -> tuple[Assignment, _Rules]:
-    """What is loaded and how it is played; raises InvalidOption."""
+    """Return what is loaded and how it is played; raises InvalidOption."""
     as_recorded = options.get("as_recorded", False)
     if not isinstance(as_recorded, bool):
         raise InvalidOption("option as_recorded must be a bool")

@@ -1,6 +1,6 @@
 """What the scripted player says: the simulator's gold path, and the way back to it.
 
-Owns the choice of the next action and the wording of thoughts. Everything is a pure function of
+Contains the choice of the next action and the wording of thoughts. Everything is a pure function of
 the path, the actions so far, and what the room looks like; nothing is remembered.
 
 An agent that left the path is led on from the last step of it that was made: what was done in
@@ -152,7 +152,7 @@ def advise(
     look: Callable[[], str],
     wording: int,
 ) -> Advice:
-    """The next action.
+    """Return the next action.
 
     `journal` holds the agent's actions, `opening` and `last` the first and the latest observation,
     `look` tells the room and is asked only where the agent left the path.
@@ -168,7 +168,7 @@ def advise(
 
 
 def progress(path: Sequence[str], journal: Sequence[str]) -> int:
-    """How many steps of the path were made, in their order, whatever was done in between."""
+    """Return how many steps of the path were made, in their order, whatever was done in between."""
     done = 0
     for action in journal:
         done += done < len(path) and _plain(action) == _plain(path[done])
@@ -176,7 +176,7 @@ def progress(path: Sequence[str], journal: Sequence[str]) -> int:
 
 
 def _plain(action: str) -> str:
-    """The simulator minds neither case nor spaces."""
+    """Return the simulator minds neither case nor spaces."""
     return " ".join(action.lower().split())
 
 
@@ -187,7 +187,7 @@ def _return(
     last: str,
     look: Callable[[], str],
 ) -> str:
-    """What has to be done before the path can go on; empty = nothing."""
+    """Return what has to be done before the path can go on; empty = nothing."""
     if last.startswith(_AMBIGUOUS):
         return "" if following and following[0].isdigit() else "0"
     view = look()
@@ -238,6 +238,6 @@ def _thought(action: str, wording: int) -> str:
 
 
 def random_advice(valid: Sequence[str], rng: random.Random) -> Advice:
-    """One of the actions that can be done now."""
+    """Return one of the actions that can be done now."""
     sayable = [action for action in valid if expressible(action)]
     return Advice(rng.choice(sayable or ["look around"]), "I try something at random.")

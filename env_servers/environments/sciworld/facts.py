@@ -1,7 +1,7 @@
 """The simulator's tasks: names, codes, numbers of variations, and its train/dev/test division.
 
 Constants of ScienceWorld 1.2, so that listing tasks needs no Java; a test compares them with the
-simulator. It knows nothing of item ids.
+simulator.
 """
 
 from __future__ import annotations

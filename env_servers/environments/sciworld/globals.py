@@ -6,7 +6,7 @@ one Java function that puts them in place, makes the step, takes the counter bac
 one string. So a step costs one round trip, and nothing of Java is shipped: the function is
 composed of method handles.
 
-Invariant: between two calls the globals hold anything at all; whoever calls installs first.
+Between two calls the globals hold anything at all; whoever calls installs first.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class Globals:
         own.count[0] = self._ids_field.get(self._ids)
 
     def step_function(self, interface: Any, own: Own) -> Any:
-        """A java.util.function.Function from an action to `moves(text,score,completed)`."""
+        """Return a java.util.function.Function from an action to `moves(text,score,completed)`."""
         bound = self._bind(self._step, interface, own.random, own.simplifications, own.count)
         return self._as_function(bound)
 
     def listed(self, array: Any) -> list[str]:
-        """The strings of a Java array that hold no line break, in one round trip."""
+        """Return the strings of a Java array that hold no line break, in one round trip."""
         joined: str = self._join.apply(array)
         return joined.split("\n") if joined else []
 
@@ -87,7 +87,7 @@ class Globals:
         return join.asFixedArity().bindTo("\n")
 
     def _as_function(self, handle: Any) -> Any:
-        """A method handle of one argument as a java.util.function.Function."""
+        """Return a method handle of one argument as a java.util.function.Function."""
         anything = self._class("java.lang.Object")
         general = handle.asType(self._type_of(anything, anything))
         function = self._class("java.util.function.Function")

@@ -1,6 +1,6 @@
 """Which Java runs the simulator: the packaged one, the system's, or one that a setting names.
 
-Owns the choice and its one clear error; starts nothing.
+Contains the choice and its one clear error; starts nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SYSTEM: Final = "system"
 
 
 def find_java(choice: str = AUTO) -> Path:
-    """The java executable; `choice` is one of the names above or a path.
+    """Return the java executable; `choice` is one of the names above or a path.
 
     Raises EnvironmentUnavailable, saying what to install.
     """

@@ -1,8 +1,7 @@
 """One Java process that holds the simulator, and the bridge to it.
 
-Owns the process: its flags, its bounded heap, its death. Invariant: the process ends when this
-Python process does (its standard input closes), however that ends. It knows nothing of the
-simulator's classes.
+Contains the process: its flags, its bounded heap, its death. The process ends when this Python
+process does (its standard input closes), however that ends.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ class Jvm:
         return self._process.pid
 
     def array(self, kind: Any, *values: Any) -> Any:
-        """A Java array of a class (or primitive type) with these elements."""
+        """Return a Java array of a class (or primitive type) with these elements."""
         java_array: Any = self._gateway.new_array(kind, len(values))
         for index, value in enumerate(values):
             java_array[index] = value
@@ -154,7 +153,7 @@ class Jvm:
             raise EnvironmentUnavailable(f"Java at {java} does not start: {error}") from error
 
     def _announced(self) -> tuple[int, str]:
-        """The port and the token that the bridge prints first; raises ValueError."""
+        """Return the port and the token that the bridge prints first; raises ValueError."""
         stream = self._process.stdout
         assert stream is not None
         return int(stream.readline()), stream.readline().decode("ascii").strip()

@@ -1,8 +1,7 @@
 """How SciWorld introduces itself, and how replies become native actions.
 
-Owns the opening messages of the three action formats, in this project's own words, and the
-grammar. It knows neither rules nor tasks; matching an action with the objects around is the
-simulator's business.
+Contains the opening messages of the three action formats, in this project's own words, and the
+grammar.
 """
 
 from __future__ import annotations
@@ -147,7 +146,7 @@ go_to(place="kitchen")
 
 
 def _listed(string: str, integer: str) -> str:
-    """The functions' signatures, one a line."""
+    """Return the functions' signatures, one a line."""
     kinds = {"string": string, "integer": integer}
     lines: list[str] = []
     for verb in VERBS:
@@ -191,7 +190,7 @@ def _express(action: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def expressible(action: str) -> bool:
-    """Whether every action format can say it."""
+    """Return whether every action format can say it."""
     try:
         _express(action)
     except ValueError:

@@ -1,8 +1,8 @@
 """Many instances of the simulator in one Java process, each as if it were alone.
 
-Owns loading, stepping and asking. Only the part of a loaded instance that plays is kept (about
+Contains loading, stepping and asking. Only the part of a loaded instance that plays is kept (about
 0.5 MB instead of 11): the tables of all tasks that came with it are given back. Single-threaded:
-the caller holds a lock. It knows nothing of item ids, journals or rebuilding.
+the caller holds a lock.
 """
 
 from __future__ import annotations
@@ -76,15 +76,15 @@ class Instance:
         return self._last
 
     def description(self) -> str:
-        """The task in words; raises JvmDied."""
+        """Return the task in words; raises JvmDied."""
         return self._ask(lambda: self._interface.getTaskDescription())
 
     def look(self) -> str:
-        """The room as `look around` would tell it, without that anything happens."""
+        """Return the room as `look around` would tell it, without that anything happens."""
         return self._ask(lambda: self._interface.freeActionLook())
 
     def valid_actions(self) -> list[str]:
-        """Every action that can be done now, sorted; raises JvmDied."""
+        """Return every action that can be done now, sorted; raises JvmDied."""
         return sorted(self._listed(self._interface.getValidActionObjectCombinations))
 
     def _answer(self, command: str) -> str | None:
@@ -124,7 +124,7 @@ class Simulator:
         )
 
     def load(self, assignment: Assignment) -> Instance:
-        """A new instance of a task; raises JvmDied."""
+        """Return a new instance of a task; raises JvmDied."""
 
         def loaded() -> Instance:
             own = self._load(assignment, gold=False)
@@ -133,7 +133,7 @@ class Simulator:
         return self.jvm.call(loaded)
 
     def gold_path(self, assignment: Assignment) -> tuple[str, ...]:
-        """The simulator's own solution; takes 0.1 to 8 seconds. Raises JvmDied."""
+        """Return the simulator's own solution; takes 0.1 to 8 seconds. Raises JvmDied."""
 
         def path() -> tuple[str, ...]:
             self._load(assignment, gold=True)

@@ -65,19 +65,19 @@ class Simulation:
         return outcome
 
     def description(self) -> str:
-        """The task in words."""
+        """Return the task in words."""
         return self._pool.use(self, Instance.description)
 
     def look(self) -> str:
-        """The room; asking changes nothing."""
+        """Return the room; asking changes nothing."""
         return self._pool.use(self, Instance.look)
 
     def valid_actions(self) -> list[str]:
-        """Every action that can be done now, sorted; asking changes nothing."""
+        """Return every action that can be done now, sorted; asking changes nothing."""
         return self._pool.use(self, Instance.valid_actions)
 
     def copy(self) -> Simulation:
-        """An independent simulation in the same state."""
+        """Return an independent simulation in the same state."""
         return Simulation(self._pool, self.assignment, list(self.journal))
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class SimulatorPool:
         return len(self._recent)
 
     def open(self, assignment: Assignment) -> Simulation:
-        """A new simulation; its instance is made at the first use."""
+        """Return a new simulation; its instance is made at the first use."""
         return Simulation(self, assignment, [])
 
     def use(self, simulation: Simulation, work: Callable[[Instance], T]) -> T:
@@ -121,7 +121,7 @@ class SimulatorPool:
         return self._run(lambda simulator: work(self._instance(simulator, simulation)))
 
     def gold_path(self, assignment: Assignment) -> tuple[str, ...]:
-        """The simulator's own solution from the start; remembered."""
+        """Return the simulator's own solution from the start; remembered."""
         with self._lock:
             path = self._gold_paths.get(assignment)
             if path is None:

@@ -1,7 +1,7 @@
 """SciWorld's tasks: which simulator task and variation an item id stands for.
 
-Owns item ids, splits, both of AgentGym's id maps, and the pool that a process's episodes share.
-Invariant: nothing here starts Java.
+Contains item ids, splits, both of AgentGym's id maps, and the pool that a process's episodes share.
+Nothing here starts Java.
 
 Embedded splits divide all 7,207 variations of all 30 tasks as the simulator does. Official ids run
 through the variations of the tasks that AgentGym uses, in order of their codes.
@@ -77,7 +77,7 @@ def load_tasks(config: EnvironmentConfig) -> SciWorldTasks:
 
 
 def official_order(ids: str) -> list[Assignment]:
-    """The assignment of every official integer under an id map."""
+    """Return the assignment of every official integer under an id map."""
     excluded = ID_MAPS[ids]
     return [
         Assignment(task.name, variation)
@@ -137,7 +137,7 @@ def _task(index: int, assignment: Assignment) -> Task:
 
 
 def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
-    """The settings of sciworld, without that prefix."""
+    """Return the settings of sciworld, without that prefix."""
     own_settings = {
         key[9:]: str(value) for key, value in settings.items() if key.startswith("sciworld.")
     }

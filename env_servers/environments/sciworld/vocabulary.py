@@ -1,7 +1,7 @@
 """The words of the simulator's first releases, in which AgentTraj-L was recorded.
 
-Releases 1.0 said "green house" where today's says "greenhouse", and so on. Owns the translation in
-both directions; everything else about an episode stays as it is. Knows no episode.
+Releases 1.0 said "green house" where today's says "greenhouse", and so on. Contains the translation
+in both directions; everything else about an episode stays as it is.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _WORDS: Final = (
 
 
 def recorded_text(text: str) -> str:
-    """An observation of today in the recorded words."""
+    """Return an observation of today in the recorded words."""
     for today, recorded in _WORDS:
         text = text.replace(today, recorded)
     return text
 
 
 def recorded_description(text: str) -> str:
-    """A task description of today in the recorded words: degrees had no scale there."""
+    """Return a task description of today in the recorded words: degrees had no scale there."""
     return recorded_text(text).replace(" degrees celsius", " degrees")
 
 
 def recorded_action(action: str) -> str:
-    """A recorded action in the words of today."""
+    """Return a recorded action in the words of today."""
     for today, recorded in _WORDS:
         action = action.replace(recorded, today)
     return action

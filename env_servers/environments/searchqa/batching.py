@@ -1,10 +1,10 @@
 """Concurrent searches of many episodes as few questions to one retriever.
 
-Owns the queue in front of a retriever. A search that finds nobody at work goes at once; those that
-arrive meanwhile wait and are asked together, as one batch, when the work before them is done: there
-is no timer, so a lone search is never delayed. Equal queries that wait share one answer, and the
-latest answers are kept. Invariant: an episode cannot tell any of this: equal queries get equal
-answers, and a failure reaches exactly those who waited for it.
+Contains the queue in front of a retriever. A search that finds nobody at work goes at once; those
+that arrive meanwhile wait and are asked together, as one batch, when the work before them is done:
+there is no timer, so a lone search is never delayed. Equal queries that wait share one answer, and
+the latest answers are kept. An episode cannot tell any of this: equal queries get equal answers,
+and a failure reaches exactly those who waited for it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class SearchQueue:
         self._latest: OrderedDict[str, tuple[Passage, ...]] = OrderedDict()
 
     def search(self, query: str) -> tuple[Passage, ...]:
-        """The best passages, best first; raises EnvironmentUnavailable."""
+        """Return the best passages, best first; raises EnvironmentUnavailable."""
         with self._lock:
             self.traffic.searches += 1
             cached = self._latest.get(query)
@@ -170,7 +170,7 @@ class SearchQueue:
 
 
 def _again(error: BaseException) -> Exception:
-    """The error for one more of those who waited: each raises one of its own."""
+    """Return the error for one more of those who waited: each raises one of its own."""
     if isinstance(error, EnvironmentUnavailable):
         return EnvironmentUnavailable(str(error))
     return EnvironmentUnavailable(f"the retriever failed: {type(error).__name__}: {error}")

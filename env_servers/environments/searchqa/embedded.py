@@ -1,8 +1,8 @@
 """The embedded source: an invented world, its encyclopedia, and questions about it.
 
-Owns which questions are asked of which entities and in which split. Invariant: every entity is the
-subject of exactly one question, the subjects of `train` and `eval` are disjoint, and whatever a
-question needs stands in the passages of its clues. Equal on every machine and Python version.
+Contains which questions are asked of which entities and in which split. Every entity is the subject
+of exactly one question, the subjects of `train` and `eval` are disjoint, and whatever a question
+needs stands in the passages of its clues. Equal on every machine and Python version.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _NEVER_LINKS: Final = ("twin", "spouse", "known_as")
 
 
 def build_world() -> World:
-    """The world, from nothing."""
+    """Return the world, from nothing."""
     world = World(SEED)
     for add in (
         add_lands,
@@ -95,14 +95,14 @@ class EmbeddedSource:
         return digest.digest()
 
     def passages(self) -> list[Passage]:
-        """A passage for every entity, in the order of their numbers."""
+        """Return a passage for every entity, in the order of their numbers."""
         return [
             Passage(f"{e.number:05d}", f'"{e.name}"', passage(e, self.book))
             for e in self.world.entities
         ]
 
     def question(self, split: str, index: int) -> Question:
-        """The question about the subject of this index; a pure function."""
+        """Return the question about the subject of this index; a pure function."""
         subject = self.subjects[split][index]
         draw = Draw(SEED + 1 + subject.number)
         turn = _TURNS[index % len(_TURNS)]
@@ -133,7 +133,7 @@ class EmbeddedSource:
         return Question(text, list_answers(last, current.facts[last]), clues, category)
 
     def _link(self, entity: Entity, passed: Sequence[Entity], draw: Draw) -> str | None:
-        """A fact that leads on to another entity with facts of its own."""
+        """Return a fact that leads on to another entity with facts of its own."""
         options = [
             fact
             for fact in self._facts(entity)
@@ -202,7 +202,7 @@ class EmbeddedSource:
     # ------------------------------------------------------------------ shared
 
     def _facts(self, entity: Entity) -> list[str]:
-        """The facts that can be asked for."""
+        """Return the facts that can be asked for."""
         relations = self.book.relations[entity.kind]
         return [fact for fact in entity.facts if fact in relations]
 
@@ -229,5 +229,5 @@ def _hashed(name: str) -> tuple[bytes, str]:
 
 @lru_cache(maxsize=1)
 def load_embedded() -> EmbeddedSource:
-    """The embedded source, built once per process."""
+    """Return the embedded source, built once per process."""
     return EmbeddedSource()

@@ -1,7 +1,7 @@
 """The texts of the invented world: a passage for every entity, from the phrases of `phrases.txt`.
 
-Owns the phrase book and how a passage is put together. Invariant: a passage states every fact of
-its entity that questions ask for, and nothing that is not a fact but a word of colour. The wording
+Contains the phrase book and how a passage is put together. A passage states every fact of its
+entity that questions ask for, and nothing that is not a fact but a word of colour. The wording
 depends on the entity's number alone.
 """
 
@@ -69,13 +69,13 @@ class Phrasebook:
 
 
 def phrases_text() -> str:
-    """The phrase file as it is."""
+    """Return the phrase file as it is."""
     return resources.files(__package__ or "").joinpath(FILE).read_text(encoding="utf-8")
 
 
 @lru_cache(maxsize=1)
 def load_phrases() -> Phrasebook:
-    """The phrase book, read once per process."""
+    """Return the phrase book, read once per process."""
     kinds: dict[str, Kind] = {}
     relations: dict[str, dict[str, Relation]] = {}
     for name, lines in _sections(phrases_text()).items():
@@ -105,7 +105,7 @@ def _sections(text: str) -> dict[str, dict[str, list[str]]]:
 
 
 def passage(entity: Entity, book: Phrasebook) -> str:
-    """The entity's passage, without its title."""
+    """Return the entity's passage, without its title."""
     draw = Draw(entity.number)
     kind = book.kinds[entity.kind]
     fields = _fields(entity)
@@ -131,7 +131,7 @@ def passage(entity: Entity, book: Phrasebook) -> str:
 
 
 def with_articles(text: str) -> str:
-    """The text with "an" where a vowel follows, as its phrases have "a" throughout."""
+    """Return the text with "an" where a vowel follows, as its phrases have "a" throughout."""
     return _INDEFINITE.sub(r"\1n", text)
 
 
@@ -152,7 +152,7 @@ def _fields(entity: Entity) -> dict[str, str]:
 
 
 def _plain(fact: str, value: Value) -> str:
-    """A value as first sentences write it: names bare, but rivers with their article."""
+    """Return a value as first sentences write it: names bare, but rivers with their article."""
     if isinstance(value, Entity) and value.kind != "river":
         return value.plain
     return shown(fact, value)

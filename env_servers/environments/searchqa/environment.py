@@ -1,7 +1,7 @@
 """One SearchQA episode: search for passages until a question can be answered.
 
-Owns the episode's life: its question, what was searched and shown, and what a reply becomes. The
-reward is 1 for an answer that matches, which ends the episode, and 0 for everything else. The
+Contains the episode's life: its question, what was searched and shown, and what a reply becomes.
+The reward is 1 for an answer that matches, which ends the episode, and 0 for everything else. The
 retriever, with its queue, is shared by all episodes of a process.
 
 Steps run in threads: a search may wait for another machine, and searches that wait at the same time
@@ -114,7 +114,7 @@ class SearchQA(EpisodeEnvironment[_Episode]):
         return Observation(WRONG, reward=0.0)
 
     def _search(self, episode: _Episode, query: str) -> Observation:
-        """Where the retriever fails, the episode stays as it was."""
+        """Search for passages; where the retriever fails, the episode stays as it was."""
         passages = self.tasks.queue(episode.assignment.source).search(query)
         clues = episode.question.clues
         shown = {passage.title for passage in passages}

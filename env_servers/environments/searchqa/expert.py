@@ -1,8 +1,8 @@
 """What the scripted players do: follow the clues of a question, or act at random.
 
-Owns the order of searches and the wording of thoughts. The expert knows which passages tell what is
-to be found out. It searches for one after the other, rewords a search that does not bring the
-passage, and answers when it has seen all of them or has no wording left. Everything is a pure
+Contains the order of searches and the wording of thoughts. The expert knows which passages tell
+what is to be found out. It searches for one after the other, rewords a search that does not bring
+the passage, and answers when it has seen all of them or has no wording left. Everything is a pure
 function of the question and of what was searched and seen so far.
 """
 
@@ -57,7 +57,7 @@ _COMPARISONS: Final = ("comparison", "yes or no")
 def advise(
     question: Question, searched: Collection[str], seen: Collection[str], wording: int
 ) -> Advice:
-    """The next action; `searched` are earlier queries, `seen` the titles that were shown."""
+    """Return the next action; `searched` are earlier queries, `seen` the titles that were shown."""
     known_clues: list[Clue] = []
     for clue in question.clues:
         if clue.title in seen:
@@ -93,7 +93,7 @@ def _say(thoughts: Sequence[str], wording: int, **words: str) -> str:
 
 
 def random_advice(question: Question, rng: random.Random) -> Advice:
-    """A search for some words of the question, or one of its words as the answer."""
+    """Return a search for some words of the question, or one of its words as the answer."""
     words = question.text.replace("<", " ").replace(">", " ").split() or ["anything"]
     start = rng.randrange(len(words))
     if rng.random() < 0.8:
@@ -102,5 +102,5 @@ def random_advice(question: Question, rng: random.Random) -> Advice:
 
 
 def noop_advice() -> Advice:
-    """A reply without search and without answer."""
+    """Return a reply without search and without answer."""
     return Advice("", "I wait and do nothing.")

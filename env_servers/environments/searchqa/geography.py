@@ -1,6 +1,6 @@
 """The places of the invented world: lands, waters, mountains, towns and what stands in them.
 
-Owns how many there are and which facts each has. It adds to a world and knows no texts.
+Contains how many there are and which facts each has. It adds to a world and knows no texts.
 """
 
 from __future__ import annotations

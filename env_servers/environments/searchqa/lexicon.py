@@ -1,6 +1,6 @@
 """The ordinary words of the invented world: trades, goods, titles of works, kinds of animals.
 
-Owns lists of words and nothing else.
+Contains lists of words and nothing else.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Invented names: of people, places and works of several cultures, none of them real.
 
-Owns the sounds of each culture and the promise that a name is given once. Everything depends on
+Contains the sounds of each culture and the promise that a name is given once. Everything depends on
 the generator's own draws alone; only `Random.random` is used, which Python keeps equal between
-versions. It knows nothing of what the names stand for.
+versions.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Draw:
         self._random = random.Random(seed).random
 
     def below(self, bound: int) -> int:
-        """An integer of [0, bound)."""
+        """Return an integer of [0, bound)."""
         return int(self._random() * bound)
 
     def between(self, low: int, high: int) -> int:
-        """An integer of [low, high]."""
+        """Return an integer of [low, high]."""
         return low + int(self._random() * (high - low + 1))
 
     def chance(self, share: float) -> bool:
@@ -38,7 +38,7 @@ class Draw:
         return self._random() < share
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of the options."""
+        """Return one of the options."""
         return options[int(self._random() * len(options))]
 
     def few(self, options: Sequence[T], count: int) -> list[T]:
@@ -103,7 +103,7 @@ class Register:
         self._surnames = [self._pool(n, c.surnames, 160) for n, c in enumerate(CULTURES)]
 
     def once(self, make: Callable[[], str]) -> str:
-        """The first result of `make` that was never given before."""
+        """Return the first result of `make` that was never given before."""
         while True:
             name = make()
             if name.lower() not in self._given:
@@ -111,22 +111,22 @@ class Register:
                 return name
 
     def town(self, culture: int) -> str:
-        """A new town."""
+        """Return a new town."""
         endings = CULTURES[culture].towns.split()
         return self.once(lambda: self._word(culture, 1) + self._draw.pick(endings))
 
     def place(self, culture: int) -> str:
-        """A new word for a river, a mountain, a land."""
+        """Return a new word for a river, a mountain, a land."""
         return self.once(lambda: self._word(culture, self._draw.between(2, 3)))
 
     def person(self, culture: int, *, woman: bool) -> str:
-        """A new full name; given names and surnames repeat, as among people."""
+        """Return a new full name; given names and surnames repeat, as among people."""
         first_names = (self._women if woman else self._men)[culture]
         draw, surnames = self._draw, self._surnames[culture]
         return self.once(lambda: f"{draw.pick(first_names)} {draw.pick(surnames)}")
 
     def surname(self, culture: int) -> str:
-        """A surname of the culture, which may be anybody's."""
+        """Return a surname of the culture, which may be anybody's."""
         return self._draw.pick(self._surnames[culture])
 
     def _pool(self, culture: int, endings: str, size: int) -> list[str]:
@@ -136,7 +136,7 @@ class Register:
         ]
 
     def _word(self, culture: int, syllables: int) -> str:
-        """A capitalised word of so many syllables and half a one."""
+        """Return a capitalised word of so many syllables and half a one."""
         onsets, vowels, codas = self._sounds[culture]
         draw = self._draw
         while True:

@@ -105,7 +105,7 @@ class DamagedData(EnvironmentUnavailable):
 
 
 def read_questions(folder: Path, published: Published) -> list[Question] | None:
-    """A published question set, or None where its file is not there.
+    """Return a published question set, or None where its file is not there.
 
     Raises DamagedData, also for a file of another number of questions than AgentGym numbered.
     """
@@ -199,7 +199,7 @@ def _row(content: bytes, path: Path, line: int) -> Mapping[str, Any]:
 
 
 def find_corpus(folder: Path) -> Path | None:
-    """The passage file, where there is one."""
+    """Return the passage file, where there is one."""
     candidates = (_existing(folder / name) for name in CORPORA)
     return next((path for path in candidates if path is not None), None)
 
@@ -286,7 +286,7 @@ def hotpot_files(folder: Path) -> list[Path]:
 
 
 def hotpot_questions(path: Path) -> list[Question]:
-    """The questions of a file; raises DamagedData."""
+    """Return the questions of a file; raises DamagedData."""
     questions: list[Question] = []
     for number, row in enumerate(_records(path), start=1):
         text = _text(row, "question", path, number)
@@ -300,7 +300,7 @@ def hotpot_questions(path: Path) -> list[Question]:
 def _hotpot_clues(
     question: str, row: Mapping[str, Any], path: Path, row_number: int
 ) -> tuple[Clue, ...]:
-    """The passages that are named as support, each with the sentence that supports."""
+    """Return the passages that are named as support, each with the sentence that supports."""
     field = "supporting_facts"
     try:
         pairs = cast("list[Any]", row.get(field) or [])
@@ -339,7 +339,7 @@ def _finding(title: str, sentences: Sequence[object], number: int) -> str:
 
 
 def hotpot_passages(paths: Sequence[Path]) -> list[Passage]:
-    """The passages beside question files, or those that the questions carry; titles once."""
+    """Return the passages beside question files, or those that the questions carry; titles once."""
     texts: dict[str, str] = {}
     for path in paths:
         corpus = path.with_name(f"{path.stem}{_HOTPOT_CORPUS}.json")

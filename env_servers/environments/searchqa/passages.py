@@ -1,6 +1,6 @@
 """A passage, the stores that hold passages, and what every retriever of them promises.
 
-Owns the vocabulary between episodes, corpora and retrievers. It knows no ranking.
+Contains the vocabulary between episodes, corpora and retrievers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Retriever(Protocol):
     """Finds passages for queries; shared by all episodes of a process."""
 
     def search(self, queries: Sequence[str]) -> list[tuple[Passage, ...]]:
-        """The best passages of each query, best first; equal queries get equal answers.
+        """Return the best passages of each query, best first; equal queries get equal answers.
 
         Raises EnvironmentUnavailable where passages cannot be had.
         """
@@ -36,11 +36,11 @@ class Retriever(Protocol):
 
 
 def from_contents(identifier: str, contents: str) -> Passage:
-    """A corpus entry: its first line is the title."""
+    """Return a corpus entry: its first line is the title."""
     title, _, text = contents.partition("\n")
     return Passage(identifier, title, text)
 
 
 def as_contents(passage: Passage) -> str:
-    """The passage as a corpus entry and as the text that is indexed."""
+    """Return the passage as a corpus entry and as the text that is indexed."""
     return f"{passage.title}\n{passage.text}"

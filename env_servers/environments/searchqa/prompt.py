@@ -1,7 +1,7 @@
 """How SearchQA introduces itself, and how replies become native actions.
 
-Owns the opening messages of the three action formats and the text before a question, in this
-project's own words, and the grammar. It knows neither questions nor passages.
+Contains the opening messages of the three action formats and the text before a question, in this
+project's own words, and the grammar.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ _REMINDER: Final = (
 
 
 def first_observation(question: str) -> str:
-    """What a reset shows: the rules in short, and the question."""
+    """Return what a reset shows: the rules in short, and the question."""
     return f"{_REMINDER}\n\n Question: {question.strip()}"
 
 
 def _read_react(reply: str) -> str:
-    """The reply without a thought at its start, unless that thought has tags that count."""
+    """Return the reply without a thought at its start, unless that thought has tags that count."""
     text = reply.lstrip()
     if not text.startswith("<think>"):
         return reply
@@ -99,7 +99,7 @@ def _write_react(advice: Advice) -> str:
 
 
 def _express(action: str) -> tuple[str, Mapping[str, Any]]:
-    """A scripted player's action as a function call."""
+    """Return a scripted player's action as a function call."""
     verb, content = read_move(action)
     if verb == ANSWER:
         return "answer", {"answer": content}

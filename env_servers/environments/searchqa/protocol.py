@@ -1,7 +1,7 @@
 """Search-R1's tags: how a reply is read, and how what was found is shown.
 
-Owns the tags and the observation strings of a step, as the original has them. Any text is legal to
-read, and reading takes time linear in its length. It knows no question and no retriever.
+Contains the tags and the observation strings of a step, as the original has them. Any text is legal
+to read, and reading takes time linear in its length.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read_move(reply: str) -> Move:
 
 
 def last_answer(reply: str) -> str:
-    """The content of the last closed answer tag; empty where there is none.
+    """Return the content of the last closed answer tag; empty where there is none.
 
     Tags are paired from the front, so an opening tag inside an answer belongs to it.
     """
@@ -69,7 +69,7 @@ def last_answer(reply: str) -> str:
 
 
 def without_thoughts(reply: str) -> str:
-    """The reply without its `<think>` blocks; one that is not closed reaches to the end."""
+    """Return the reply without its `<think>` blocks; one that is not closed reaches to the end."""
     parts: list[str] = []
     position = 0
     while (start := reply.find("<think>", position)) >= 0:
@@ -83,12 +83,12 @@ def without_thoughts(reply: str) -> str:
 
 
 def act(verb: str, content: str) -> str:
-    """A native action."""
+    """Return a native action."""
     return f"<{verb}> {content} </{verb}>"
 
 
 def information(passages: Iterable[Passage]) -> str:
-    """What a search shows."""
+    """Return what a search shows."""
     listing = "".join(
         f"Doc {number}(Title: {title}) {text}\n"
         for number, (_, title, text) in enumerate(passages, start=1)

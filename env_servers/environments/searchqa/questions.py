@@ -1,7 +1,6 @@
 """What a task asks: a question, the answers that count, and how a searcher finds them.
 
-Owns the values that pass between the sources of questions and the episodes. It knows neither where
-questions come from nor how passages are found.
+Contains the values that pass between the sources of questions and the episodes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The built-in retriever: BM25 over passages that this process holds.
 
-Owns the index over a corpus, which is built when the first search needs it or when it is asked for.
-Equal scores are ordered by passage id. It knows neither files nor questions.
+Contains the index over a corpus, which is built when the first search needs it or when it is asked
+for. Equal scores are ordered by passage id.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RankedCorpus:
         return built
 
     def search(self, queries: Sequence[str]) -> list[tuple[Passage, ...]]:
-        """The best passages of each query; none for a query without a known word."""
+        """Return the best passages of each query; none for a query without a known word."""
         passages, index = self.prepare()
         return [
             tuple(passages[number] for number in index.search(query, self._top_k))

@@ -3,8 +3,8 @@
     POST URL  {"queries": [...], "topk": K, "return_scores": true}
     reply     {"result": [[{"document": {"id", "contents"}, "score"}, ...], ...]}
 
-Owns the HTTP exchange: one request for a batch of queries, one deadline for all of it, a bound on
-the reply. It asks once: who retries is decided elsewhere. Whatever goes wrong is an
+Contains the HTTP exchange: one request for a batch of queries, one deadline for all of it, a bound
+on the reply. It asks once: who retries is decided elsewhere. Whatever goes wrong is an
 EnvironmentUnavailable, which reaches clients as an INFRASTRUCTURE fault and never as a reward.
 """
 
@@ -60,7 +60,7 @@ class RemoteRetriever:
         """Nothing is kept between requests."""
 
     def _found(self, queries: Sequence[str], deadline: float) -> list[tuple[Passage, ...]]:
-        """The answers; where the server refuses a batch, its halves are asked apart.
+        """Return the answers; where the server refuses a batch, its halves are asked apart.
 
         So one query that the server cannot take spoils no others.
         """
@@ -104,7 +104,7 @@ class RemoteRetriever:
     def _content(
         self, line: socket.socket, reply: http.client.HTTPResponse, deadline: float
     ) -> bytes:
-        """The whole reply, within the deadline also where it comes in drops."""
+        """Return the whole reply, within the deadline also where it comes in drops."""
         content = bytearray()
         while len(content) <= MAX_REPLY_BYTES:
             line.settimeout(self._left(deadline))
@@ -141,7 +141,7 @@ class RemoteRetriever:
 
 
 def _passage(item: Mapping[str, Any]) -> Passage:
-    """A result with its score around it, or bare; `contents`, or `title` and `text`."""
+    """Return a result with its score around it, or bare; `contents`, or `title` and `text`."""
     document: Mapping[str, Any] = item.get("document", item)
     identifier = str(document.get("id", ""))
     contents = document.get("contents")

@@ -1,7 +1,7 @@
 """When an answer counts: exact match after SQuAD's normalisation.
 
-Owns the normalisation as SQuAD, FlashRAG and Search-R1 publish it: lower case, no ASCII
-punctuation, no English articles, single blanks; in this order. It knows no tags and no rewards.
+Contains the normalisation as SQuAD, FlashRAG and Search-R1 publish it: lower case, no ASCII
+punctuation, no English articles, single blanks; in this order.
 """
 
 from __future__ import annotations
@@ -24,6 +24,6 @@ def normalised(text: str) -> str:
 
 
 def exact_match(reply: str, answers: Iterable[str]) -> bool:
-    """Whether the given answer is one of the answers after normalisation."""
+    """Return whether the given answer is one of the answers after normalisation."""
     normal_answer = normalised(reply)
     return any(normalised(answer) == normal_answer for answer in answers)

@@ -1,7 +1,7 @@
 """The people of the invented world and what they founded, made, built and discovered.
 
-Owns how many there are and which facts each has; years agree with lives. It adds to a world that
-has its places already, and knows no texts.
+Contains how many there are and which facts each has; years agree with lives. It adds to a world
+that has its places already.
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ def add_buildings(world: World) -> None:
 
 
 def _distinguished(world: World, name: str, town: Entity) -> str:
-    """The name, with the town before it where it is taken."""
+    """Return the name, with the town before it where it is taken."""
     tries = iter((name, f"{town.name} {name}", f"Old {town.name} {name}"))
     return world.names.once(lambda: next(tries))
 
@@ -316,5 +316,5 @@ def add_nature(world: World) -> None:
 
 
 def _stem(place: Entity) -> str:
-    """The word that names a mountain, lake or river."""
+    """Return the word that names a mountain, lake or river."""
     return place.name.removeprefix("Mount ").removeprefix("Lake ").removesuffix(" River")

@@ -1,7 +1,7 @@
 """SearchQA's tasks: which question an item id stands for, and who finds passages for it.
 
-Owns item ids, splits, the two sources with their retrievers, and the settings that choose them.
-Invariant: an item id means the same question wherever the same data lies. It knows no episodes.
+Contains item ids, splits, the two sources with their retrievers, and the settings that choose them.
+An item id means the same question wherever the same data lies.
 
 Official ids are AgentGym's indexes: `<dataset>_<index>` as AgentEval lists them, `searchqa_<index>`
 is accepted as well. Questions of HotpotQA files that AgentGym never numbered follow from
@@ -106,7 +106,7 @@ class SearchQATasks(TaskSet):
         self._digest = digest
 
     def queue(self, source: str) -> SearchQueue:
-        """The way to the passages of a source."""
+        """Return the way to the passages of a source."""
         return self._queues[source]
 
     def splits(self) -> Mapping[str, int]:
@@ -269,7 +269,7 @@ def load_tasks(config: EnvironmentConfig) -> SearchQATasks:
 
 
 def _read_blocks(folder: Path) -> tuple[list[_Block], list[Path]]:
-    """The question sets of the folder, and those of its files that are HotpotQA's own."""
+    """Return the question sets of the folder, and those of its files that are HotpotQA's own."""
     blocks: list[_Block] = []
     for published in PUBLISHED:
         questions = read_questions(folder, published)

@@ -1,8 +1,7 @@
 """The invented world as entities and facts: who and what there is, and how it hangs together.
 
-Owns the entity, its facts and how it is called in a sentence. Invariant: once built, a world never
-changes, and every fact that names an entity names one of the same world. It knows neither texts nor
-questions.
+Contains the entity, its facts and how it is called in a sentence. Once built, a world never
+changes, and every fact that names an entity names one of the same world.
 """
 
 from __future__ import annotations
@@ -74,14 +73,14 @@ class Entity:
         return _CALLED.get(self.kind, "{}").format(self.plain)
 
     def to(self, relation: str) -> Entity:
-        """The entity that a fact names; raises TypeError where it names none."""
+        """Return the entity that a fact names; raises TypeError where it names none."""
         value = self.facts[relation]
         if not isinstance(value, Entity):
             raise TypeError(f"{relation} of {self.name} is no entity")
         return value
 
     def amount(self, relation: str) -> int:
-        """The number that a fact states; raises TypeError where it states none."""
+        """Return the number that a fact states; raises TypeError where it states none."""
         value = self.facts[relation]
         if not isinstance(value, int):
             raise TypeError(f"{relation} of {self.name} is no number")
@@ -106,24 +105,24 @@ class World:
         """Pairs of words that stand together in the title of a work."""
 
     def add(self, kind: str, name: str, **facts: Value) -> Entity:
-        """A new entity."""
+        """Return a new entity."""
         entity = Entity(len(self.entities), kind, name, dict(facts))
         self.entities.append(entity)
         self.by_kind.setdefault(kind, []).append(entity)
         return entity
 
     def any(self, kind: str) -> Entity:
-        """A drawn entity of the kind."""
+        """Return a drawn entity of the kind."""
         return self.draw.pick(self.by_kind[kind])
 
     def culture(self, place: Entity) -> int:
-        """The culture of a country, or of the country that a place is in."""
+        """Return the culture of a country, or of the country that a place is in."""
         country = place if place.kind == "country" else place.to("country")
         return self.cultures[country.number]
 
 
 def shown(relation: str, value: Value) -> str:
-    """A fact's value as texts write it, with its unit."""
+    """Return a fact's value as texts write it, with its unit."""
     if isinstance(value, Entity):
         return value.called
     if isinstance(value, str):
@@ -143,7 +142,7 @@ _UNITS: Final = {
 
 
 def list_answers(relation: str, value: Value) -> tuple[str, ...]:
-    """The wordings of a value that are right as an answer, the fullest first."""
+    """Return the wordings of a value that are right as an answer, the fullest first."""
     if isinstance(value, int):
         unit = _UNITS.get(relation)
         if unit is None:

@@ -1,7 +1,7 @@
 """The rules of the game: what `get`, `craft` and `inventory` do to what the agent carries.
 
-Owns the inventory and every observation and error string of a step, in two versions: faithful to
-the original with its quirks, or fixed. It knows the world and the goal, but no task, reward,
+Contains the inventory and every observation and error string of a step, in two versions: faithful
+to the original with its quirks, or fixed. It knows the world and the goal, but no task, reward,
 action format or thought. An action that cannot be done changes nothing and says why.
 """
 
@@ -97,7 +97,7 @@ class CraftingGame:
     def _choose(
         self, item: str, count: int, offers: Sequence[Offer]
     ) -> tuple[Recipe, Sequence[Offer]]:
-        """The original's order: first what is carried, item by item, then the recipes."""
+        """Choose in the original's order: first what is carried, item by item, then the recipes."""
         group = item in self.world.groups
         if not all(self._carries(offer) for offer in offers):
             shown = None if group else f"minecraft:{item}"
@@ -112,7 +112,7 @@ class CraftingGame:
         )
 
     def _candidates(self, item: str) -> tuple[Recipe, ...]:
-        """What the original takes for the recipes of an item.
+        """Return what the original takes for the recipes of an item.
 
         Drawing the goal's crafting commands appends the recipes of all components to the recipe
         list of the goal and of each craftable component, so that "craft 4 birch stairs using 1
@@ -178,7 +178,7 @@ def _offer(text: str, action: str) -> Offer:
 
 
 def _summed(offers: Sequence[Offer]) -> list[Offer]:
-    """Each item once, with its total."""
+    """Return each item once, with its total."""
     totals: dict[str, int] = {}
     for offer in offers:
         totals[offer.name] = totals.get(offer.name, 0) + offer.amount
@@ -186,7 +186,7 @@ def _summed(offers: Sequence[Offer]) -> list[Offer]:
 
 
 def _uses_up(world: World, recipe: Recipe, offers: Sequence[Offer]) -> bool:
-    """Whether the offers are the recipe's ingredients, all of them and in the same counts.
+    """Return whether the offers are the recipe's ingredients, all of them and in the same counts.
 
     As in the original, the first fitting offer must have the right count; no other is tried.
     """

@@ -34,7 +34,7 @@ Row = tuple[str, int, Parts]
 
 
 def read_rows(folder: Path) -> tuple[set[Row], set[str]]:
-    """Every recipe with item names instead of numbers and places, and every item name."""
+    """Return every recipe with item names instead of numbers and places, and every item name."""
     items = {item["id"]: item["name"] for item in _read(folder / "items.json")}
     recipes: Mapping[str, list[dict[str, Any]]] = _read(folder / "recipes.json")
     rows: set[Row] = set()
@@ -140,7 +140,7 @@ def _reaches(start: set[str], goal: str, needs: Mapping[str, set[str]]) -> bool:
 
 
 def derive(folder: Path) -> str:
-    """The text of the table."""
+    """Return the text of the table."""
     rows, items = read_rows(folder)
     groups = generic_groups(items)
     for name, members in groups.items():
@@ -156,7 +156,7 @@ def derive(folder: Path) -> str:
 
 
 def source_folder() -> Path:
-    """Where the installed `minecraft_data` keeps its lists."""
+    """Return where the installed `minecraft_data` keeps its lists."""
     spec = importlib.util.find_spec("minecraft_data")
     if spec is None or spec.origin is None:
         raise SystemExit("install minecraft_data==3.20.0, or give --source")

@@ -1,7 +1,7 @@
 """The table of recipes in this package, read into a world, and which of its items are goals.
 
-Owns the table's format and the division of the goals into train and eval. The division depends on
-the table alone: no order of files, no random generator. It knows no item ids.
+Contains the table's format and the division of the goals into train and eval. The division depends
+on the table alone: no order of files, no random generator.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Goals(NamedTuple):
 
 
 def read_table() -> World:
-    """The embedded world."""
+    """Return the embedded world."""
     text = (
         files("env_servers.environments.textcraft")
         .joinpath("recipes.tsv")

@@ -1,6 +1,6 @@
 """One TextCraft episode: craft the goal from basic materials by the commands shown.
 
-Owns the episode's state (what is carried, how many actions were made) and its reward: 1 and the
+Contains the episode's state (what is carried, how many actions were made) and its reward: 1 and the
 end when the goal is crafted, 0 before. There is no step limit of its own. The rules are the
 bench's, the tasks the task set's.
 """
@@ -50,7 +50,7 @@ class _Episode:
     """Actions so far; they vary only the wording of thoughts."""
 
     def show(self, text: str) -> str:
-        """The observation's text: recordings have a prefix and no space at the end."""
+        """Return the observation's text: recordings have a prefix and no space at the end."""
         return RECORDED_PREFIX + text.rstrip() if self.as_recorded else text
 
     @property
@@ -144,7 +144,7 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
 def _commands(
     tasks: TextCraftTasks, world: World, assignment: Assignment, goal: str, options: dict[str, Any]
 ) -> tuple[str, ...]:
-    """The commands given, or those of the task, or those drawn for the goal given."""
+    """Return the commands given, or those of the task, or those drawn for the goal given."""
     if "commands" in options:
         return tuple(options["commands"].split("\n"))
     if goal == assignment.goal:

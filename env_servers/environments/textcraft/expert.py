@@ -1,7 +1,7 @@
 """What the scripted player says: the plan's next action, and a short true reason for it.
 
-Owns the wording of thoughts and the random player's choice. The expert follows only the commands
-that the task shows. Everything is a pure function of the arguments.
+Contains the wording of thoughts and the random player's choice. The expert follows only the
+commands that the task shows. Everything is a pure function of the arguments.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def advise(
     carried: Mapping[str, int],
     wording: int,
 ) -> Advice:
-    """The first action of a plan from here; `wording` chooses among equal phrasings."""
+    """Return the first action of a plan from here; `wording` chooses among equal phrasings."""
     steps = plan(world, shown, goal, carried)
     if not steps:
         return Advice("inventory", _STUCK.format(goal=spoken(goal)))
@@ -69,7 +69,7 @@ def _reason(step: Get | Craft, goal: str, wording: int) -> str:
 def random_advice(
     commands: Sequence[str], shown: Sequence[Recipe], goal: str, rng: random.Random
 ) -> Advice:
-    """One of: the inventory, a shown command as it stands, an ingredient of a shown command.
+    """Return one of: the inventory, a shown command as it stands, an ingredient of a shown command.
 
     The thought names the goal, which is not aimed at, and what is tried.
     """

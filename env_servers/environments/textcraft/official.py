@@ -1,8 +1,7 @@
 """Reads the official TextCraft files: the recipe folder, and AgentTraj-L's recorded tasks.
 
-Owns their formats and the order in which recipes are taken, on which the original's game depends.
-It knows nothing of splits and item ids beyond the integer that a recorded conversation names.
-Nothing here is executed or written to disk; the archive is read in memory.
+Contains their formats and the order in which recipes are taken, on which the original's game
+depends. Nothing here is executed or written to disk; the archive is read in memory.
 """
 
 from __future__ import annotations
@@ -55,12 +54,12 @@ class _Loaded(NamedTuple):
 
 
 def first_observation(goal: str, commands: tuple[str, ...]) -> str:
-    """What a reset shows; `goal` as the agent reads it."""
+    """Return what a reset shows; `goal` as the agent reads it."""
     return "Crafting commands:\n" + "\n".join(commands) + f"\n\nGoal: craft {goal}."
 
 
 def split_first_observation(text: str) -> RecordedTask | None:
-    """The task of a recorded first observation; None where the text is none."""
+    """Return the task of a recorded first observation; None where the text is none."""
     body = text.removeprefix(RECORDED_PREFIX)
     head, separator, goal = body.partition("\n\nGoal: craft ")
     if not separator or not head.startswith("Crafting commands:\n") or not goal.endswith("."):
@@ -97,7 +96,7 @@ def _conversations(folder: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def read_world(data_dir: Path) -> World | None:
-    """The official world, or None where there are no recipes.
+    """Return the official world, or None where there are no recipes.
 
     Reads `textcraft/recipes.tar.xz`, or the folder `textcraft/recipes` of JSON files.
     """
@@ -127,7 +126,7 @@ def _from_folder(path: Path) -> dict[str, Any]:
 
 
 def build_world(files: Mapping[str, Any]) -> World:
-    """The original's game from recipe files by name, whatever order they come in."""
+    """Return the original's game from recipe files by name, whatever order they come in."""
     names = sorted(files, key=lambda name: (name not in _LOADED_FIRST, name))
     loaded = [entry for name in names if (entry := _recipe(files[name])) is not None]
     items = {entry.recipe.item for entry in loaded}
@@ -188,7 +187,7 @@ def _with_plain(recipe: Recipe, plain: set[str]) -> Recipe:
 
 
 def _recipe(file: Mapping[str, Any]) -> _Loaded | None:
-    """A crafting recipe file, or None for other kinds (smelting and so on)."""
+    """Return a crafting recipe file, or None for other kinds (smelting and so on)."""
     kind = file["type"]
     if kind == "minecraft:crafting_shaped":
         parts = _shaped(file)
@@ -219,7 +218,7 @@ def _shapeless(file: Mapping[str, Any]) -> tuple[Ingredient, ...]:
 
 
 def _choice(cell: Any, count: int) -> tuple[str, int, bool]:
-    """The first alternative of a recipe cell."""
+    """Return the first alternative of a recipe cell."""
     first = cell[0] if isinstance(cell, list) else cell
     generic = "item" not in first
     return _bare(first["tag"] if generic else first["item"]), count, generic

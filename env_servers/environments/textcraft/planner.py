@@ -1,8 +1,8 @@
 """Short plans: from what is carried to the goal, by the recipes that the task shows.
 
-Owns the search; a plan is a pure function of its arguments. It gets each basic item once, in the
-total amount, then crafts bottom-up. It chooses recipe and kind ingredient by ingredient, by the
-fewest actions so far, which is short but not proved shortest. It knows no observations.
+Contains the search; a plan is a pure function of its arguments. It gets each basic item once, in
+the total amount, then crafts bottom-up. It chooses recipe and kind ingredient by ingredient, by the
+fewest actions so far, which is short but not proved shortest.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Search:
     def provide(
         self, draft: _Draft, item: str, count: int, purpose: str, above: frozenset[str]
     ) -> _Draft | None:
-        """The draft with so many of the item made and set aside; None = impossible."""
+        """Return the draft with so many of the item made and set aside; None = impossible."""
         draft = draft.copy()
         missing = count - draft.spare.pop(item, 0)
         if missing > 0 and item in self._world.obtainable:
@@ -119,7 +119,7 @@ class _Search:
     def _craft(
         self, draft: _Draft, recipe: Recipe, rounds: int, purpose: str, above: frozenset[str]
     ) -> _Draft | None:
-        """The recipe applied so many times, each ingredient as one kind throughout."""
+        """Return the recipe applied so many times, each ingredient as one kind throughout."""
         current = draft.copy()
         inputs: list[tuple[str, int]] = []
         for part in recipe.ingredients:
@@ -134,7 +134,7 @@ class _Search:
     def _ingredient(
         self, draft: _Draft, part: Ingredient, rounds: int, purpose: str, above: frozenset[str]
     ) -> tuple[_Draft, str] | None:
-        """The ingredient as the kind that costs fewest actions; the first of equals."""
+        """Return the ingredient as the kind that costs fewest actions; the first of equals."""
         kinds = self._world.groups.get(part.name, ()) if part.generic else (part.name,)
         best: tuple[_Draft, str] | None = None
         for kind in kinds:

@@ -1,7 +1,7 @@
 """How TextCraft introduces itself, and how replies become native actions.
 
-Owns the opening messages of the three action formats, in this project's own words, and the
-grammar. It knows neither rules nor tasks.
+Contains the opening messages of the three action formats, in this project's own words, and the
+grammar.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _render_craft(arguments: Mapping[str, Any]) -> str:
 
 
 def _read_react(reply: str) -> str | Rejected:
-    """The only action; the original's client takes "look" for "inventory"."""
+    """Return the only action; the original's client takes "look" for "inventory"."""
     action = read_single_action(reply)
     if isinstance(action, str) and action.lower() == "look":
         return "inventory"
@@ -111,7 +111,7 @@ def _read_react(reply: str) -> str | Rejected:
 
 
 def _express(action: str) -> tuple[str, Mapping[str, Any]]:
-    """A scripted player's action as a function call."""
+    """Return a scripted player's action as a function call."""
     if match := _CRAFT.fullmatch(action):
         parts = [_COUNTED.fullmatch(part.strip()) for part in match[3].split(",")]
         ingredients = {part[2]: int(part[1]) for part in parts if part}

@@ -1,8 +1,8 @@
 """TextCraft's tasks: which goal and which crafting commands an item id stands for.
 
-Owns item ids, splits and both worlds, embedded and official. Everything here is the same on every
-machine for the same data: nothing depends on directory order, hash seeds or a random generator.
-It knows nothing of episodes.
+Contains item ids, splits and both worlds, embedded and official. Everything here is the same on
+every machine for the same data: nothing depends on directory order, hash seeds or a random
+generator.
 
 Official ids are AgentGym's 0..543. Their goals depended on the directory order of the machine that
 ran the original, so an id is resolved from AgentTraj-L where a conversation records it; the
@@ -69,7 +69,7 @@ class TextCraftTasks(StaticTaskSet):
         self.worlds = dict(worlds)
 
     def commands(self, assignment: Assignment) -> tuple[str, ...]:
-        """The crafting commands of a task, in the order shown."""
+        """Return the crafting commands of a task, in the order shown."""
         if assignment.recorded is not None:
             return assignment.recorded
         salt = f"{assignment.world}:{assignment.goal}:{assignment.draw}"

@@ -1,8 +1,8 @@
 """Crafting recipes as a world: what can be got, what can be crafted, how deep, and from what.
 
-Owns recipes, groups ("planks" stands for any kind of planks) and everything that follows from them
-alone. A world is immutable after construction and shared by all episodes, and its answers depend
-only on the order of the recipes it was given. It knows no episode, no task and no profile.
+Contains recipes, groups ("planks" stands for any kind of planks) and everything that follows from
+them alone. A world is immutable after construction and shared by all episodes, and its answers
+depend only on the order of the recipes it was given.
 
 Items are named by their bare id (`oak_planks`); the agent writes and reads `oak planks`.
 """
@@ -17,12 +17,12 @@ __all__ = ["Ingredient", "Recipe", "World", "item_id", "spoken", "stable_order"]
 
 
 def spoken(name: str) -> str:
-    """An item id as the agent reads it: `oak_planks` is "oak planks"."""
+    """Return an item id as the agent reads it: `oak_planks` is "oak planks"."""
     return name.replace("_", " ")
 
 
 def item_id(text: str) -> str:
-    """What the agent wrote as an item id; any text is legal and may name nothing."""
+    """Return what the agent wrote as an item id; any text is legal and may name nothing."""
     return text.replace(" ", "_")
 
 
@@ -100,13 +100,13 @@ class World:
         self._reaches: dict[str, frozenset[str]] = {}
 
     def accepts(self, ingredient: Ingredient, name: str) -> bool:
-        """Whether an item may stand for the ingredient; a group's own name may, too."""
+        """Return whether an item may stand for the ingredient; a group's own name may, too."""
         if name == ingredient.name:
             return True
         return ingredient.generic and name in self._members.get(ingredient.name, frozenset())
 
     def makers(self, name: str) -> tuple[Recipe, ...]:
-        """The recipes of an item, or of all members of a group; none for a basic item."""
+        """Return the recipes of an item, or of all members of a group; none for a basic item."""
         own = self.recipes.get(name)
         if own is not None:
             return own
@@ -121,14 +121,14 @@ class World:
         return cached
 
     def tree(self, name: str) -> tuple[Recipe, ...]:
-        """Every recipe that crafting the item may use, its own first; no recipe twice."""
+        """Return every recipe that crafting the item may use, its own first; no recipe twice."""
         cached = self._trees.get(name)
         if cached is None:
             cached = self._trees[name] = self._tree(name)
         return cached
 
     def reach(self, name: str) -> frozenset[str]:
-        """The item itself and every ingredient, item or group, of its tree."""
+        """Return the item itself and every ingredient, item or group, of its tree."""
         cached = self._reaches.get(name)
         if cached is None:
             parts = (part.name for recipe in self.tree(name) for part in recipe.ingredients)

@@ -1,8 +1,7 @@
 """Products, and the shop that holds them: look-up by id, search, price draws.
 
-Owns what a product is and which of its texts are searched. Invariant: a shop never changes once
-it is built, so all episodes of a process share one. It knows nothing of goals, pages or rewards,
-and not where products come from.
+Contains what a product is and which of its texts are searched. A shop never changes once it is
+built, so all episodes of a process share one.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Product:
 
 
 def searched_text(product: Product) -> str:
-    """The text by which a product is found: title, description, first feature, options."""
+    """Return the text by which a product is found: title, description, first feature, options."""
     options = ", and ".join(
         f"{name}: {', '.join(values)}" for name, values in product.options.items()
     )
@@ -62,7 +61,7 @@ def searched_text(product: Product) -> str:
 
 
 def draw_price(product: Product, seed: int | None) -> float:
-    """The price that counts when the product is bought, in dollars.
+    """Return the price that counts when the product is bought, in dollars.
 
     The original draws it once per process, unseeded, where the tag shows a range. Here it depends
     on `seed` and the product alone; None gives the draw of the fixed profile.
@@ -89,12 +88,12 @@ class Shop:
         return len(self.products)
 
     def find(self, asin: str) -> Product | None:
-        """The product of an id."""
+        """Return the product of an id."""
         number = self._numbers.get(asin)
         return None if number is None else self.products[number]
 
     def number(self, asin: str) -> int | None:
-        """The place of a product in the catalogue."""
+        """Return the place of a product in the catalogue."""
         return self._numbers.get(asin)
 
     def search(self, keywords: str) -> tuple[int, ...]:

@@ -1,9 +1,9 @@
 """The embedded catalogue: 12,200 generated products of 61 kinds, with one goal each.
 
-Owns the generator. `product_types.txt` says what goods are called, and which properties, options
-and prices they have. Invariant: a product depends on its number and on that file alone, so the
+Contains the generator. `product_types.txt` says what goods are called, and which properties,
+options and prices they have. A product depends on its number and on that file alone, so the
 catalogue is the same on every machine; a goal belongs to `train` or `eval` by a hash of its words,
-so no sentence is in both. It knows nothing of episodes.
+so no sentence is in both.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ProductType:
 
 
 def product_types_text() -> str:
-    """The file that the catalogue is made of."""
+    """Return the file that the catalogue is made of."""
     return (
         files("env_servers.environments.webshop")
         .joinpath("product_types.txt")
@@ -106,7 +106,7 @@ def product_types_text() -> str:
 
 
 def read_product_types(text: str) -> list[ProductType]:
-    """The kinds of goods in `product_types.txt`; its head says how it is written."""
+    """Return the kinds of goods in `product_types.txt`; its head says how it is written."""
     lists: dict[str, tuple[str, ...]] = {}
     product_types: list[ProductType] = []
     for block in text.split("\n\n"):
@@ -209,7 +209,7 @@ def make_product(product_type: ProductType, number: int) -> Product:
 
 
 def _facts(groups: Sequence[Sequence[str]], count: int, rng: random.Random) -> list[str]:
-    """One fact of each of `count` groups."""
+    """Return one fact of each of `count` groups."""
     return [rng.choice(group) for group in rng.sample(groups, count)]
 
 
@@ -269,7 +269,7 @@ def _options(product_type: ProductType, rng: random.Random) -> dict[str, tuple[s
 def _wanted(
     qualities: Sequence[str], parts: Sequence[str], purposes: Sequence[str], rng: random.Random
 ) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
-    """The properties that a goal asks for, by their place in its sentence."""
+    """Return the properties that a goal asks for, by their place in its sentence."""
     return (
         qualities[: rng.randint(1, 2)],
         parts[: rng.randint(1, 2)],
@@ -280,7 +280,7 @@ def _wanted(
 def _instruction(
     query: str, qualities: Sequence[str], parts: Sequence[str], purposes: Sequence[str]
 ) -> str:
-    """A goal's sentence in the form of the original's synthetic goals."""
+    """Return a goal's sentence in the form of the original's synthetic goals."""
     purpose = f" for {', '.join(purposes)}" if purposes else ""
     return f"Find me {', '.join(qualities)} {query} with {', '.join(parts)}{purpose}"
 

@@ -1,8 +1,8 @@
 """One WebShop episode: find a product that fits the instruction, choose its options, buy it.
 
-Owns the episode's life: which goal and prices it has, and what of a visit becomes an observation
-and a reward. The reward is 0 until something is bought, which ends the episode with a reward in
-[0, 1]. The shop, with its search index, is shared by all episodes of a process.
+Contains the episode's life: which goal and prices it has, and what of a visit becomes an
+observation and a reward. The reward is 0 until something is bought, which ends the episode with a
+reward in [0, 1]. The shop, with its search index, is shared by all episodes of a process.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class WebShop(EpisodeEnvironment[_Episode]):
         return repr(state).encode("utf-8", "backslashreplace")
 
     def html(self) -> str:
-        """The open page as an HTML document, for a person to look at."""
+        """Return the open page as an HTML document, for a person to look at."""
         return html_page(self.episode.visit)
 
     def advise_expert(self, seed: int) -> Advice:
@@ -153,14 +153,14 @@ def _page_text(episode: _Episode) -> str:
 
 
 def _given_limit(value: Any) -> float:
-    """The option `price_limit`: dollars above 0, or 0 for a goal without limit."""
+    """Return the option `price_limit`: dollars above 0, or 0 for a goal without limit."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < NO_LIMIT:
         raise InvalidOption("option price_limit must be a number of dollars, 0 for no limit")
     return float(value) or NO_LIMIT
 
 
 def _price_under(goal: Goal, product: Product, limit: float, drawn: float) -> float:
-    """A price of the product for which its goal would have this limit.
+    """Return a price of the product for which its goal would have this limit.
 
     The drawn price where a range allows none.
     """

@@ -1,6 +1,6 @@
 """What the scripted players do: buy the product that a goal was made from, or act at random.
 
-Owns the choice of keywords and the wording of thoughts. The expert knows which product the goal
+Contains the choice of keywords and the wording of thoughts. The expert knows which product the goal
 was made from, and words its search from the instruction as long as that brings the product among
 the 50 found; otherwise it adds words of the title. Everything is a pure function of the arguments.
 """
@@ -65,7 +65,7 @@ _SIGNS: Final = re.compile(r"[^\w\s./\"'&%-]+")
 
 
 def advise(visit: Visit, goal: Goal, wording: int) -> Advice:
-    """The next action towards buying the goal's product with its options."""
+    """Return the next action towards buying the goal's product with its options."""
     product = visit.shop.products[goal.number]
     words = {
         "asin": product.asin,
@@ -108,7 +108,7 @@ def _on_item(visit: Visit, product: Product, goal: Goal, wording: int) -> Advice
 
 
 def _wanted_values(product: Product, goal: Goal) -> list[str]:
-    """The option values to choose, in the order of the page."""
+    """Return the option values to choose, in the order of the page."""
     pairs: dict[str, str] = {}
     for option in goal.options:
         if not isinstance(option, str):
@@ -154,7 +154,7 @@ def _plain(text: str) -> str:
 
 
 def _place(visit: Visit, keywords: str, number: int) -> int | None:
-    """Where a search shows a product, from 0; None where it does not."""
+    """Return where a search shows a product, from 0; None where it does not."""
     results = visit.shop.search(keywords)
     return results.index(number) if number in results else None
 
@@ -169,7 +169,7 @@ def _say(action: str, thoughts: Sequence[str], wording: int, words: dict[str, st
 
 
 def random_advice(visit: Visit, goal: Goal, rng: random.Random) -> Advice:
-    """A click on anything of the page, or a search for a word of the instruction."""
+    """Return a click on anything of the page, or a search for a word of the instruction."""
     if visit.page.has_search_bar or rng.random() < 0.1:
         words = _plain(goal.instruction).split()
         start = rng.randrange(len(words)) if words else 0

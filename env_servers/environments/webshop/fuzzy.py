@@ -1,8 +1,8 @@
 """How alike two short texts are, in the measure that WebShop's reward uses.
 
-Owns the token set ratio with the semantics of thefuzz 0.19 on its standard-library matcher
-(WebShop pins that version and does not install the faster matcher). Invariant: a score is an
-integer of 0 to 100 and depends on the two texts alone. It knows nothing of products.
+Contains the token set ratio with the semantics of thefuzz 0.19 on its standard-library matcher
+(WebShop pins that version and does not install the faster matcher). A score is an integer of 0 to
+100 and depends on the two texts alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LATIN_1: Final = dict.fromkeys(range(128, 256))
 
 
 def resembles(first: str, second: str) -> bool:
-    """Whether the reward takes two texts for the same."""
+    """Return whether the reward takes two texts for the same."""
     return token_set_ratio(first, second, floor=THRESHOLD) > THRESHOLD
 
 

@@ -1,10 +1,9 @@
 """Goals: what a customer wants, in words and as the reward compares it.
 
-Owns how the original turns a catalogue into goals (`SyntheticGoals`, `HumanGoals`): one goal per
-combination of a product's options, or four price limits per sentence that a person wrote; a seeded
-shuffle; a seeded choice among the next four price steps. Invariant: the goal of an index depends
-on the catalogue alone; only the price that a range leaves open is filled in per episode. It knows
-nothing of item ids or episodes.
+Contains how the original turns a catalogue into goals (`SyntheticGoals`, `HumanGoals`): one goal
+per combination of a product's options, or four price limits per sentence that a person wrote; a
+seeded shuffle; a seeded choice among the next four price steps. The goal of an index depends on the
+catalogue alone; only the price that a range leaves open is filled in per episode.
 """
 
 from __future__ import annotations
@@ -44,20 +43,20 @@ class Goal:
     """Which of the price steps above the product's price is the limit; None = no limit."""
 
     def limit(self, price: float) -> float:
-        """The price limit for a drawn price of the product."""
+        """Return the price limit for a drawn price of the product."""
         if self.step is None:
             return NO_LIMIT
         steps = price_steps(price)
         return steps[min(self.step, len(steps) - 1)] if len(steps) > 1 else NO_LIMIT
 
     def sentence(self, limit: float) -> str:
-        """The instruction with its price limit."""
+        """Return the instruction with its price limit."""
         if limit >= NO_LIMIT:
             return self.instruction
         return f"{self.instruction}, and price lower than {limit:.2f} dollars"
 
     def spec(self, product: Product, limit: float) -> GoalSpec:
-        """What the reward compares with; `product` is the one of `number`."""
+        """Return what the reward compares with; `product` is the one of `number`."""
         return GoalSpec(
             title=product.title,
             query=product.query,
@@ -69,7 +68,7 @@ class Goal:
 
 
 def price_steps(price: float) -> Sequence[float]:
-    """The next four price steps above a price; fewer near the highest, 990 dollars."""
+    """Return the next four price steps above a price; fewer near the highest, 990 dollars."""
     first = int(price // 10)
     return PRICE_STEPS[first : first + CHOICES]
 
@@ -82,7 +81,7 @@ class Goals(ABC):
 
     @abstractmethod
     def __getitem__(self, index: int) -> Goal:
-        """The goal of an index in [0, len)."""
+        """Return the goal of an index in [0, len)."""
 
 
 def _middle(product: Product) -> float:
@@ -90,7 +89,7 @@ def _middle(product: Product) -> float:
 
 
 def _shuffled(size: int) -> array[int]:
-    """Where each index's goal stands in the unshuffled list."""
+    """Return where each index's goal stands in the unshuffled list."""
     order = list(range(size))
     random.Random(SEED).shuffle(order)
     return array("I", order)
@@ -118,7 +117,7 @@ class SyntheticGoals(Goals):
 
     @staticmethod
     def _drawn_step(product: Product, rng: random.Random) -> int | None:
-        """The larger of two of the next steps, drawn as the original draws it."""
+        """Return the larger of two of the next steps, drawn as the original draws it."""
         choices = len(price_steps(_middle(product)))
         return max(rng.sample(range(choices), 2)) if choices > 1 else None
 
@@ -142,7 +141,7 @@ class SyntheticGoals(Goals):
 
 
 def _combination(options: Mapping[str, Sequence[str]], index: int) -> tuple[tuple[str, str], ...]:
-    """One value per option, names sorted; the last name's values change fastest."""
+    """Return one value per option, names sorted; the last name's values change fastest."""
     combination: list[tuple[str, str]] = []
     for name in sorted(options, reverse=True):
         index, position = divmod(index, len(options[name]))
@@ -171,7 +170,7 @@ class HumanGoals(Goals):
 
 
 def _written_goals(number: int, entry: Mapping[str, Any], choices: int) -> list[Goal]:
-    """The goals of one sentence; none for a sentence without attributes."""
+    """Return the goals of one sentence; none for a sentence without attributes."""
     if not entry["instruction_attributes"]:
         return []
     # Near the highest price too few steps are left: the same goal without limit, four times.

@@ -55,7 +55,7 @@ class _Reader:
         self._place = 0
 
     def sign(self) -> str:
-        """The next character that is no blank, consumed; raises DamagedFile at the end."""
+        """Return the next character that is no blank, consumed; raises DamagedFile at the end."""
         while True:
             text, position = self._text, self._place
             while position < len(text) and text[position] in _BLANK:
@@ -73,7 +73,7 @@ class _Reader:
         self._place -= 1
 
     def value(self) -> tuple[int, int, Any]:
-        """The next value with the bytes that it takes."""
+        """Return the next value with the bytes that it takes."""
         self.sign()
         self.back()
         while True:
@@ -95,7 +95,7 @@ class _Reader:
 
 
 def entries(path: Path) -> Iterator[Entry]:
-    """Every entry of the top-level array or object; raises DamagedFile, OSError."""
+    """Yield every entry of the top-level array or object; raises DamagedFile, OSError."""
     with path.open("rb") as file:
         reader = _Reader(file, path.name)
         opening = reader.sign()

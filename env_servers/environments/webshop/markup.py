@@ -1,8 +1,8 @@
 """The shop's pages as HTML documents, for people to look at.
 
-Owns their looks. Invariant: the visible texts of a document are the parts of the page's
-observation, in the same order, so that a person sees what the agent reads. A document carries no
-script and loads nothing. It knows nothing of episodes beyond the visit that it shows.
+Contains their looks. The visible texts of a document are the parts of the page's observation, in
+the same order, so that a person sees what the agent reads. A document carries no script and loads
+nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BUTTONS: Final = frozenset(
 
 
 def html_page(visit: Visit) -> str:
-    """The open page of a visit as a whole document."""
+    """Return the open page of a visit as a whole document."""
     parts = iter(visit.page.parts)
     body = _BODIES[visit.page.kind](visit, parts)
     return (
@@ -66,12 +66,12 @@ def _section(lines: Iterable[str], kind: str = "") -> str:
 
 
 def _any(text: str) -> str:
-    """A part whose role follows from its text alone."""
+    """Return a part whose role follows from its text alone."""
     return _element("span", text, "btn") if text in _BUTTONS else _element("p", text)
 
 
 def _task(visit: Visit, parts: Iterable[str]) -> tuple[str, list[str]]:
-    """The section with the instruction, and the parts that follow it."""
+    """Return the section with the instruction, and the parts that follow it."""
     rest = list(parts)
     count = 2 if visit.sentence.strip() else 1
     return _section((_element("p", text) for text in rest[:count]), "task"), rest[count:]

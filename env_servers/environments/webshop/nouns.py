@@ -2,8 +2,8 @@
 
 WebShop asks a large spaCy model, whose tags cannot be computed without it. This module stands in
 for it: it owns a split into words like spaCy's English one, and a tagger of word lists and endings
-that is tuned to titles, where most words are nouns or names. Invariant: the answer depends on the
-title alone. The README says how much of the reward depends on it.
+that is tuned to titles, where most words are nouns or names. The answer depends on the title alone.
+The README says how much of the reward depends on it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _ADJECTIVE_ENDINGS: Final = ("able", "ible", "less", "ous", "ical", "proof", "fu
 
 @lru_cache(maxsize=32_768)
 def title_nouns(title: str) -> tuple[str, ...]:
-    """The nouns and names of a title, lower-case, in order and with repetitions."""
+    """Return the nouns and names of a title, lower-case, in order and with repetitions."""
     return tuple(word.lower() for word in split_words(title) if _is_noun(word))
 
 

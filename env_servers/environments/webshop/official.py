@@ -1,9 +1,9 @@
 """WebShop's published product files: where they lie, how they become a shop.
 
-Owns file names, the clean-up of raw products (options, prices, attributes) and what is said when a
-file is missing or cut off. Two catalogues are known: `small`, the 1,000 products on which AgentGym
-plays, held in memory; and `full`, over a million, of which only the index and byte offsets are
-held and every product is read from its file when it is shown. It knows nothing of goals.
+Contains file names, the clean-up of raw products (options, prices, attributes) and what is said
+when a file is missing or cut off. Two catalogues are known: `small`, the 1,000 products on which
+AgentGym plays, held in memory; and `full`, over a million, of which only the index and byte offsets
+are held and every product is read from its file when it is shown.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class OfficialFiles:
 
 
 def find_files(data_dir: Path, catalogue: str) -> OfficialFiles | None:
-    """The files of a catalogue, or None where there is no folder for them.
+    """Return the files of a catalogue, or None where there is no folder for them.
 
     Raises EnvironmentUnavailable where the folder lacks one.
     """
@@ -74,7 +74,7 @@ def _advice(problem: str, folder: Path, catalogue: str) -> str:
 
 
 def load_shop(files: OfficialFiles, catalogue: str) -> Shop:
-    """The shop of a catalogue; raises EnvironmentUnavailable for a damaged file."""
+    """Return the shop of a catalogue; raises EnvironmentUnavailable for a damaged file."""
     try:
         return _load_full(files) if catalogue == "full" else _load_small(files)
     except (DamagedFile, OSError, KeyError, TypeError, AttributeError) as error:
@@ -83,7 +83,7 @@ def load_shop(files: OfficialFiles, catalogue: str) -> Shop:
 
 
 def read_instructions(path: Path) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """What people wrote, by asin; raises EnvironmentUnavailable for a damaged file."""
+    """Return what people wrote, by asin; raises EnvironmentUnavailable for a damaged file."""
     try:
         return {entry.key: entry.value for entry in entries(path)}
     except (DamagedFile, OSError) as error:
@@ -123,7 +123,7 @@ def _usable(path: Path) -> Iterator[tuple[int, int, dict[str, Any]]]:
 
 
 def clean_product(raw: Mapping[str, Any], facts: Mapping[str, Any]) -> Product:
-    """A product of the raw file, with its entry of the attribute file."""
+    """Return a product of the raw file, with its entry of the attribute file."""
     prices, tag = _prices(raw.get("pricing"))
     bullets = raw["small_description"]
     images = raw.get("images") or [""]
@@ -146,7 +146,7 @@ def clean_product(raw: Mapping[str, Any], facts: Mapping[str, Any]) -> Product:
 
 
 def _prices(text: str | None) -> tuple[tuple[float, ...], str]:
-    """One price or the two ends of a range, and the tag; 100 dollars where none is known."""
+    """Return one price or the two ends of a range, and the tag; 100 dollars where none is known."""
     amounts = tuple(float(_NOT_PRICE.sub("", part)) for part in (text or "").split("$")[1:])
     if not amounts:
         return (_NO_PRICE,), f"${_NO_PRICE}"

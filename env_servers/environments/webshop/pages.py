@@ -1,8 +1,7 @@
 """The shop's pages: what they show as text, and what can be clicked on them.
 
-Owns the text of every page as WebShop's `text` observation has it: the visible strings of its HTML
-in order, joined by ` [SEP] `. Invariant: a page depends on its arguments alone. It knows nothing of
-episodes, and of a goal nothing but its sentence.
+Contains the text of every page as WebShop's `text` observation has it: the visible strings of its
+HTML in order, joined by ` [SEP] `. A page depends on its arguments alone.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class Page:
 
 
 def search_page(instruction: str) -> Page:
-    """The start page."""
+    """Return the start page."""
     parts = (_TITLE, "Instruction:", *_node(instruction), "Search")
     return Page(Kind.SEARCH, parts, {SEARCH: BUTTON})
 
@@ -116,7 +115,7 @@ def results_page(instruction: str, products: Sequence[Product], number: int, tot
 
 
 def item_page(instruction: str, product: Product) -> Page:
-    """A product's page; it does not show which options are chosen."""
+    """Return a product's page; it does not show which options are chosen."""
     parts = ["Instruction:", *_node(instruction), "Back to Search", "< Prev"]
     buttons: tuple[str, ...] = (BACK, PREVIOUS, *SUB_PAGES, BUY)
     clickables: dict[str, str] = dict.fromkeys(buttons, BUTTON)
@@ -138,7 +137,7 @@ def item_page(instruction: str, product: Product) -> Page:
 
 
 def sub_page(instruction: str, product: Product, which: str) -> Page:
-    """The page `which` of SUB_PAGES; no product has reviews."""
+    """Return the page `which` of SUB_PAGES; no product has reviews."""
     parts = ["Instruction:", *_node(instruction), "Back to Search", "< Prev"]
     if which == "description":
         parts += _node(product.description)
@@ -149,7 +148,7 @@ def sub_page(instruction: str, product: Product, which: str) -> Page:
 
 
 def done_page(asin: str, chosen: Mapping[str, str], reward: float) -> Page:
-    """The last page; most of its fields are empty in the original, too."""
+    """Return the last page; most of its fields are empty in the original, too."""
     parts = (
         *("Thank you for shopping with us!", "Your code:", "None"),
         *("(Paste it in your MTurk interface.)", "Purchased", "asin", asin, "options"),
@@ -163,7 +162,7 @@ def done_page(asin: str, chosen: Mapping[str, str], reward: float) -> Page:
 
 
 def _node(text: str) -> tuple[str, ...]:
-    """A text as the original's HTML parser yields it.
+    """Return a text as the original's HTML parser yields it.
 
     Nothing for an empty text or for blanks with a line break, an empty string for other blanks.
     """

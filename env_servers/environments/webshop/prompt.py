@@ -1,7 +1,7 @@
 """How WebShop introduces itself, and how replies become native actions.
 
-Owns the opening messages of the three action formats, in this project's own words, and the
-grammar. It knows neither products nor goals.
+Contains the opening messages of the three action formats, in this project's own words, and the
+grammar.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _read_react(reply: str) -> str | Rejected:
 
 
 def _express(action: str) -> tuple[str, Mapping[str, Any]]:
-    """A scripted player's action as a function call."""
+    """Return a scripted player's action as a function call."""
     verb, argument = read_action(action)
     if verb == "search":
         return "search", {"keywords": argument}

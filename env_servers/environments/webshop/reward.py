@@ -2,9 +2,8 @@
 
     reward = kind * (attributes + options + price) / (goal attributes + goal options + 1)
 
-Owns the formula with all its oddities, which the README lists. Invariant: the reward lies in
-[0, 1] and depends only on what was bought, at which price, and on the goal. It knows nothing of
-pages or episodes.
+Contains the formula with all its oddities, which the README lists. The reward lies in [0, 1] and
+depends only on what was bought, at which price, and on the goal.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ def score_purchase(
 
 
 def _kind(bought: Product, goal_spec: GoalSpec) -> tuple[float, float]:
-    """How far the bought product is of the goal's kind, and the share of title nouns.
+    """Return how far the bought product is of the goal's kind, and the share of title nouns.
 
     Without shared nouns the factor is 0 even for the very same query and category.
     """
@@ -131,12 +130,12 @@ def _is_chosen(option: GoalOption, chosen: Mapping[str, str]) -> bool:
 
 
 def _first_colour(value: str) -> str:
-    """The first colour word that occurs anywhere in the value, in place of the value."""
+    """Return the first colour word that occurs anywhere in the value, in place of the value."""
     return next((colour for colour in COLOURS if colour in value), value)
 
 
 def _text(option: GoalOption) -> str:
-    """The text that a goal's option is compared by.
+    """Return the text that a goal's option is compared by.
 
     A pair is compared as Python writes it, unless one of its two parts is exactly a colour word.
     """

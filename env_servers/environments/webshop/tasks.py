@@ -1,7 +1,7 @@
 """WebShop's tasks: which goal of which shop an item id stands for.
 
-Owns item ids, splits and both shops with their goals. Invariant: tasks depend on the catalogue
-alone; what a price range leaves open is settled per episode. It knows nothing of episodes.
+Contains item ids, splits and both shops with their goals. Tasks depend on the catalogue alone; what
+a price range leaves open is settled per episode.
 
 Official ids are AgentGym's `webshop_<goal index>`. Goals are built when they are asked for.
 """
@@ -109,7 +109,7 @@ class WebShopTasks(TaskSet):
         return Task(f"{_NAME}_{index}", TaskSpec(source.shop, goal), category)
 
     def _locate(self, item_id: str, index: int) -> tuple[_Source, int]:
-        """The source of an item index and the goal's index there."""
+        """Return the source of an item index and the goal's index there."""
         for source in self._sources:
             for base, indexes in source.splits.values():
                 if base and base <= index < base + len(indexes):
@@ -147,7 +147,7 @@ def load_tasks(config: EnvironmentConfig) -> WebShopTasks:
 
 
 def _setting(config: EnvironmentConfig, name: str, values: Sequence[str]) -> str:
-    """A setting's value; the first value is the default."""
+    """Return a setting's value; the first value is the default."""
     value = config.settings.get(name, values[0])
     if value not in values:
         raise InvalidOption(f"setting {name}={value!r:.100}", valid=values)

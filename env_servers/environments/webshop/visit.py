@@ -1,8 +1,8 @@
 """One customer's visit to the shop: which page is open, what was chosen, what a click does.
 
-Owns the moves between pages, in the original's order of cases, and the purchase. Invariant: a move
-that is not possible changes nothing. It knows a shop, a goal and prices, but no item id, no
-action format and no observation beyond its page.
+Contains the moves between pages, in the original's order of cases, and the purchase. A move that is
+not possible changes nothing. It knows a shop, a goal and prices, but no item id, no action format
+and no observation beyond its page.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ class Visit:
         return product
 
     def copy(self) -> Self:
-        """An independent visit in the same state."""
+        """Return an independent visit in the same state."""
         other = replace(self, chosen=dict(self.chosen))
         other.page = self.page
         return other
 
     def price(self, product: Product) -> float:
-        """What a product costs in this visit, in dollars."""
+        """Return what a product costs in this visit, in dollars."""
         price = self.known_prices.get(product.asin)
         return draw_price(product, self.price_seed) if price is None else price
 
@@ -157,7 +157,7 @@ class Visit:
         return self.score
 
     def _matches(self, keywords: str) -> tuple[int, ...] | None:
-        """What a search finds; None for a form at which the original fails.
+        """Return what a search finds; None for a form at which the original fails.
 
         `<r>`, `<c> department` and `<q> kind` are hidden searches of the original.
         """

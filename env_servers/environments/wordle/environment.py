@@ -1,8 +1,7 @@
 """The game of Wordle: six guesses at one hidden word.
 
-Owns what has been guessed and what was answered, under each profile; knows neither word lists
-nor how a reply becomes an action. Invariant: `_turns` holds the valid guesses in order, and their
-feedback is what `rules` gives for the words that were compared.
+Contains what has been guessed and what was answered, under each profile. `turns` holds the valid
+guesses in order, and their feedback is what `rules` gives for the words that were compared.
 """
 
 from __future__ import annotations
@@ -196,7 +195,7 @@ class WordleEnvironment(EpisodeEnvironment[_Episode]):
         return Advice("", "I say nothing.")
 
     def _selected_puzzle(self, puzzle: Puzzle, options: Mapping[str, Any]) -> Puzzle:
-        """The task's puzzle, or what the options make of it; raises InvalidOption."""
+        """Return the task's puzzle, or what the options make of it; raises InvalidOption."""
         if "vocabulary" in options:
             vocabulary = self._selected_vocabulary(options["vocabulary"])
             puzzle = replace(puzzle, vocabulary=vocabulary, answers=vocabulary, listed=True)

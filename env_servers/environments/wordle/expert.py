@@ -66,7 +66,7 @@ class Position(NamedTuple):
 
 
 def advise(position: Position, seed: int) -> Advice:
-    """The next guess, with what is known as the thought."""
+    """Return the next guess, with what is known as the thought."""
     left = remaining(position.answers.words, position.turns, position.rule)
     if not left:  # an option hid a word that is accepted but no usual answer
         left = remaining(position.vocabulary.words, position.turns, position.rule)
@@ -95,7 +95,7 @@ def _worded(word: str, left: Sequence[str], wordings: Sequence[str], seed: int) 
 
 @lru_cache(maxsize=512)
 def _opening(words: tuple[str, ...], left: tuple[str, ...], rule: FeedbackRule) -> str:
-    """The first guess, which depends on the vocabulary alone."""
+    """Return the first guess, which depends on the vocabulary alone."""
     return _choose(_probes(words), left, rule)
 
 
@@ -114,7 +114,7 @@ def _choose(probes: Sequence[str], left: Sequence[str], rule: FeedbackRule) -> s
     total = len(left)
 
     def promise(word: str) -> int:
-        """How evenly the letters, and the letters in their places, halve what is left."""
+        """Return how evenly the letters, and the letters in their places, halve what is left."""
         letters = sum(counts[letter] * (total - counts[letter]) for letter in set(word))
         placed = sum(places[i, letter] for i, letter in enumerate(word))
         return 2 * letters + total * placed

@@ -1,7 +1,7 @@
 """What a Wordle conversation begins with: rules, vocabulary, worked example, action formats.
 
-As in the original, the rules stand in the first observation and only the reply format stands
-before it. The example's feedback is what `rules` gives: a test holds that. Knows no episode.
+As in the original, the rules stand in the first observation and only the reply format stands before
+it. The example's feedback is what `rules` gives: a test holds that.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ EXAMPLE: Final = ("grape", ("stone", "bread"))
 
 
 def instructions(puzzle: Puzzle, *, fixed: bool) -> str:
-    """The first observation of a game."""
+    """Return the first observation of a game."""
     words = "\n".join(puzzle.vocabulary.words)
     accepted = _LISTED.format(words=words) if puzzle.listed else _OPEN
     return "".join((_RULES, _FIXED if fixed else _AS_ORIGINAL, accepted, _EXAMPLE_TEXT, _CLOSING))

@@ -1,8 +1,7 @@
 """What a guess tells: both ways of giving feedback, and which words still fit.
 
-Owns the accumulated knowledge of the original (five slots per letter) and the letter-counting rule
-of real Wordle. Invariant: words are `LENGTH` lower-case letters, feedback is as many of b, y, g.
-Knows no vocabulary and no episode.
+Contains the accumulated knowledge of the original (five slots per letter) and the letter-counting
+rule of real Wordle. Words are `LENGTH` lower-case letters, feedback is as many of b, y, g.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def absorb(knowledge: Knowledge, guess: str, target: str) -> Knowledge:
 
 
 def fits(knowledge: Knowledge, word: str) -> bool:
-    """Whether a word agrees with everything that is known."""
+    """Return whether a word agrees with everything that is known."""
     for letter, slots in knowledge.items():
         if slots == _ABSENT:
             if letter in word:
@@ -109,7 +108,7 @@ def counted_feedback(guess: str, target: str) -> str:
 
 
 def remaining(words: Iterable[str], turns: Iterable[Turn], rule: FeedbackRule) -> list[str]:
-    """The words that would have given the same feedback at every turn, in order."""
+    """Return the words that would have given the same feedback at every turn, in order."""
     left = list(words)
     for guess, feedback in turns:
         greens = [(i, guess[i]) for i in range(LENGTH) if feedback[i] == "g"]
@@ -127,5 +126,5 @@ def remaining(words: Iterable[str], turns: Iterable[Turn], rule: FeedbackRule) -
 
 
 def spaced(word: str) -> str:
-    """A word or feedback with blanks between its letters."""
+    """Return a word or feedback with blanks between its letters."""
     return " ".join(word)

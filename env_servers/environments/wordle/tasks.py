@@ -1,8 +1,8 @@
 """Which games there are, and under which item ids.
 
-Owns the index ranges and what is drawn from an index: hidden word and vocabulary. Invariant: the
-words of a train game (hidden or merely listed) and of an eval game come from two disjoint halves
-of the answer list, so no hidden word is in both. Knows neither rules nor texts.
+Contains the index ranges and what is drawn from an index: hidden word and vocabulary. The words of
+a train game (hidden or merely listed) and of an eval game come from two disjoint halves of the
+answer list, so no hidden word is in both.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Word lists: the official forty words, the lists of this package, and official files.
 
-Invariant: a `Vocabulary` holds at least one word, each of five lower-case letters, none twice,
-in an order that never changes. Knows no task. Sources and licences stand in the README.
+A `Vocabulary` holds at least one word, each of five lower-case letters, none twice, in an order
+that never changes. Sources and licences stand in the README.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Vocabulary:
 
     @classmethod
     def checked(cls, name: str, words: Iterable[object]) -> Vocabulary:
-        """A vocabulary from outside; raises InvalidOption unless it keeps the invariant."""
+        """Return a vocabulary from outside; raises InvalidOption unless it keeps the invariant."""
         words_checked: dict[str, None] = {}
         for word in words:
             if not (isinstance(word, str) and _WORD.fullmatch(word)):

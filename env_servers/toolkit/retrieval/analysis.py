@@ -1,8 +1,8 @@
 """Text to index terms, as Lucene's English analysis does it.
 
-Owns the word boundaries (Unicode's UAX #29 as far as product texts and encyclopedias need it, emoji
-included), possessives, the 33 stop words of Lucene's default set, and stemming. Invariant:
-documents and queries are analysed by the same function. It knows nothing of documents or scores.
+Contains the word boundaries (Unicode's UAX #29 as far as product texts and encyclopedias need it,
+emoji included), possessives, the 33 stop words of Lucene's default set, and stemming. Documents and
+queries are analysed by the same function.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _LONGEST: Final = 255
 
 
 def terms(text: str) -> list[str]:
-    """The index terms of a text, in order and with repetitions."""
+    """Return the index terms of a text, in order and with repetitions."""
     lowered = text.lower()
     pattern = _ASCII_TOKEN if lowered.isascii() else _TOKEN
     stems: list[str] = []

@@ -1,13 +1,13 @@
 """Ranked retrieval: BM25 with Lucene's arithmetic, so that result pages equal the original's.
 
-Owns the inverted index and the score. What makes rankings equal to Lucene's: document lengths are
-rounded as Lucene stores them (4 significant bits from 40 on), each term's share of a score is a
+Contains the inverted index and the score. What makes rankings equal to Lucene's: document lengths
+are rounded as Lucene stores them (4 significant bits from 40 on), each term's share of a score is a
 32-bit float, sums are double and rounded to 32 bits at the end, and equal scores are ordered by
 document id. k1 = 0.9 and b = 0.4 are Anserini's defaults.
 
-Invariant: an index never changes once it is built; any number of episodes search it at once. It
-knows documents by number and id only. Where numpy is installed, larger indexes are searched several
-times as fast; the results are the same without.
+An index never changes once it is built; any number of episodes search it at once. It knows
+documents by number and id only. Where numpy is installed, larger indexes are searched several times
+as fast; the results are the same without.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def encode_length(length: int) -> int:
 
 
 def decode_length(byte: int) -> int:
-    """The document length that a byte stands for."""
+    """Return the document length that a byte stands for."""
     if byte < 24:
         return byte
     code = byte - 24
@@ -144,7 +144,7 @@ class Index:
         return _float32(repeats * math.log(1 + (size - having + 0.5) / (having + 0.5)))
 
     def _shares(self, term: str, repeats: int) -> array[float]:
-        """The term's part of the score of each document that has it."""
+        """Return the term's part of the score of each document that has it."""
         cached = self._impacts.get(term) if repeats == 1 else None
         if cached is not None:
             return cached
@@ -224,7 +224,7 @@ class Index:
         return self._best(numbers.tolist(), rounded.tolist(), limit)
 
     def _best(self, numbers: Sequence[int], scores: Sequence[float], limit: int) -> tuple[int, ...]:
-        """The numbers of the highest scores; equal scores in the order of the ids."""
+        """Return the numbers of the highest scores; equal scores in the order of the ids."""
         if len(numbers) > limit:
             least = heapq.nlargest(limit, scores)[-1]
             pairs = [pair for pair in zip(scores, numbers, strict=True) if pair[0] >= least]
@@ -236,7 +236,7 @@ class Index:
 
 
 def _least(scores: dict[int, float], limit: int) -> float:
-    """A little less than the score that a document needs to be among the best."""
+    """Return a little less than the score that a document needs to be among the best."""
     return heapq.nlargest(limit, scores.values())[-1] * (1 - 1e-6)
 
 

@@ -1,8 +1,8 @@
 """Porter's stemming algorithm (M. F. Porter, 1980), as Lucene's English analysis applies it.
 
-Owns the suffix rules. Invariant: the stem of a word depends on nothing but the word. Two rules of
-Porter's later reference implementation are included (`-bli` becomes `-ble`, `-logi` becomes
-`-log`), because Lucene has them. It knows nothing of tokens or stop words.
+Contains the suffix rules. The stem of a word depends on nothing but the word. Two rules of Porter's
+later reference implementation are included (`-bli` becomes `-ble`, `-logi` becomes `-log`), because
+Lucene has them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _STEP_4: Final[Mapping[str, tuple[str, ...]]] = {
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """The stem of a lower-case word; words of one or two characters are their own stem."""
+    """Return the stem of a lower-case word; words of one or two characters are their own stem."""
     if len(word) < 3:
         return word
     word = _plural(word)
@@ -66,7 +66,7 @@ def stem(word: str) -> str:
 
 
 def _shape(word: str) -> str:
-    """One letter per character, `v` for a vowel and `c` for a consonant.
+    """Return one letter per character, `v` for a vowel and `c` for a consonant.
 
     A `y` is a vowel after a consonant and a consonant elsewhere.
     """
@@ -78,7 +78,7 @@ def _shape(word: str) -> str:
 
 
 def _measure(word: str) -> int:
-    """How often a run of vowels is followed by a run of consonants."""
+    """Return how often a run of vowels is followed by a run of consonants."""
     return _shape(word).count("vc")
 
 
@@ -91,7 +91,7 @@ def _ends_double(word: str) -> bool:
 
 
 def _ends_short(word: str) -> bool:
-    """Whether it ends consonant, vowel, consonant, the last being none of w, x, y."""
+    """Return whether it ends consonant, vowel, consonant, the last being none of w, x, y."""
     return _shape(word)[-3:] == "cvc" and word[-1] not in "wxy"
 
 
@@ -118,7 +118,7 @@ def _past(word: str) -> str:
 
 
 def _replaced(word: str, pairs: tuple[tuple[str, str], ...]) -> str:
-    """The first suffix that fits is replaced, if enough of the word stands before it."""
+    """Replace the first suffix that fits, if enough of the word stands before it."""
     for suffix, by in pairs:
         if word.endswith(suffix):
             rest = word[: -len(suffix)]

@@ -1,8 +1,8 @@
 """What an embedded database is made of, and how a template becomes questions.
 
-Owns the shapes. Invariant: a domain's rows depend on its seed, its questions on its templates,
-and both are the same on every machine: draws come from `random.Random(seed)` by `random()` and
-`randrange` alone, which never changed between versions of Python.
+Contains the shapes. A domain's rows depend on its seed, its questions on its templates, and both
+are the same on every machine: draws come from `random.Random(seed)` by `random()` and `randrange`
+alone, which never changed between versions of Python.
 """
 
 from __future__ import annotations
@@ -93,19 +93,19 @@ class Domain:
     """`table(column)`, made after the rows."""
 
     def questions(self) -> list[Question]:
-        """All its questions, in the order of the templates."""
+        """Return all its questions, in the order of the templates."""
         return [
             questions_made for template in self.templates for questions_made in template.questions()
         ]
 
 
 def pool(name: str, values: Sequence[str | int]) -> Pool:
-    """A pool of one name."""
+    """Return a pool of one name."""
     return [{name: str(value)} for value in values]
 
 
 def pick(rng: random.Random, values: Sequence[T], lean: float = 1.0) -> T:
-    """One of the values; above 1, `lean` prefers the first ones."""
+    """Return one of the values; above 1, `lean` prefers the first ones."""
     return values[int(len(values) * rng.random() ** lean)]
 
 
