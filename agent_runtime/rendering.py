@@ -1,14 +1,14 @@
 """From a conversation to token ids, by the model's own chat template.
 
-Owns one promise: text that a policy sampled is never tokenised again. The first prompt is rendered
+One promise: text that a policy sampled is never tokenised again. The first prompt is rendered
 whole; for each later turn only the tokens *after* the reply are computed (end of turn, next
 message, generation prompt). They are found by rendering the conversation with a marker in the
 reply's place and encoding what follows the marker, so any template works without a table of its
 delimiters. A template that renders earlier turns differently than before (it drops thoughts, moves
-the system prompt) cannot be followed by appending: that is a `Rewrite`, which callers must fork on.
+the system prompt) cannot be followed by appending: the conversation is then `Retokenized` as a
+whole, and callers must fork.
 
-Pure. Knows nothing of ledgers, servers or files; `agent_runtime.huggingface` loads real models'
-templates and tokenizers.
+`agent_runtime.huggingface` loads real models' templates and tokenizers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
     "ChatRenderer",
     "Continuation",
     "Rendered",
-    "Rewrite",
+    "Retokenized",
     "Template",
     "TemplateRenderer",
     "Tokenizer",
@@ -47,15 +47,15 @@ class Continuation:
 
     text: str
     """The whole conversation as the template gives it now."""
-    forced: list[int]
+    end_of_turn: list[int]
     """Ends the reply where the policy did not (after a length stop); else empty."""
     context: list[int]
     """The later messages and the generation prompt."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrite:
-    """The template renders earlier turns differently now: appending would be wrong."""
+class Retokenized:
+    """A whole conversation whose earlier turns the template renders differently than before."""
 
     text: str
     ids: list[int]
@@ -74,22 +74,31 @@ class ChatRenderer(ABC):
 
     @abstractmethod
     def begin(self, messages: Sequence[Message]) -> Rendered:
-        """The first prompt. Raises PolicyMisconfigured where the template refuses the messages."""
+        """Render the first prompt.
+
+        Raises:
+            PolicyMisconfigured: The template refuses the messages.
+        """
 
     @abstractmethod
     def extend(
         self, before: str, messages: Sequence[Message], *, reply: int, sampled: Sequence[int]
-    ) -> Continuation | Rewrite:
-        """The prompt that follows `before` and a reply.
+    ) -> Continuation | Retokenized:
+        """Render the prompt that follows a prompt and the reply to it.
 
-        `before` is the text of the previous prompt; `messages` the whole conversation now;
-        `reply` the index of the newest assistant message, whose tokens are `sampled`. Raises
-        PolicyMisconfigured where the template refuses the messages.
+        Args:
+            before: Text of the previous prompt.
+            messages: The whole conversation now.
+            reply: Index of the newest assistant message.
+            sampled: The tokens of that message.
+
+        Raises:
+            PolicyMisconfigured: The template refuses the messages.
         """
 
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of sampled ids, special tokens left out."""
+        """Decode sampled ids, special tokens left out."""
 
 
 class Tokenizer(Protocol):
@@ -108,8 +117,9 @@ class Tokenizer(Protocol):
         ...
 
 
-_NEAR = 32
-"""Characters before a reply that are looked at to find its ids."""
+_CONTEXT_CHARACTERS = 32
+"""Characters before a reply that are tokenised with it: only what touches it can change how its
+first word is cut."""
 
 Template = Callable[[Sequence[Message]], str]
 """Renders a conversation with the generation prompt at its end."""
@@ -135,12 +145,12 @@ class TemplateRenderer(ChatRenderer):
 
     def extend(
         self, before: str, messages: Sequence[Message], *, reply: int, sampled: Sequence[int]
-    ) -> Continuation | Rewrite:
+    ) -> Continuation | Retokenized:
         text = self._template(messages)
         head, tail = self._around_reply(messages, reply)
         reason = _rewrite_reason(before, text, head, tail, messages[reply].text)
         if reason:
-            return Rewrite(text, self._tokenizer.encode(text), reason)
+            return Retokenized(text, self._tokenizer.encode(text), reason)
         following = self._tokenizer.encode(tail.lstrip())
         if self._end_of_turn is None or following[:1] != [self._end_of_turn]:
             return Continuation(text, [], self._encode_after(head + messages[reply].text, tail))
@@ -151,33 +161,40 @@ class TemplateRenderer(ChatRenderer):
         return self._tokenizer.decode(ids)
 
     def reply_ids(self, before: str, messages: Sequence[Message]) -> list[int]:
-        """The ids with which a policy would give the last of the messages.
+        """Tokenise the last of the messages as a policy would have sampled it.
 
-        `before` is the text of the prompt that it answers. The ids are those of the reply where it
-        stands, then the one that ends the turn. For replies that no policy sampled here: what was
-        sampled has its ids already. Raises PolicyMisconfigured.
+        For replies that no policy sampled here: what was sampled has its ids already.
+
+        Args:
+            before: Text of the prompt that it answers.
+            messages: The conversation, ending with the reply.
+
+        Returns:
+            The ids of the reply where it stands, then the one that ends the turn.
+
+        Raises:
+            PolicyMisconfigured: The template refuses the messages.
         """
         reply = len(messages) - 1
         text = self._template(messages)
         _, tail = self._around_reply(messages, reply)
         follows = text.startswith(before) and text.endswith(tail)
-        spoken = text[len(before) : len(text) - len(tail)] if follows else messages[reply].text
-        # Only what touches the reply can change how its first word is cut.
-        ids = self._encode_after(before[-_NEAR:], spoken)
+        written = text[len(before) : len(text) - len(tail)] if follows else messages[reply].text
+        ids = self._encode_after(before[-_CONTEXT_CHARACTERS:], written)
         return ids + list(self._stop_ids[:1] if self._end_of_turn is None else [self._end_of_turn])
 
     def _around_reply(self, messages: Sequence[Message], reply: int) -> tuple[str, str]:
-        """What the template puts before and after the reply of this index."""
+        """Find what the template puts before and after the reply of this index."""
         marker = _marker(messages)
         marked = list(messages)
         marked[reply] = marked[reply]._replace(text=marker)
-        head, found, tail = self._template(marked).rpartition(marker)
-        if not found:
+        head, separator, tail = self._template(marked).rpartition(marker)
+        if not separator:
             raise PolicyMisconfigured("the chat template leaves out the newest reply")
         return head, tail
 
     def _encode_after(self, before: str, tail: str) -> list[int]:
-        """Ids of `tail` where it follows `before`.
+        """Tokenise `tail` where it follows `before`.
 
         Some tokenizers put a space before the first word of a text, so a tail alone would get one.
         Where the last token of `before` would have merged with the tail, the tail stands alone.
@@ -188,7 +205,7 @@ class TemplateRenderer(ChatRenderer):
         return whole[len(start) :] if joined else self._tokenizer.encode(tail)
 
     def _probe_end_of_turn(self) -> int | None:
-        """The control token with which the template ends a reply; None = it uses none."""
+        """Find the control token with which the template ends a reply; None = it uses none."""
         probe = [
             Message(Role.USER, "a"),
             Message(Role.ASSISTANT, "b"),
@@ -200,7 +217,7 @@ class TemplateRenderer(ChatRenderer):
 
 
 def _marker(messages: Sequence[Message]) -> str:
-    """A word that occurs in no message and that templates have no reason to change."""
+    """Make a word that occurs in no message and that templates have no reason to change."""
     number = 0
     while any(f"REPLYMARKER{number}X" in message.text for message in messages):
         number += 1
@@ -208,7 +225,7 @@ def _marker(messages: Sequence[Message]) -> str:
 
 
 def _rewrite_reason(before: str, text: str, head: str, tail: str, reply: str) -> str:
-    """Why `text` does not continue `before` with this reply; empty when it does.
+    """Say why `text` does not continue `before` with this reply; empty when it does.
 
     Templates that only trim white space around a reply, or put a space before it, do not rewrite
     it: the sampled ids stay as they are.

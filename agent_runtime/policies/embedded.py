@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_runtime.conversation import Message
-from agent_runtime.dialogue import TokenDialogue
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.generation import GenerationRequest
 from agent_runtime.engine.worker import start_engine
@@ -33,6 +32,7 @@ from agent_runtime.policies.config import PolicyConfig
 from agent_runtime.rendering import ChatRenderer
 from agent_runtime.sampled_reply import SampledReply
 from agent_runtime.sampling import FinishReason, Sampling
+from agent_runtime.tokenized_conversation import TokenizedConversation
 from agent_runtime.weights import Interrupt, Weights
 from agentgym.episode.v1 import episode_pb2
 
@@ -163,7 +163,7 @@ class _EmbeddedSession(PolicySession):
         self._policy = policy
         self._engine = engine
         self._stop_ids = frozenset(renderer.stop_ids)
-        self._dialogue = TokenDialogue(renderer)
+        self._conversation = TokenizedConversation(renderer)
         self._episode = episode
 
     async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:
@@ -171,7 +171,7 @@ class _EmbeddedSession(PolicySession):
 
         Raises ContextOverflow where the context cannot hold the first observation.
         """
-        prompt = self._dialogue.prompt(messages)
+        prompt = self._conversation.prompt(messages)
         limit = self._policy.context_limit
         if len(prompt) >= limit:
             if turn == 0:
@@ -182,11 +182,11 @@ class _EmbeddedSession(PolicySession):
             finish = FinishReason.CONTEXT
             return Completion(text="", finish_reason=finish, prompt_tokens=len(prompt))
         sampled = await self._sample(prompt, seed)
-        self._dialogue.sampled(
+        self._conversation.append_reply(
             sampled.ids, sampled.logprobs, generation=turn, versions=sampled.versions
         )
         return Completion(
-            text=self._dialogue.reply_text(sampled.ids, self._policy.config.sampling.stop),
+            text=self._conversation.reply_text(sampled.ids, self._policy.config.sampling.stop),
             finish_reason=sampled.finish,
             prompt_tokens=len(prompt),
             completion_tokens=len(sampled.ids),
@@ -195,7 +195,7 @@ class _EmbeddedSession(PolicySession):
         )
 
     def token_segments(self) -> list[episode_pb2.TokenSegment]:
-        return self._dialogue.ledger.to_protos()
+        return self._conversation.ledger.to_protos()
 
     async def close(self) -> None:
         self._engine.release(self._episode)

@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent_runtime.conversation import Message, Role
-from agent_runtime.dialogue import TokenDialogue
 from agent_runtime.endpoint import Endpoint
 from agent_runtime.errors import (
     ContextOverflow,
@@ -54,6 +53,7 @@ from agent_runtime.sglang.engines import EngineGroup, WeightUpdate
 from agent_runtime.sglang.tensors import WeightTensors
 from agent_runtime.sglang.wire import Streamed, generate_body, read_reply, read_scores
 from agent_runtime.supervision import Supervisor, cancel_tasks, supervise
+from agent_runtime.tokenized_conversation import TokenizedConversation
 from agent_runtime.weights import Interrupt, Weights
 from agentgym.episode.v1 import episode_pb2
 
@@ -338,7 +338,7 @@ class _SGLangSession(PolicySession):
     def __init__(self, policy: SGLangPolicy, renderer: ChatRenderer, episode_id: str) -> None:
         self._policy = policy
         self._stop_ids = list(renderer.stop_ids)
-        self._dialogue = TokenDialogue(renderer)
+        self._conversation = TokenizedConversation(renderer)
         self._episode_id = episode_id
         pattern = policy.config.sglang.early_stop
         self._early_stop = re.compile(pattern) if pattern else None
@@ -348,7 +348,7 @@ class _SGLangSession(PolicySession):
 
         Raises ContextOverflow where the context cannot hold the first observation.
         """
-        prompt = self._dialogue.prompt(messages)
+        prompt = self._conversation.prompt(messages)
         wanted = self._policy.config.sampling.max_new_tokens
         limit = self._policy.context_limit
         budget = min(wanted, limit - len(prompt)) if limit else wanted
@@ -360,12 +360,12 @@ class _SGLangSession(PolicySession):
             return self._exhausted(turn, len(prompt), str(error))
         if not generated.ids and generated.finish is FinishReason.ABORT:
             raise PolicyUnavailable("the engine gave the request back before the first token")
-        self._dialogue.sampled(
+        self._conversation.append_reply(
             generated.ids, generated.logprobs, generation=turn, versions=generated.versions
         )
         cut = generated.finish is FinishReason.LENGTH and budget < wanted
         return Completion(
-            text=self._dialogue.reply_text(generated.ids, self._policy.config.sampling.stop),
+            text=self._conversation.reply_text(generated.ids, self._policy.config.sampling.stop),
             finish_reason=FinishReason.CONTEXT if cut else generated.finish,
             prompt_tokens=len(prompt),
             completion_tokens=len(generated.ids),
@@ -374,7 +374,7 @@ class _SGLangSession(PolicySession):
         )
 
     def token_segments(self) -> list[episode_pb2.TokenSegment]:
-        return self._dialogue.ledger.to_protos()
+        return self._conversation.ledger.to_protos()
 
     async def _sample(self, prompt: list[int], budget: int, seed: int) -> SampledReply:
         """A whole reply: what an engine gives back half-done goes on from its last token."""
@@ -412,7 +412,7 @@ class _SGLangSession(PolicySession):
         assert pattern is not None
 
         def matches(ids: Sequence[int]) -> bool:
-            return pattern.search(self._dialogue.reply_text([*sampled, *ids])) is not None
+            return pattern.search(self._conversation.reply_text([*sampled, *ids])) is not None
 
         return matches
 

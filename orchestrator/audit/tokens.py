@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from agent_runtime.conversation import Message, Role, normalize_reply
-from agent_runtime.dialogue import TokenDialogue
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.ledger import Origin, Segment, TokenLedger
 from agent_runtime.rendering import ChatRenderer
+from agent_runtime.tokenized_conversation import TokenizedConversation
 from agentgym.episode.v1 import episode_pb2
 
 __all__ = ["ledger_problems", "rendering_problems", "scored_tokens", "scoring_problems"]
@@ -56,7 +56,7 @@ def rendering_problems(
         return
     try:
         recorded = TokenLedger.from_protos(episode.token_segments)
-        replayed = TokenDialogue(renderer)
+        replayed = TokenizedConversation(renderer)
         yield from _replay(episode, recorded, replayed, stop)
     except (AgentRuntimeError, ValueError) as error:
         yield f"it cannot be rendered again: {error}"
@@ -112,23 +112,23 @@ def _version_at(segment: episode_pb2.TokenSegment, position: int) -> str:
 def _replay(
     episode: episode_pb2.Episode,
     recorded: TokenLedger,
-    dialogue: TokenDialogue,
+    tokenized: TokenizedConversation,
     stop: Sequence[str],
 ) -> Iterator[str]:
-    """Play the conversation into `dialogue`; say where a reply's text is not that of its ids."""
+    """Play the conversation into `tokenized`; say where a reply's text is not that of its ids."""
     messages: list[Message] = []
     turn = 0
     for message in episode.messages:
         if not message.sampled:
             messages.append(Message(Role(message.role), message.text))
             continue
-        dialogue.prompt(messages)
+        tokenized.prompt(messages)
         ids, logprobs = _reply(recorded, turn)
         if not ids:
             yield f"turn {turn} has no tokens"
             return
-        dialogue.sampled(ids, logprobs, generation=turn)
-        text = dialogue.reply_text(ids, stop)
+        tokenized.append_reply(ids, logprobs, generation=turn)
+        text = tokenized.reply_text(ids, stop)
         if normalize_reply(text) != message.text:
             yield f"the tokens of turn {turn} spell another reply"
         messages.append(Message(Role.ASSISTANT, text, sampled=True))
@@ -136,12 +136,12 @@ def _replay(
     if (
         messages[-1:]
         and messages[-1].role is Role.USER
-        and _size(dialogue.ledger) < _size(recorded)
+        and _size(tokenized.ledger) < _size(recorded)
     ):
-        dialogue.prompt(messages)  # a prompt that got no reply, or one that the context cut short
+        tokenized.prompt(messages)  # a prompt that got no reply, or one that the context cut short
         ids, logprobs = _reply(recorded, turn)
         if ids:
-            dialogue.sampled(ids, logprobs, generation=turn)
+            tokenized.append_reply(ids, logprobs, generation=turn)
 
 
 def _reply(ledger: TokenLedger, turn: int) -> tuple[list[int], list[float]]:

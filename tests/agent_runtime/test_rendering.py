@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from agent_runtime.conversation import Message, Role
-from agent_runtime.dialogue import TokenDialogue
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.huggingface import HuggingFaceRenderer
 from agent_runtime.ledger import Origin
+from agent_runtime.tokenized_conversation import TokenizedConversation
 from tests.agent_runtime import tiny_tokenizers as tiny
 
 START = [
@@ -56,13 +56,13 @@ def encode(tokenizer: Tokenizer, text: str) -> list[int]:
 
 def play(
     renderer: HuggingFaceRenderer, sampled: list[int], reply: str, *more: Message
-) -> TokenDialogue:
+) -> TokenizedConversation:
     """One reply of the given ids, and the prompt after it."""
-    dialogue = TokenDialogue(renderer)
-    dialogue.prompt(START)
-    dialogue.sampled(sampled, [-1.0] * len(sampled), generation=0)
-    dialogue.prompt([*START, Message(Role.ASSISTANT, reply, sampled=True), *more])
-    return dialogue
+    tokenized = TokenizedConversation(renderer)
+    tokenized.prompt(START)
+    tokenized.append_reply(sampled, [-1.0] * len(sampled), generation=0)
+    tokenized.prompt([*START, Message(Role.ASSISTANT, reply, sampled=True), *more])
+    return tokenized
 
 
 WHOLE = {
@@ -98,17 +98,17 @@ def test_appended_ids_equal_those_of_the_whole_text_when_the_reply_is_tokenised_
     tokenizer = tokenizer_of(folders, name)
     expected = encode(tokenizer, WHOLE[name])
     # The reply's canonical ids are those which it has inside the whole text.
-    prompt = TokenDialogue(renderers[name]).prompt(START)
+    prompt = TokenizedConversation(renderers[name]).prompt(START)
     assert expected[: len(prompt)] == prompt
     end = tokenizer.token_to_id(END[name])
     sampled = expected[len(prompt) : expected.index(end, len(prompt)) + 1]
     assert renderers[name].decode(sampled).strip() == REPLY
-    dialogue = play(renderers[name], sampled, REPLY, Message(Role.USER, NEXT))
-    assert dialogue.prompt([*START, Message(Role.ASSISTANT, REPLY), Message(Role.USER, NEXT)]) == (
+    tokenized = play(renderers[name], sampled, REPLY, Message(Role.USER, NEXT))
+    assert tokenized.prompt([*START, Message(Role.ASSISTANT, REPLY), Message(Role.USER, NEXT)]) == (
         expected
     )
-    assert dialogue.ledger.forks == 0
-    origins = dialogue.ledger.segments[0].origins
+    assert tokenized.ledger.forks == 0
+    origins = tokenized.ledger.segments[0].origins
     assert [i for i, o in enumerate(origins) if o is Origin.SAMPLED] == list(
         range(len(prompt), len(prompt) + len(sampled))
     )
@@ -124,10 +124,10 @@ def test_an_uncanonical_reply_keeps_its_sampled_ids(
     assert None not in sampled
     assert encode(tokenizer, "move") != letters
     reply = renderers[name].decode(sampled)
-    dialogue = play(renderers[name], sampled, reply, Message(Role.USER, NEXT))
-    segment = dialogue.ledger.segments[0]
+    tokenized = play(renderers[name], sampled, reply, Message(Role.USER, NEXT))
+    segment = tokenized.ledger.segments[0]
     kept = [i for i, o in zip(segment.ids, segment.origins, strict=True) if o is Origin.SAMPLED]
-    assert (reply, kept, dialogue.ledger.forks) == ("move", sampled, 0)
+    assert (reply, kept, tokenized.ledger.forks) == ("move", sampled, 0)
 
 
 @pytest.mark.parametrize("name", sorted(WHOLE))
@@ -151,8 +151,8 @@ def test_white_space_around_a_reply_is_no_rewrite(
 ) -> None:
     tokenizer = tokenizer_of(folders, name)
     sampled = [*encode(tokenizer, "\n move \n\n"), tokenizer.token_to_id(END[name])]
-    dialogue = play(renderers[name], sampled, "\n move \n\n", Message(Role.USER, NEXT))
-    assert dialogue.ledger.forks == 0
+    tokenized = play(renderers[name], sampled, "\n move \n\n", Message(Role.USER, NEXT))
+    assert tokenized.ledger.forks == 0
 
 
 def test_both_the_end_of_turn_and_the_models_eos_stop_a_reply(
@@ -169,10 +169,10 @@ def test_a_template_without_control_tokens_goes_on_in_the_middle_of_a_text(
 ) -> None:
     tokenizer = tokenizer_of(folders, "plain")
     sampled = encode(tokenizer, "move right")
-    dialogue = play(renderers["plain"], sampled, "move right", Message(Role.USER, NEXT))
-    text = tokenizer.decode(dialogue.ledger.prompt_ids())
+    tokenized = play(renderers["plain"], sampled, "move right", Message(Role.USER, NEXT))
+    text = tokenizer.decode(tokenized.ledger.prompt_ids())
     assert text.endswith(f"assistant: move right\nuser: {NEXT}\nassistant:")
-    assert dialogue.ledger.forks == 0
+    assert tokenized.ledger.forks == 0
 
 
 def test_a_template_that_drops_thoughts_forks_and_says_why(
@@ -199,12 +199,12 @@ def test_a_template_that_moves_the_system_prompt_forks(
 ) -> None:
     tokenizer = tokenizer_of(folders, "moving")
     start = [Message(Role.SYSTEM, "Be brief."), START[2]]
-    dialogue = TokenDialogue(renderers["moving"])
-    dialogue.prompt(start)
+    tokenized = TokenizedConversation(renderers["moving"])
+    tokenized.prompt(start)
     sampled = encode(tokenizer, "move<|im_end|>")
-    dialogue.sampled(sampled, [-1.0] * len(sampled), generation=0)
-    dialogue.prompt([*start, Message(Role.ASSISTANT, "move"), Message(Role.USER, NEXT)])
-    assert dialogue.ledger.segments[-1].fork_reason == "template_rewrote_history"
+    tokenized.append_reply(sampled, [-1.0] * len(sampled), generation=0)
+    tokenized.prompt([*start, Message(Role.ASSISTANT, "move"), Message(Role.USER, NEXT)])
+    assert tokenized.ledger.segments[-1].fork_reason == "template_rewrote_history"
 
 
 @pytest.mark.parametrize("name", ["chatml", "llama3", "llama2", "plain", "thinking"])
@@ -226,45 +226,45 @@ def test_prompts_grow_by_appending_for_any_sampled_ids(
     turns: list[tuple[list[int], bool, str]],
 ) -> None:
     renderer = renderers[name]
-    dialogue = TokenDialogue(renderer)
+    tokenized = TokenizedConversation(renderer)
     messages = list(START)
-    prompt = dialogue.prompt(messages)
+    prompt = tokenized.prompt(messages)
     for turn, (ids, ended, observation) in enumerate(turns):
         sampled = [*ids, renderer.stop_ids[-1]] if ended else ids
-        dialogue.sampled(sampled, [-0.5] * len(sampled), generation=turn)
-        reply = dialogue.reply_text(sampled)
+        tokenized.append_reply(sampled, [-0.5] * len(sampled), generation=turn)
+        reply = tokenized.reply_text(sampled)
         messages += [Message(Role.ASSISTANT, reply, sampled=True), Message(Role.USER, observation)]
-        forks = dialogue.ledger.forks
-        following = dialogue.prompt(messages)
-        if dialogue.ledger.forks == forks:
+        forks = tokenized.ledger.forks
+        following = tokenized.prompt(messages)
+        if tokenized.ledger.forks == forks:
             assert following[: len(prompt) + len(sampled)] == [*prompt, *sampled]
         prompt = following
-    assert dialogue.ledger.forks == 0 or "</think>" in str(messages)
+    assert tokenized.ledger.forks == 0 or "</think>" in str(messages)
 
 
 def test_asking_twice_for_a_prompt_changes_nothing(
     renderers: dict[str, HuggingFaceRenderer],
 ) -> None:
-    dialogue = TokenDialogue(renderers["chatml"])
-    assert dialogue.prompt(START) == dialogue.prompt(START)
+    tokenized = TokenizedConversation(renderers["chatml"])
+    assert tokenized.prompt(START) == tokenized.prompt(START)
 
 
 def test_a_prompt_without_its_reply_is_an_error(renderers: dict[str, HuggingFaceRenderer]) -> None:
-    dialogue = TokenDialogue(renderers["chatml"])
-    dialogue.prompt(START)
+    tokenized = TokenizedConversation(renderers["chatml"])
+    tokenized.prompt(START)
     with pytest.raises(ValueError):
-        dialogue.prompt([*START, Message(Role.USER, NEXT)])
-    dialogue.sampled([5], [-1.0], generation=0)
+        tokenized.prompt([*START, Message(Role.USER, NEXT)])
+    tokenized.append_reply([5], [-1.0], generation=0)
     with pytest.raises(ValueError):
-        dialogue.prompt([*START, Message(Role.USER, NEXT), Message(Role.USER, NEXT)])
+        tokenized.prompt([*START, Message(Role.USER, NEXT), Message(Role.USER, NEXT)])
 
 
 def test_a_reply_is_cut_at_the_first_stop_string(
     folders: dict[str, Path], renderers: dict[str, HuggingFaceRenderer]
 ) -> None:
     ids = encode(tokenizer_of(folders, "chatml"), "Action: move\nThought: no")
-    dialogue = TokenDialogue(renderers["chatml"])
-    assert dialogue.reply_text(ids, ("\nThought", "zz")) == "Action: move"
+    tokenized = TokenizedConversation(renderers["chatml"])
+    assert tokenized.reply_text(ids, ("\nThought", "zz")) == "Action: move"
 
 
 def test_a_conversation_that_the_template_refuses_is_a_configuration_error(

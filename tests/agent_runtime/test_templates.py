@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from agent_runtime.conversation import Message, Role, normalize_reply
-from agent_runtime.dialogue import TokenDialogue
 from agent_runtime.huggingface import HuggingFaceRenderer
 from agent_runtime.ledger import Origin
+from agent_runtime.tokenized_conversation import TokenizedConversation
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.audit.tokens import ledger_problems, rendering_problems
 from tests.agent_runtime.tiny_tokenizers import FAMILIES
@@ -54,33 +54,33 @@ turns = st.lists(
 )
 
 
-def play(family: str, played: list[Turn]) -> tuple[TokenDialogue, episode_pb2.Episode]:
+def play(family: str, played: list[Turn]) -> tuple[TokenizedConversation, episode_pb2.Episode]:
     """A conversation with these replies, checked at every turn; and its record."""
     renderer = renderer_of(family)
-    dialogue, messages = TokenDialogue(renderer), list(START)
+    tokenized, messages = TokenizedConversation(renderer), list(START)
     record = episode_pb2.Episode()
     for turn, (ids, ended, observation) in enumerate(played):
-        prompt = dialogue.prompt(messages)
+        prompt = tokenized.prompt(messages)
         sampled = [*ids, renderer.stop_ids[-1]] if ended and renderer.stop_ids else ids
-        dialogue.sampled(sampled, [-0.5] * len(sampled), generation=turn)
-        assert dialogue.ledger.prompt_ids() == prompt + sampled
+        tokenized.append_reply(sampled, [-0.5] * len(sampled), generation=turn)
+        assert tokenized.ledger.prompt_ids() == prompt + sampled
         record.generations.add(turn=turn, prompt_tokens=len(prompt), completion_tokens=len(sampled))
-        reply = Message(Role.ASSISTANT, dialogue.reply_text(sampled), sampled=True)
+        reply = Message(Role.ASSISTANT, tokenized.reply_text(sampled), sampled=True)
         messages += [reply, Message(Role.USER, observation)]
-        forks = dialogue.ledger.forks
-        following = dialogue.prompt(messages)
-        if dialogue.ledger.forks == forks:
+        forks = tokenized.ledger.forks
+        following = tokenized.prompt(messages)
+        if tokenized.ledger.forks == forks:
             assert following[: len(prompt) + len(sampled)] == prompt + sampled
     for message in messages:
         text = normalize_reply(message.text) if message.sampled else message.text
         record.messages.add(role=int(message.role), text=text, sampled=message.sampled)  # type: ignore[arg-type]
-    record.token_segments.extend(dialogue.ledger.to_protos())
-    return dialogue, record
+    record.token_segments.extend(tokenized.ledger.to_protos())
+    return tokenized, record
 
 
 def check_no_drift(family: str, played: list[Turn]) -> None:
-    dialogue, record = play(family, played)
-    assert dialogue.ledger.forks == 0
+    tokenized, record = play(family, played)
+    assert tokenized.ledger.forks == 0
     assert list(ledger_problems(record)) == []
     assert list(rendering_problems(record, renderer_of(family))) == []
 
@@ -118,16 +118,16 @@ def test_replies_that_are_spelled_as_the_tokenizer_would_give_the_ids_of_the_who
     family: str, said: list[tuple[str, str]]
 ) -> None:
     renderer = renderer_of(family)
-    dialogue, messages = TokenDialogue(renderer), list(START)
+    tokenized, messages = TokenizedConversation(renderer), list(START)
     for turn, (reply, observation) in enumerate(said):
-        prompt = dialogue.prompt(messages)
+        prompt = tokenized.prompt(messages)
         messages += [Message(Role.ASSISTANT, reply), Message(Role.USER, observation)]
         whole = renderer.begin(messages).ids
         assert whole[: len(prompt)] == prompt
         end = next(at for at in range(len(prompt), len(whole)) if whole[at] in renderer.stop_ids)
         sampled = whole[len(prompt) : end + 1]
-        dialogue.sampled(sampled, [-1.0] * len(sampled), generation=turn)
-        assert dialogue.prompt(messages) == whole
+        tokenized.append_reply(sampled, [-1.0] * len(sampled), generation=turn)
+        assert tokenized.prompt(messages) == whole
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
@@ -149,8 +149,8 @@ def test_each_family_stops_at_its_own_end_of_turn(family: str) -> None:
 def test_a_family_that_drops_thoughts_forks_and_still_renders_again() -> None:
     tokenizer = tokenizer_of("deepseek")
     ids = tokenizer.encode("<think>go right</think>move", add_special_tokens=False).ids
-    dialogue, record = play("deepseek", [(ids, True, "You moved."), (ids, True, "You moved.")])
-    assert dialogue.ledger.forks == 2
+    tokenized, record = play("deepseek", [(ids, True, "You moved."), (ids, True, "You moved.")])
+    assert tokenized.ledger.forks == 2
     assert list(rendering_problems(record, renderer_of("deepseek"))) == []
 
 
@@ -178,12 +178,14 @@ def drop_logprob(record: episode_pb2.Episode, at: int) -> None:
 def test_each_planted_corruption_is_found(
     spoil: object, family: str, played: list[Turn], where: float
 ) -> None:
-    dialogue, record = play(family, played)
+    tokenized, record = play(family, played)
     segment = record.token_segments[0]
     at = int(where * len(segment.ids))
     if spoil is spoil_id and segment.origins[at] == Origin.SAMPLED:
         # Broken bytes are all spelled alike; among those only the engine's scores can tell.
-        assume(dialogue.reply_text([segment.ids[at]]) != dialogue.reply_text([segment.ids[at] + 1]))
+        assume(
+            tokenized.reply_text([segment.ids[at]]) != tokenized.reply_text([segment.ids[at] + 1])
+        )
         assume("\ufffd" not in "".join(message.text for message in record.messages))
     assert callable(spoil)
     spoil(record, at)

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from agent_runtime.conversation import Message, Role
-from agent_runtime.dialogue import TokenDialogue
 from agent_runtime.huggingface import HuggingFaceRenderer
+from agent_runtime.tokenized_conversation import TokenizedConversation
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.store import RunStore
 from tests.agent_runtime import tiny_tokenizers
@@ -54,15 +54,15 @@ def played_episode(
     """A record whose token ledger is what a policy of this tokenizer would have left."""
     episode = build_episode(item_id, replies=replies, tokens=False, **changes)
     messages = [Message(Role(it.role), it.text, it.sampled) for it in episode.messages]
-    dialogue = TokenDialogue(renderer)
+    tokenized = TokenizedConversation(renderer)
     turn = 0
     for at, message in enumerate(messages):
         if message.sampled:
-            dialogue.prompt(messages[:at])
-            ids = renderer.reply_ids(dialogue.text, messages[: at + 1])
-            dialogue.sampled(ids, [logprob] * len(ids), generation=turn)
+            tokenized.prompt(messages[:at])
+            ids = renderer.reply_ids(tokenized.text, messages[: at + 1])
+            tokenized.append_reply(ids, [logprob] * len(ids), generation=turn)
             turn += 1
-    episode.token_segments.extend(dialogue.ledger.to_protos())
+    episode.token_segments.extend(tokenized.ledger.to_protos())
     return episode
 
 

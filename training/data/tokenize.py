@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from agent_runtime.conversation import Message, Role
-from agent_runtime.dialogue import TokenDialogue
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.ledger import Origin, Segment
 from agent_runtime.rendering import TemplateRenderer
+from agent_runtime.tokenized_conversation import TokenizedConversation
 from training.data.sequences import Provenance, TokenSequence, make_sequence
 
 __all__ = ["CannotTokenize", "tokenize"]
@@ -38,31 +38,34 @@ def tokenize(
     trained = [at for at in replies if messages[at].sampled]
     if not trained:
         return []
-    dialogue = TokenDialogue(renderer)
+    tokenized = TokenizedConversation(renderer)
     try:
         for turn, at in enumerate(it for it in replies if it >= trained[0]):
-            _speak(dialogue, renderer, messages[: at + 1], turn)
+            _speak(tokenized, renderer, messages[: at + 1], turn)
     except (PolicyMisconfigured, ValueError) as error:
         raise CannotTokenize(str(error)) from error
     spoken = [messages[at] for at in replies if at >= trained[0]]
     made = (
         _to_sequence(segment, number, spoken, origin, weight)
-        for number, segment in enumerate(dialogue.ledger.segments)
+        for number, segment in enumerate(tokenized.ledger.segments)
     )
     return [sequence for sequence in made if sequence is not None]
 
 
 def _speak(
-    dialogue: TokenDialogue, renderer: TemplateRenderer, messages: Sequence[Message], turn: int
+    tokenized: TokenizedConversation,
+    renderer: TemplateRenderer,
+    messages: Sequence[Message],
+    turn: int,
 ) -> None:
     """Append the prompt of the last message and that message as a reply."""
-    dialogue.prompt(messages[:-1])
-    ids = renderer.reply_ids(dialogue.text, messages)
+    tokenized.prompt(messages[:-1])
+    ids = renderer.reply_ids(tokenized.text, messages)
     if not ids:
         raise CannotTokenize(f"reply {turn} has no tokens")
     if _bare(renderer.decode(ids)) != _bare(messages[-1].text):
         raise CannotTokenize(f"the masked ids of reply {turn} do not decode to its text")
-    dialogue.sampled(ids, [0.0] * len(ids), generation=turn)
+    tokenized.append_reply(ids, [0.0] * len(ids), generation=turn)
 
 
 def _bare(text: str) -> str:
