@@ -6,7 +6,6 @@ Counts this session's records; what else is shown it asks through callables.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -24,6 +23,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from agent_runtime.supervision import cancel_tasks, supervise
 from agentgym.episode.v1 import episode_pb2
 
 __all__ = ["RunProgress"]
@@ -87,7 +87,7 @@ class RunProgress:
         self._started = time.monotonic()
         if self._console.is_terminal:
             self._start_bars()
-        self._task = asyncio.create_task(self._refresh())
+        self._task = supervise(self._refresh(), "show progress")
         return self
 
     async def __aexit__(
@@ -96,10 +96,7 @@ class RunProgress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await cancel_tasks(self._task)
         self._update()
         if self._progress is not None:
             self._progress.stop()
