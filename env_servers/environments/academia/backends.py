@@ -1,6 +1,6 @@
 """The graph functions, on the invented graphs or, where a user has them, on the published ones.
 
-Owns the functions with the original's replies and refusals, and what an episode has loaded.
+Replies and refusals are the original's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["GraphSession", "InventedResearch", "PublishedResearch", "invented_gr
 
 @cache
 def invented_graphs() -> InventedGraphs:
-    """The graphs of this process, ready to be asked."""
+    """Return the graphs of this process, ready to be asked."""
     graphs = InventedGraphs()
     graphs.prepare()
     return graphs
@@ -99,7 +99,7 @@ class GraphSession(TooledSession):
         return self._edge("PaperNet", node1, node2)
 
     def _node(self, graph: str, node: Any) -> Any:
-        """The key of a node, or the refusal that the agent sees."""
+        """Return the key of a node, or the refusal that the agent sees."""
         find = self._graphs.paper if graph == "PaperNet" else self._graphs.author
         try:
             key = find(node)

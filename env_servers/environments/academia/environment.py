@@ -1,7 +1,7 @@
 """One Academia episode: answer a question about papers and authors by walking two graphs.
 
-Owns what Academia does not share with the other tool environments: its spec and what a random
-player tries. The loop is `ToolEnvironment`'s, the functions those of `backends.py`.
+Here stand the spec and what a random player tries; the loop is `ToolEnvironment`'s, the functions
+those of `backends.py`.
 """
 
 from __future__ import annotations

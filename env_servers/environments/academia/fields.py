@@ -1,6 +1,6 @@
 """The words of invented research: fields with their topics and keywords, methods, places, venues.
 
-Owns tables and nothing else; all of them were written for this project. Names of venues and
+All of them were written for this project. Names of venues and
 organisations are put together from parts, so any likeness to a real one is chance.
 """
 

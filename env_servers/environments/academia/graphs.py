@@ -1,13 +1,13 @@
 """An invented world of research: 100,000 papers that cite each other, by 64,000 authors.
 
-Owns both graphs. They fall into 200 communities of 500 papers and 320 authors, ten to a field. A
+The two graphs fall into 200 communities of 500 papers and 320 authors, ten to a field. A
 few authors write much and many write one paper; a few papers collect most citations; one citation
 in six leaves the community, and one paper in eight has a guest from a neighbouring one. A
 community is made from its number and one seed when it is first asked about, and kept in arrays;
 nothing else is kept but the index from titles and names to numbers.
 
 Papers point to older papers. Who wrote together is derived from the papers alone, so that the two
-graphs agree. Knows nothing of tools or tasks.
+graphs agree.
 """
 
 from __future__ import annotations
@@ -63,35 +63,35 @@ class Graphs(Protocol):
     """What the tools need to know of two graphs. Papers and authors are told by opaque keys."""
 
     def paper(self, title: str) -> Any | None:
-        """The paper of a title; raises TypeError for what cannot be a key."""
+        """Return the paper of a title; raises TypeError for what cannot be a key."""
         ...
 
     def author(self, name: str) -> Any | None:
-        """The author of a name; raises TypeError for what cannot be a key."""
+        """Return the author of a name; raises TypeError for what cannot be a key."""
         ...
 
     def paper_attributes(self, paper: Any) -> dict[str, Any]:
-        """What the graph keeps of a paper, in the order in which it is shown."""
+        """Return what the graph keeps of a paper, in the order in which it is shown."""
         ...
 
     def author_attributes(self, author: Any) -> dict[str, Any]:
-        """What the graph keeps of an author."""
+        """Return what the graph keeps of an author."""
         ...
 
     def cited_titles(self, paper: Any) -> list[str]:
-        """The neighbours of a paper."""
+        """Return the neighbours of a paper."""
         ...
 
     def collaborator_names(self, author: Any) -> list[str]:
-        """The neighbours of an author."""
+        """Return the neighbours of an author."""
         ...
 
     def collaboration(self, one: Any, other: Any) -> dict[str, Any] | None:
-        """What the graph keeps of an edge between authors; None where there is none."""
+        """Return what the graph keeps of an edge between authors; None where there is none."""
         ...
 
     def citation(self, citing: Any, cited: Any) -> dict[str, Any] | None:
-        """What the graph keeps of an edge between papers; None where there is none."""
+        """Return what the graph keeps of an edge between papers; None where there is none."""
         ...
 
 
@@ -115,17 +115,17 @@ class _Community:
         self._cited_ends = array("H", accumulate(map(len, cited)))
 
     def team(self, local: int) -> list[int]:
-        """The authors of a paper."""
+        """Return the authors of a paper."""
         start = self._author_ends[local - 1] if local else 0
         return self._authors[start : self._author_ends[local]].tolist()
 
     def cited(self, local: int) -> list[int]:
-        """What a paper cites."""
+        """Return what a paper cites."""
         start = self._cited_ends[local - 1] if local else 0
         return self._cited[start : self._cited_ends[local]].tolist()
 
     def written_by(self, author: int) -> Iterator[int]:
-        """The papers of an author here, by their local numbers."""
+        """Return the papers of an author here, by their local numbers."""
         start = 0
         while True:
             try:
@@ -161,7 +161,7 @@ class InventedGraphs:
         return self._authors.get(name)
 
     def title(self, paper: int) -> str:
-        """The title of a paper."""
+        """Return the title of a paper."""
         community, local = divmod(paper, PAPERS_EACH)
         generation, field = divmod(community, len(FIELDS))
         topics = FIELDS[field].topics
@@ -183,7 +183,7 @@ class InventedGraphs:
         return f"{name}_{again + 1}" if again else name
 
     def organisation(self, author: int) -> str:
-        """Where an author works: mostly at one of a few places of the community."""
+        """Return where an author works: mostly at one of a few places of the community."""
         community = author // AUTHORS_EACH
         draw = mix_bits(SEED, _ORGANISATION, author)
         places = len(CITIES) * len(ORGANISATIONS)
@@ -193,7 +193,7 @@ class InventedGraphs:
         return ORGANISATIONS[kind].format(city=CITIES[city])
 
     def paper_facts(self, paper: int) -> Paper:
-        """The attributes of a paper."""
+        """Return the attributes of a paper."""
         number, local = divmod(paper, PAPERS_EACH)
         community, field = self._community(number), FIELDS[number % len(FIELDS)]
         rng = random.Random(mix_bits(SEED, _NODE, paper))
@@ -222,17 +222,17 @@ class InventedGraphs:
         return {"name": self.name(author), "org": self.organisation(author)}
 
     def team(self, paper: int) -> list[int]:
-        """The authors of a paper, by number."""
+        """Return the authors of a paper, by number."""
         number, local = divmod(paper, PAPERS_EACH)
         return self._community(number).team(local)
 
     def cited(self, paper: int) -> list[int]:
-        """What a paper cites, by number."""
+        """Return what a paper cites, by number."""
         number, local = divmod(paper, PAPERS_EACH)
         return self._community(number).cited(local)
 
     def papers_by(self, author: int) -> list[int]:
-        """The papers of an author, at home and as a guest."""
+        """Return the papers of an author, at home and as a guest."""
         home = author // AUTHORS_EACH
         hosts = (home, *((home - step) % COMMUNITIES for step in _GUESTS_FROM))
         return [
@@ -250,7 +250,7 @@ class InventedGraphs:
         return list(others)
 
     def joint_papers(self, one: int, other: int) -> list[int]:
-        """What two authors wrote together, by number."""
+        """Return what two authors wrote together, by number."""
         if one == other:
             return []
         return [paper for paper in self.papers_by(one) if other in self.team(paper)]

@@ -133,7 +133,7 @@ before 3, which use Python 2's names."""
 
 class _InertUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str, /) -> type[_StandIn]:
-        """The stand-in of an allowed name. Nothing is imported and no attribute is looked up."""
+        """Return the stand-in of an allowed name. Nothing is imported and nothing looked up."""
         try:
             return ALLOWED[f"{module} {name}"]
         except KeyError:

@@ -1,6 +1,6 @@
 """The graph functions as agents are told of them.
 
-Owns the declarations: names, parameters and results are the original's interface, the words are
+Names, parameters and results are the original's interface, the words are
 not. Like the original, three functions work but are not told of.
 """
 

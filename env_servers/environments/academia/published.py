@@ -1,7 +1,7 @@
 """AgentBoard's published graphs, for users who have them.
 
-Owns the way from the six pickled files (`data/tool-query/academia/raw` of AgentBoard's archive) to
-one compressed text file, and that file as graphs. Nothing that the pickles name is run.
+Converts the six pickled files (`data/tool-query/academia/raw` of AgentBoard's archive) into one
+compressed text file, and reads that file as graphs. Nothing that the pickles name is run.
 
     python -m env_servers.environments.academia.published RAW_FOLDER TARGET
 
@@ -50,40 +50,40 @@ class PublishedGraphs:
     )
 
     def paper(self, title: str) -> str | None:
-        """The title itself, where there is such a paper."""
+        """Return the title itself, where there is such a paper."""
         return title if title in self.papers else None
 
     def author(self, name: str) -> str | None:
-        """The name itself, where there is such an author."""
+        """Return the name itself, where there is such an author."""
         return name if name in self.authors else None
 
     def paper_attributes(self, paper: str) -> dict[str, Any]:
-        """What the file has about a paper."""
+        """Return what the file has about a paper."""
         return dict(self.papers[paper])
 
     def author_attributes(self, author: str) -> dict[str, Any]:
-        """What the file has about an author."""
+        """Return what the file has about an author."""
         return dict(self.authors[author])
 
     def cited_titles(self, paper: str) -> list[str]:
-        """The neighbours of a paper."""
+        """Return the neighbours of a paper."""
         return list(self.cites[paper])
 
     def collaborator_names(self, author: str) -> list[str]:
-        """The neighbours of an author."""
+        """Return the neighbours of an author."""
         return list(self.wrote_with[author])
 
     def collaboration(self, one: str, other: str) -> dict[str, Any] | None:
-        """What the file has about two authors' work."""
+        """Return what the file has about two authors' work."""
         return self.wrote_with[one].get(other)
 
     def citation(self, citing: str, cited: str) -> dict[str, Any] | None:
-        """What the file has about a citation."""
+        """Return what the file has about a citation."""
         return self.cites[citing].get(cited)
 
 
 def read_published(data_dir: Path) -> PublishedGraphs | None:
-    """The converted graphs, or None where there is no file; raises MalformedFile."""
+    """Return the converted graphs, or None where there is no file; raises MalformedFile."""
     path = data_dir / FOLDER / FILE
     if not path.is_file():
         return None
@@ -161,7 +161,7 @@ def _nodes(
 
 
 def _with_titles(edge: Mapping[str, Any], titles: Mapping[Any, str]) -> dict[str, Any]:
-    """An edge whose papers are told by title; the original translates them at every call."""
+    """Return an edge whose papers are told by title; the original translates them at every call."""
     papers = edge.get("collaborative_papers", [])
     return {**edge, "collaborative_papers": [titles.get(paper, paper) for paper in papers]}
 

@@ -87,12 +87,12 @@ class Subject:
         return self.graphs.paper_facts(self.paper)
 
     def pick(self, *wordings: str, **words: object) -> str:
-        """One of several wordings, filled in."""
+        """Return one of several wordings, filled in."""
         wording = self.rng.choice(wordings)
         return wording.format(paper=f"'{self.title}'", author=self.name, **words)
 
     def other_paper(self, prefer: Callable[[Paper], bool]) -> int:
-        """Another paper; one of the wanted ones in half of the cases, where there is any.
+        """Return another paper; one of the preferred ones in half of the cases, where there is any.
 
         Looked for in the community, among papers of about the same year (they are numbered by
         year), and among those of the same authors.
@@ -108,7 +108,7 @@ class Subject:
         )
 
     def other_author(self, prefer: Callable[[int], bool]) -> int:
-        """Another author of the community; one of the wanted ones in half of the cases."""
+        """Return another author of the community; a preferred one in half of the cases."""
         base = self.author - self.author % AUTHORS_EACH
         drawn = [base + self.rng.randrange(AUTHORS_EACH) for _ in range(12)]
         return self._other(self.author, drawn, [], prefer)
@@ -133,7 +133,7 @@ def _mean(values: Sequence[int]) -> float:
 
 
 def _single_best(citations: Mapping[str, int]) -> str | None:
-    """The title with the most citations; None where two share the first place."""
+    """Return the title with the most citations; None where two share the first place."""
     best = max(citations.values(), default=0)
     leaders = [title for title, count in citations.items() if count == best]
     return leaders[0] if len(leaders) == 1 else None
@@ -171,7 +171,7 @@ def _paper_kind(
 def _neighbours_kind(
     name: str, graph: str, read: Callable[[list[str]], Any], most: int, *words: str
 ) -> Kind:
-    """A kind about the neighbours of the paper or of the author, of whom there are at most some."""
+    """Return a kind about the neighbours of the paper or the author, where there are few enough."""
 
     def ask(subject: Subject) -> Question | None:
         if graph == _PAPER:
@@ -206,7 +206,7 @@ def _ask_org(subject: Subject) -> Question:
 
 
 def _partner(subject: Subject, least: int, most: int) -> tuple[str, list[int]] | None:
-    """A collaborator with whom the author wrote so many papers, and the papers."""
+    """Return a collaborator with whom the author wrote so many papers, and the papers."""
     for other in subject.graphs.collaborators(subject.author):
         joint = subject.graphs.joint_papers(subject.author, other)
         if least <= len(joint) <= most:
@@ -241,7 +241,7 @@ def _comparison_kind(
     prefer: Callable[[Paper, Paper], bool],
     *words: str,
 ) -> Kind:
-    """A kind that decides between two papers; `decide` sees their attributes by title."""
+    """Return a kind that decides between two papers; `decide` sees their attributes by title."""
 
     def ask(subject: Subject) -> Question | None:
         own = subject.facts
@@ -373,7 +373,7 @@ def _ask_orgs_of_paper(subject: Subject) -> Question | None:
 
 
 def _joint_papers_kind(name: str, decide: Callable[[Mapping[str, int]], Any], *words: str) -> Kind:
-    """A kind that decides from the citations of what two authors wrote together."""
+    """Return a kind that decides from the citations of what two authors wrote together."""
 
     def ask(subject: Subject) -> Question | None:
         partnership = _partner(subject, 2, MOST_LOOKUPS - 1)
@@ -397,7 +397,7 @@ def _joint_papers_kind(name: str, decide: Callable[[Mapping[str, int]], Any], *w
 
 
 def _colleagues_kind(name: str, *words: str, same: bool) -> Kind:
-    """A kind about the collaborators who do (or do not) work where the author works."""
+    """Return a kind about the collaborators who do (or do not) work where the author works."""
 
     def ask(subject: Subject) -> Question | None:
         friends = subject.graphs.collaborators(subject.author)
@@ -423,7 +423,7 @@ def _references_kind(
     decide: Callable[[Mapping[str, Mapping[str, Any]]], Any],
     *words: str,
 ) -> Kind:
-    """A kind that decides from the attributes of everything that a paper cites."""
+    """Return a kind that decides from the attributes of everything that a paper cites."""
 
     def ask(subject: Subject) -> Question | None:
         cited, title = subject.graphs.cited(subject.paper), subject.title
@@ -727,7 +727,7 @@ KINDS: Final[tuple[Kind, ...]] = (
 
 
 def make_question(graphs: InventedGraphs, kind: int, number: int, seed: int) -> Question:
-    """The question of a kind (or of the next kind that fits) about a subject."""
+    """Return the question of a kind (or of the next kind that fits) about a subject."""
     for step in range(len(KINDS)):
         subject = Subject(graphs, number, random.Random(seed + step))
         question = KINDS[(kind + step) % len(KINDS)].ask(subject)

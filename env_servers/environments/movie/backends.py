@@ -1,6 +1,6 @@
 """Where the film functions get their answers: invented catalogue, recording, or real service.
 
-Owns the three backends. Embedded and live run the same functions on two services that answer the
+Embedded and live run the same functions on two services that answer the
 same requests; recorded looks up what the functions returned.
 """
 
@@ -46,7 +46,7 @@ _TIMEOUT: Final = 20.0
 
 @cache
 def embedded_service() -> EmbeddedService:
-    """The catalogue of this process, ready to be searched."""
+    """Return the catalogue of this process, ready to be searched."""
     service = EmbeddedService(Catalogue())
     service.prepare()
     return service
@@ -97,7 +97,7 @@ class _LiveSession(FilmSession):
         self._base_url = base_url
 
     def get(self, path: str, query: Mapping[str, str] = {}) -> Reply:
-        """The service's reply; raises ServiceUnavailable."""
+        """Return the service's reply; raises ServiceUnavailable."""
         answer = self._live.get(self._base_url + path, query, owner=self)
         if not answer.ok:
             return Reply(answer.status, answer.text)

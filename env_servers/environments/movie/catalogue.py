@@ -1,11 +1,10 @@
 """An invented world of films: 30,000 of them, 45,000 people, 1,500 companies.
 
-Owns the facts. Everything follows from a number and one seed: nothing is read, and only the credits
+Everything follows from a number and one seed: nothing is read, and only the credits
 of a scene are kept once they were asked for. A scene is what one country's industry made in one
 period: 200 films by 300 people, who work with each other again and again. Both ways of asking, a
 film's people and a person's films, read the same credits, so that they always agree.
 
-Knows nothing of tools, tasks or how the service words its replies.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ class Person:
 
 
 def _film_title(number: int) -> str:
-    """A title per number; no two are equal, within a pattern or across them."""
+    """Return a title per number; no two are equal, within a pattern or across them."""
     k, pattern = divmod(number, 5)
     if pattern == 0:
         noun, adjective = divmod(permuted_index(k, len(NOUNS) * len(ADJECTIVES)), len(ADJECTIVES))
@@ -148,7 +147,7 @@ def _film_title(number: int) -> str:
 
 
 def _inverse_id(identifier: int, size: int, multiplier: int) -> int:
-    """The number behind an id of `_id`."""
+    """Return the number behind an id of `_id`."""
     return (identifier * pow(multiplier, -1, size)) % size - 1
 
 
@@ -162,34 +161,34 @@ class Catalogue:
 
     @staticmethod
     def title(number: int) -> str:
-        """The title of a film; cheaper than all of its facts."""
+        """Return the title of a film; cheaper than all of its facts."""
         return _film_title(number)
 
     @staticmethod
     def film_id(number: int) -> int:
-        """The id of a film."""
+        """Return the id of a film."""
         return (number + 1) * 104_729 % _FILM_IDS
 
     @staticmethod
     def film_number(film_id: int) -> int | None:
-        """The film of an id, or None."""
+        """Return the film of an id, or None."""
         number = _inverse_id(film_id, _FILM_IDS, 104_729) if 0 < film_id < _FILM_IDS else -1
         return number if 0 <= number < FILMS else None
 
     @staticmethod
     def person_id(number: int) -> int:
-        """The id of a person."""
+        """Return the id of a person."""
         return (number + 1) * 611_953 % _PERSON_IDS
 
     @staticmethod
     def person_number(person_id: int) -> int | None:
-        """The person of an id, or None."""
+        """Return the person of an id, or None."""
         number = _inverse_id(person_id, _PERSON_IDS, 611_953) if 0 < person_id < _PERSON_IDS else -1
         return number if 0 <= number < PEOPLE else None
 
     @staticmethod
     def person_name(number: int) -> str:
-        """The name of a person; no two are equal within a culture."""
+        """Return the name of a person; no two are equal within a culture."""
         scene, local = divmod(number, PEOPLE_PER_SCENE)
         period, industry = divmod(scene, len(INDUSTRIES))
         culture, rank, peers = _NAMING[industry]
@@ -197,16 +196,16 @@ class Catalogue:
 
     @staticmethod
     def film_popularity(number: int) -> float:
-        """How prominent a film is; search prefers prominent ones."""
+        """Return how prominent a film is; search prefers prominent ones."""
         return (mix_bits(SEED, _FILM, number, 1) >> 40) / 2**18
 
     @staticmethod
     def person_popularity(number: int) -> float:
-        """How prominent a person is."""
+        """Return how prominent a person is."""
         return (mix_bits(SEED, _PERSON, number, 1) >> 40) / 2**18
 
     def scene(self, number: int) -> Scene:
-        """The credits of a scene, built when first asked for."""
+        """Return the credits of a scene, built when first asked for."""
         scene = self._scenes.get(number)
         if scene is None:
             scene = build_scene(random.Random(mix_bits(SEED, _CREDITS, number)))
@@ -271,7 +270,7 @@ class Catalogue:
         return tuple(self.company(base + local) for local in numbers)
 
     def company(self, number: int) -> Company:
-        """The company of a number."""
+        """Return the company of a number."""
         word, ending = divmod(
             permuted_index(number, len(COMPANY_WORDS) * len(COMPANY_ENDINGS)), len(COMPANY_ENDINGS)
         )
@@ -352,6 +351,6 @@ def _biography(rng: random.Random, name: str, born: datetime.date, city: str) ->
 
 
 def _handle(rng: random.Random, handle: str) -> str | None:
-    """A handle, an empty one or none: the service has all three."""
+    """Return a handle, an empty one or none: the service has all three."""
     draw = rng.random()
     return handle if draw < 0.6 else "" if draw < 0.8 else None

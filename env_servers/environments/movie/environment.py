@@ -1,7 +1,7 @@
 """One Movie episode: answer a question about films with a film database's functions.
 
-Owns what Movie does not share with the other tool environments: its spec, its recorded opening and
-what a random player tries. The loop is `ToolEnvironment`'s, the functions those of `functions.py`.
+Here stand the spec, the first observation of recorded episodes and what a random player tries; the
+loop is `ToolEnvironment`'s, the functions those of `functions.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The fourteen film functions: which request each makes, and what it keeps of the reply.
 
-Owns the functions' results, as the original's have them: only the first hit of a search, ten cast
-members, ten or more of the crew, six languages. Works on any service that answers requests: the
+Results are as the original's have them: only the first hit of a search, ten cast
+members, ten or more of the crew, six languages. They work on any service that answers requests: the
 invented catalogue and the live database alike.
 """
 
@@ -36,7 +36,7 @@ class FilmService(Protocol):
     """Anything that answers the film database's requests."""
 
     def get(self, path: str, query: Mapping[str, str] = {}) -> Reply:
-        """The reply to a request."""
+        """Return the reply to a request."""
         ...
 
 
@@ -57,7 +57,7 @@ def call(service: FilmService, name: str, arguments: Mapping[str, Any]) -> tuple
 
 
 def comparable(result: Any) -> Any:
-    """A result without the fields that are ignored in subgoals."""
+    """Return a result without the fields that are ignored in subgoals."""
     if isinstance(result, list):
         return [_without_ignored(item) for item in result]
     return _without_ignored(result)
@@ -127,7 +127,7 @@ def _fields(
 def _listed(
     ask: Callable[[FilmService, Mapping[str, Any]], Any], part: str, *names: str
 ) -> Callable[[FilmService, Mapping[str, Any]], dict[str, Any]]:
-    """The first ten of a list of credits, with some of their fields."""
+    """Return the first ten of a list of credits, with some of their fields."""
 
     def function(service: FilmService, arguments: Mapping[str, Any]) -> dict[str, Any]:
         members = ask(service, arguments)[part][:SHOWN]

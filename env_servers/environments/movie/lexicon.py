@@ -1,7 +1,7 @@
 # ruff: noqa: RUF001 - phrases in Chinese, Greek, Japanese and Russian
 """The words that invented films are made of: titles, plots in six languages, places, keywords.
 
-Owns tables of words and nothing else; all of them were written for this project. Plot phrases stand
+All of them were written for this project. Plot phrases stand
 in the same order in every language, so that a plot is the same numbers in each.
 """
 
@@ -336,7 +336,7 @@ class Language:
     """After the setting."""
 
     def plot(self, setting: int, hero: int, event: int, closing: int) -> str:
-        """The plot of four numbers, each taken modulo its table's length."""
+        """Return the plot of four numbers, each taken modulo its table's length."""
         where = self.settings[setting % len(self.settings)]
         who = self.heroes[hero % len(self.heroes)]
         what = self.events[event % len(self.events)]

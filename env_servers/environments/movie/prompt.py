@@ -1,6 +1,6 @@
 """The film functions as agents are told of them.
 
-Owns the declarations: names, parameters and results are the original's interface, the words are
+Names, parameters and results are the original's interface, the words are
 not. `check_valid_actions` and `finish` are the same in all tool environments.
 """
 

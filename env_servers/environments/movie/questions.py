@@ -67,11 +67,11 @@ class Subject:
         self.rng = rng
 
     def pick(self, *wordings: str, **words: object) -> str:
-        """One of several wordings, filled in."""
+        """Return one of several wordings, filled in."""
         return self.rng.choice(wordings).format(film=f'"{self.film.title}"', **words)
 
     def other(self, prefer: Callable[[Film], bool] = lambda _: True) -> Film:
-        """Another film of the same scene; one of the preferred ones in half of the cases."""
+        """Return another film of the same scene; one of the preferred ones in half of the cases."""
         number = self.film.number
         base = number - number % FILMS_PER_SCENE
         candidates = [base + self.rng.randrange(FILMS_PER_SCENE) for _ in range(12)]
@@ -90,7 +90,7 @@ class Subject:
         return self.catalogue.person_name(self.person)
 
     def crew(self, job: str, film: Film | None = None) -> list[int]:
-        """The people of a job who are shown among the crew."""
+        """Return the people of a job who are shown among the crew."""
         number = (film or self.film).number
         members = [{"id": who, "job": what} for who, what in self.catalogue.credits(number)[1]]
         return [member["id"] for member in shown_crew(members) if member["job"] == job]
@@ -102,7 +102,7 @@ class Subject:
         return person, billing, self.catalogue.character(self.film.number, billing)
 
     def other_role(self, person: int) -> tuple[Film, str] | None:
-        """Another film among a person's shown ones, with the character there."""
+        """Return another film among a person's shown ones, with the character there."""
         shown = self.catalogue.filmography(person)[0][:SHOWN]
         roles = [(film, billing) for film, billing in shown if film != self.film.number]
         if not roles:
@@ -115,7 +115,7 @@ class Subject:
 
 
 def _entry_kind(name: str, field: str, truth: Callable[[Film], Any], *wordings: str) -> Kind:
-    """A kind that reads one field of a film's entry in the list that a search gives."""
+    """Return a kind that reads one field of a film's entry in the list that a search gives."""
 
     def ask(subject: Subject) -> Question:
         title = subject.film.title
@@ -158,7 +158,7 @@ def _detail(
     *wordings: str,
     exists: Callable[[Film], object] = lambda _: True,
 ) -> Kind:
-    """A kind whose answer is read from what one function says of the film."""
+    """Return a kind whose answer is read from what one function says of the film."""
 
     def ask(subject: Subject) -> Question | None:
         if not exists(subject.film):
@@ -196,7 +196,7 @@ def _crew_kind(name: str, job: str, *wordings: str) -> Kind:
 
 
 def _cast_kind(name: str, given_field: str, field: str, *wordings: str) -> Kind:
-    """A kind that finds a cast member by one field (`name`, `character`) and reads another."""
+    """Return a kind that finds a cast member by one field and reads another (name, character)."""
 
     def ask(subject: Subject) -> Question:
         person, _, character = subject.cast()
@@ -398,7 +398,7 @@ def _ask_role_film_director(subject: Subject) -> Question | None:
 
 
 def _ambiguous(subject: Subject, person: int, role: str) -> bool:
-    """Whether a person has played a role of that name more than once among the shown films."""
+    """Return whether a person has several roles of that name among the shown films, or none."""
     shown = subject.catalogue.filmography(person)[0][:SHOWN]
     return sum(subject.catalogue.character(film, billing) == role for film, billing in shown) != 1
 
@@ -416,7 +416,7 @@ def _compare_kind(
     prefer: Callable[[Film, Film], bool] = lambda _, __: True,
     exists: Callable[[Film], object] = lambda _: True,
 ) -> Kind:
-    """A kind that asks the same function about several films and decides between the replies.
+    """Return a kind that asks one function about several films and decides between the replies.
 
     `decide` sees (title, reply) pairs.
     """
@@ -447,7 +447,7 @@ def _compare_kind(
 
 
 def _greatest(field: str, sign: int = 1) -> Callable[[Sequence[Any]], Any]:
-    """The title whose reply has the greatest (or least) value of a field."""
+    """Return the title whose reply has the greatest (or least) value of a field."""
 
     def decide(replies: Sequence[Any]) -> Any:
         order = sorted(replies, key=lambda pair: pair[1][field], reverse=sign > 0)
@@ -457,7 +457,7 @@ def _greatest(field: str, sign: int = 1) -> Callable[[Sequence[Any]], Any]:
 
 
 def _best(value: Callable[[Film], Any], *, least: bool = False) -> Callable[[Sequence[Film]], Any]:
-    """The title of the film with the greatest (or least) value; None where two are equal."""
+    """Return the title of the film with the greatest (or least) value; None where two are equal."""
 
     def truth(films: Sequence[Film]) -> Any:
         values = [value(film) for film in films]
@@ -887,7 +887,7 @@ KINDS: Final[tuple[Kind, ...]] = (
 
 
 def make_question(service: EmbeddedService, kind: int, film: int, seed: int) -> Question:
-    """The question of a kind (or of the next kind that the film has an answer for) about a film."""
+    """Return the question about a film of a kind, or of the next kind that the film allows."""
     for offset in range(len(KINDS)):
         subject = Subject(service, film, random.Random(seed + offset))
         candidate = KINDS[(kind + offset) % len(KINDS)]

@@ -1,6 +1,6 @@
 """Who worked on what: the credits of one country's industry in one period.
 
-Owns how casts and crews come about. A few people do much and many do little; directors return to
+A few people do much and many do little; directors return to
 the same people. Credits are kept as small integers, once by film and once by person, and both say
 the same.
 """
@@ -95,7 +95,7 @@ class Scene:
         return [(who, _JOBS[job]) for who, job in zip(self._crew[start:end], jobs, strict=True)]
 
     def works(self, person: int) -> Billing:
-        """What a person did, in order of the films."""
+        """Return what a person did, in order of the films."""
         cast: list[tuple[int, int]] = []
         for position in _positions(self._cast, person):
             film = bisect_right(self._cast_ends, position)
@@ -108,7 +108,7 @@ class Scene:
 
 
 def _positions(people: array[int], person: int) -> Iterator[int]:
-    """Where a person stands; the search runs inside the array."""
+    """Return where a person stands; the search runs inside the array."""
     start = 0
     while True:
         try:
@@ -120,7 +120,7 @@ def _positions(people: array[int], person: int) -> Iterator[int]:
 
 
 def build_scene(rng: random.Random) -> Scene:
-    """The credits of a scene; the generator alone decides."""
+    """Return the credits of a scene; the generator alone decides."""
     weights = [(rank + 6) ** -0.6 for rank in range(_ACTORS)]
     ladder = list(accumulate(weights))
     troupes = {

@@ -1,8 +1,8 @@
 """The film database's replies, endpoint by endpoint, out of the invented catalogue.
 
-Owns the shapes in which The Movie Database's interface, version 3, answers, as far as the tools
-look at them, and its search: the most prominent film or person whose name is the query, otherwise
-one that has all of its words. Knows no tools; the live service answers the same paths.
+Replies have the shapes of The Movie Database's interface, version 3, as far as the tools look at
+them. A search gives the most prominent film or person whose name is the query, otherwise
+one that has all of its words. The live service answers the same paths.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class NameIndex:
                 self._words.setdefault(word, array("I")).append(number)
 
     def find(self, query: str) -> int | None:
-        """The number of the best match, or None."""
+        """Return the number of the best match, or None."""
         words = _words(query[:_LONGEST_QUERY])
         exact = self._exact.get(" ".join(words))
         if exact is not None or not words:
@@ -112,7 +112,7 @@ class EmbeddedService:
         _ = self._film_names, self._person_names
 
     def get(self, path: str, query: Mapping[str, str] = {}) -> Reply:
-        """What the service answers to a request."""
+        """Return what the service answers to a request."""
         if path == "/search/movie":
             return Reply(200, {"page": 1, "results": self._search_movie(query.get("query", ""))})
         if path == "/search/person":

@@ -1,7 +1,4 @@
-"""What a task of this environment asks for, whoever made it: official or generated.
-
-Owns the shape of an assignment and nothing else.
-"""
+"""What a task of this environment asks for, whoever made it: official or generated."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ class Assignment:
 
 
 def as_tool_task(assignment: Assignment, index: int, *, official: bool = False) -> ToolTask:
-    """The payload of an assignment."""
+    """Return the payload of an assignment."""
     return ToolTask(
         goal=assignment.goal,
         subgoals=(),

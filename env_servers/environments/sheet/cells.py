@@ -1,8 +1,7 @@
 """What a cell holds and how it looks: values, number formats, addresses and formulas.
 
-Owns A1 notation, the rendering of numbers by format (halves are rounded away from zero, as
-spreadsheets do) and the operators of formulas. Invariant: a cell never changes, so sheets share
-them freely. It knows no sheet.
+Halves are rounded away from zero, as spreadsheets do. A cell never changes, so sheets share them
+freely.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def column_label(column: int) -> str:
 
 
 def parse_address(label: object) -> Address:
-    """The place that A1 notation names; raises IncorrectCellLabel."""
+    """Return the place that A1 notation names; raises IncorrectCellLabel."""
     match = _LABEL.fullmatch(label.strip()) if isinstance(label, str) else None
     if match is None:
         raise IncorrectCellLabel(_shown(label))
@@ -101,7 +100,7 @@ class Formula:
     """None = the cell was deleted."""
 
     def moved(self, rows: int) -> Formula:
-        """The same formula, written so many rows further down."""
+        """Return the same formula, written so many rows further down."""
         return Formula(
             self.operator,
             tuple(
@@ -113,7 +112,7 @@ class Formula:
         )
 
     def mapped(self, where: Callable[[Address], Address | None]) -> Formula:
-        """The same formula after its cells went elsewhere."""
+        """Return the same formula after its cells went elsewhere."""
         return Formula(
             self.operator,
             tuple(None if address is None else where(address) for address in self.references),
@@ -136,7 +135,7 @@ EMPTY: Final = Cell()
 
 
 def parse_number(value: object) -> float | str:
-    """A value as it is written: numeric text becomes a number.
+    """Return a value as it is written: numeric text becomes a number.
 
     Raises CellError for anything but finite numbers and short text without a formula.
     """
@@ -168,7 +167,7 @@ def _text_value(text: str) -> float | str:
 
 @lru_cache(maxsize=65_536)
 def render(value: float, number_format: str) -> str:
-    """A number as its format shows it."""
+    """Return a number as its format shows it."""
     match = _FORMAT.fullmatch(number_format)
     if match is None:
         return _general(value)
@@ -214,7 +213,7 @@ OPERATORS: Final[dict[str, Callable[[Sequence[float]], float | str]]] = {
 
 
 def calculate(operator: str, numbers: Sequence[float]) -> float | str:
-    """A formula's result, or a spreadsheet's error text such as `#DIV/0!`."""
+    """Return a formula's result, or a spreadsheet's error text such as `#DIV/0!`."""
     try:
         result = OPERATORS[operator](numbers)
     except OverflowError:

@@ -1,8 +1,8 @@
 """One Sheet episode: a user's goal about a sheet of a workbook.
 
-Owns what a sheet is worth. Profile `agentgym` compares the part that the sheet and the answer have
-both, after every call once a sheet is open, and never takes a reward back; profile `fixed` compares
-all of both, once, when the agent finishes. Everything else is the tool layer's.
+Profile `agentgym` compares the part that the sheet and the answer have both, after every call once
+a sheet is open, and never takes a reward back; profile `fixed` compares all of both, once, when the
+agent finishes.
 """
 
 from __future__ import annotations

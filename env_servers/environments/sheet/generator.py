@@ -1,9 +1,9 @@
 """Embedded sheet tasks: a drawn table and work to be done on it.
 
-Owns the kinds of work, their wordings and the calls that do each. A task is one to three pieces of
-work; its calls are carried out on the real workbook engine, and the grid that they leave is what is
-asked for. Invariants: an index is a task for ever; neither the untouched sheet nor any state before
-the last call is worth everything; train and eval tables have different topics.
+A task is one to three pieces of work; its calls are carried out on the real workbook engine, and
+the grid that they leave is what is asked for. Draws are made anew until neither the untouched sheet
+nor any state before the last call is worth everything. Train and eval tables have different topics.
+An index is a task for ever: changing the order of draws changes tasks.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ class Draft:
         return columns_found
 
     def record(self) -> int:
-        """A record's row, counted from 0."""
+        """Return a record's row, counted from 0."""
         return self.rng.randrange(1, len(self.records) + 1)
 
     def new_number(self, column: int) -> str:
-        """A number for a column, as its cells show it, that no cell there has."""
+        """Return a number for a column, as its cells show it, that no cell there has."""
         title = self.grid[0][column]
         source = next((c for c in self.topic.numbers if c.title == title), None)
         if source is None:
@@ -185,7 +185,7 @@ def _update_column(draft: Draft) -> None:
 
 
 def _new_record(draft: Draft) -> tuple[str, list[str]]:
-    """A name that is not there, and its record."""
+    """Return a name that is not there, and its record."""
     names = [name for name in draft.topic.labels if all(name != row[0] for row in draft.grid)]
     if not names:
         raise _Unsuitable("all names are there")
@@ -489,7 +489,7 @@ def task_kind(index: int) -> str:
 
 
 def make_assignment(index: int, *, held_out: bool) -> Assignment:
-    """The task of an index."""
+    """Return the task of an index."""
     pieces = KINDS[index % len(KINDS)]
     attempt = 0
     while True:
@@ -542,7 +542,7 @@ def _check(draft: Draft, target: Grid) -> None:
 def _book(
     rng: random.Random, topic: Topic, topics: Sequence[Topic], pieces: Sequence[str]
 ) -> dict[str, Sheet]:
-    """The sheet of the task, and another one that is none of its business."""
+    """Return the sheet of the task, and another one that is none of its business."""
     rows = draw_rows(rng, topic, rng.randint(*_RECORDS))
     if "total row" in pieces:
         rows.append((Cell(TOTAL), *(cell._replace(value=None) for cell in rows[-1][1:])))

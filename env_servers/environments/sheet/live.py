@@ -1,6 +1,6 @@
 """Sheet on real Google Sheets, through gspread.
 
-Owns what keeps an account safe: an episode creates a spreadsheet of its own, works on nothing else,
+To keep an account safe, an episode creates a spreadsheet of its own, works on nothing else,
 and deletes only that one. Every change is one batch of requests, so it is made whole or not at all.
 Errors of the service become faults of infrastructure.
 
@@ -348,7 +348,7 @@ class LiveSpreadsheet(Spreadsheet):
 
 
 def _sheet_requests(name: str, number: int, sheet: Sheet) -> list[Request]:
-    """What makes a sheet of a new spreadsheet, which has one sheet already."""
+    """Return what makes a sheet of a new spreadsheet, which has one sheet already."""
     size = {"rowCount": MAX_ROWS, "columnCount": MAX_COLUMNS}
     properties = {"sheetId": number, "title": name, "gridProperties": size}
     requests: list[Request] = [

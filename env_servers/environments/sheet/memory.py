@@ -1,7 +1,4 @@
-"""A spreadsheet in this process: the workbook engine behind the tools's interface.
-
-Owns which sheet is open. It knows no tool, task or reward.
-"""
+"""A spreadsheet in memory: a workbook, and which of its sheets is open."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ class MemorySpreadsheet(Spreadsheet):
             self._opened = None
 
     def fork(self) -> MemorySpreadsheet:
-        """An independent copy."""
+        """Return an independent copy."""
         return MemorySpreadsheet(self.book.fork(), self._opened)
 
     def content(self) -> tuple[object, ...]:

@@ -31,7 +31,7 @@ _ACTION: Final = re.compile(r"Action [0-9]+: ([A-Za-z0-9_]+) with Action Input: 
 
 
 def read_official(data_dir: Path, workbook: Path | None = None) -> list[ToolTask] | None:
-    """All official tasks, or None where the task file or the workbook is not there.
+    """Return all official tasks, or None where the task file or the workbook is not there.
 
     Raises MalformedFile, EnvironmentUnavailable.
     """
@@ -58,7 +58,7 @@ class _Line:
         self.entry = entry
 
     def get(self, name: str, kind: type) -> Any:
-        """A field by its dotted name; raises MalformedFile."""
+        """Return a field by its dotted name; raises MalformedFile."""
         value: Any = self.entry
         for part in name.split("."):
             if not isinstance(value, dict) or part not in value:
@@ -69,7 +69,7 @@ class _Line:
         return value
 
     def wrong(self, name: str, problem: str) -> MalformedFile:
-        """The error of a field."""
+        """Return the error of a field."""
         return MalformedFile(self.path, self.number, name, problem)
 
 
@@ -86,7 +86,7 @@ class _Row:
 
 
 def _read_rows(path: Path) -> list[_Row]:
-    """The checked lines of the task file; raises MalformedFile."""
+    """Return the checked lines of the task file; raises MalformedFile."""
     rows: list[_Row] = []
     try:
         with path.open(encoding="utf-8") as lines:
@@ -126,7 +126,7 @@ def _grid(line: _Line) -> tuple[tuple[str, ...], ...]:
 
 
 def _reference(line: _Line) -> Iterator[PlannedCall]:
-    """The file's own actions; one that cannot be read ends them."""
+    """Return the file's own actions; one that cannot be read ends them."""
     for text in line.get("subgoals", str).splitlines():
         match = _ACTION.fullmatch(text.strip())
         if match is None:
@@ -142,7 +142,7 @@ def _reference(line: _Line) -> Iterator[PlannedCall]:
 
 
 def _typed(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The file writes integers and lists as texts."""
+    """Return arguments with the values of integers and lists, which the file writes as texts."""
     types = {parameter.name: parameter.type for parameter in tool.parameters}
     lists = ("position_list", "values_list", "index_list")
     return {

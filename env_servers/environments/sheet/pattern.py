@@ -49,7 +49,7 @@ class Pattern:
         return self._compiled.programsize
 
     def occurs_in(self, text: str) -> bool:
-        """Whether the pattern matches anywhere in the text."""
+        """Return whether the pattern matches anywhere in the text."""
         return self._compiled.search(_encodable(text)) is not None
 
 
@@ -73,7 +73,7 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def _encodable(text: str) -> str:
-    """The text with U+FFFD for lone surrogates, which UTF-8 and so RE2 cannot hold."""
+    """Return the text with U+FFFD for lone surrogates, which UTF-8 and so RE2 cannot hold."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -208,7 +208,7 @@ class _Translator:
 
 
 def _escaped(name: str) -> str:
-    """A character behind a backslash that names no class."""
+    """Return a character behind a backslash that names no class."""
     if name in _CONTROLS:
         return f"\\{name}"
     if name.isalnum():

@@ -1,6 +1,6 @@
 """The tools of Sheet as agents are told of them, in this project's own words.
 
-Owns the declarations; names and parameters are the original's. It answers no call.
+Names and parameters are the original's.
 """
 
 from __future__ import annotations

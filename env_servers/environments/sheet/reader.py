@@ -1,6 +1,6 @@
 """Opens .xlsx files as base workbooks.
 
-Owns the limits under which a file is read: it is data from outside, so its size, the size that it
+A file is data from outside, so its size, the size that it
 unpacks to and the size of each sheet are bounded, and nothing in it is ever executed or fetched.
 Needs openpyxl, which the extra `sheet` brings.
 """
@@ -34,7 +34,7 @@ MAX_SHEETS: Final = 200
 
 
 def read_workbook(path: Path) -> dict[str, Sheet]:
-    """The sheets of a file, by name, in order.
+    """Return the sheets of a file, by name, in order.
 
     Raises EnvironmentUnavailable where openpyxl is missing, ValueError naming the file where it
     is no workbook or too large. Cells beyond the limits of a sheet are refused, not cut off.
@@ -69,7 +69,7 @@ def _check_size(path: Path) -> None:
 
 
 def _sheet(source: Any) -> Sheet:
-    """One worksheet of openpyxl's."""
+    """Return one worksheet of openpyxl's."""
     height, width = source.max_row or 0, source.max_column or 0
     if height > MAX_ROWS or width > MAX_COLUMNS or height * width > MAX_CELLS:
         raise ValueError(f"sheet {source.title} has {height} x {width} cells")

@@ -1,7 +1,7 @@
 """What a grid is worth, compared with the one that was asked for.
 
-Owns both ways of comparing: the original's, which looks only at the part that both grids have, and
-the strict one, for which a missing or a surplus cell is wrong. It knows no sheet and no task.
+The original looks only at the part that both grids have; in the strict comparison a missing or a
+surplus cell is wrong.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ Grid = Sequence[Sequence[str]]
 
 
 def overlap_share(grid: Grid, target: Grid) -> float:
-    """Share of equal cells in the rows and columns that both grids have; 0 without any."""
+    """Return the share of equal cells in the rows and columns that both have; 0 without any."""
     height = min(len(grid), len(target))
     width = min(_width(grid), _width(target))
     return _equal_cells(grid, target) / (height * width) if height and width else 0.0
 
 
 def strict_share(grid: Grid, target: Grid) -> float:
-    """Share of equal cells in the rows and columns that either grid has."""
+    """Return the share of equal cells in the rows and columns that either grid has."""
     height = max(len(grid), len(target))
     width = max(_width(grid), _width(target))
     return _equal_cells(grid, target) / (height * width) if height and width else 0.0

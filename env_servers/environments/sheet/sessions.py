@@ -1,6 +1,6 @@
 """Who answers the tools of Sheet: a workbook in memory. The real service is in `live.py`.
 
-Invariant: every session can tell the grid of any sheet, whether it is open or not.
+Every session can tell the grid of any sheet, whether it is open or not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SheetSession(Protocol):
 
 
 def get_assignment(task: ToolTask) -> Assignment:
-    """The assignment of a task."""
+    """Return the assignment of a task."""
     return cast("Assignment", task.init["assignment"])
 
 
@@ -54,7 +54,7 @@ class EmbeddedSession(SheetTools, TooledSession):
             return []
 
     def fork(self) -> EmbeddedSession:
-        """An independent copy."""
+        """Return an independent copy."""
         return type(self)(self.spreadsheet.fork())
 
 

@@ -1,6 +1,6 @@
 """The tables that embedded sheets hold. Train and eval tables have different topics.
 
-Owns the topics, all of them this project's own words, and how a table is drawn from one.
+All topics are this project's own words.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ EVAL_TOPICS: Final = (
 
 
 def draw_rows(rng: random.Random, topic: Topic, count: int) -> list[Row]:
-    """A table: titles, then so many records with different numbers in each column."""
+    """Return a table: titles, then so many records with different numbers in each column."""
     numbers = topic.numbers[: rng.randint(2, len(topic.numbers))]
     titles = (topic.label, topic.group, *(column.title for column in numbers))
     labels = rng.sample(topic.labels, count)

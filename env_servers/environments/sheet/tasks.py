@@ -1,7 +1,7 @@
 """Sheet's tasks: item ids, splits, and the backends that they play on.
 
-Owns which index is which task. Official ids are AgentEval's `tool_sheet_0` to `tool_sheet_19`; all
-of them are held out, because no conversations were published. It knows no episode.
+Official ids are AgentEval's `tool_sheet_0` to `tool_sheet_19`; all of them are held out, because no
+conversations were published.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class SheetTasks(ToolTaskSet):
         return super().get(f"{NAME}_{index}")
 
     def category(self, item_id: str) -> str:
-        """A generated task's kind follows from its index: no table is drawn for it."""
+        """Return the kind, which follows from a generated task's index: no table is drawn."""
         try:
             index = item_index(item_id, names=(NAME,))
         except UnknownItem:

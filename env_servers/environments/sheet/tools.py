@@ -1,9 +1,8 @@
 """What the agent's functions do to a workbook: one open sheet, arguments as agents write them.
 
-Owns the original's functions with their 1-based indexes, guards and error texts. A function
-returns text, a grid of texts or a list; what goes wrong is the Python representation of an error,
-as in the original. It works on any `Spreadsheet`, in memory or remote, and knows no reply format,
-task or reward.
+Indexes are 1-based, guards and error texts are the original's. A function returns text, a grid of
+texts or a list; what goes wrong is the Python representation of an error, as in the original. Any
+`Spreadsheet` will do, in memory or remote.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Spreadsheet(ABC):
 
     @abstractmethod
     def result(self, operator: str, references: Sequence[Address]) -> str:
-        """What a formula would show."""
+        """Return what a formula would show."""
 
     @abstractmethod
     def insert(self, dimension: str, index: int, values: Sequence[Sequence[float | str]]) -> None:
@@ -99,7 +98,7 @@ class Spreadsheet(ABC):
 
     @abstractmethod
     def note(self, address: Address) -> str:
-        """The note on a cell; empty = none."""
+        """Return the note on a cell; empty = none."""
 
     @abstractmethod
     def write_note(self, address: Address, content: str) -> None:
@@ -327,7 +326,7 @@ def _area(start: object, end: object) -> Area:
 def _formula(
     start: object, end: object, positions: object, operator: object
 ) -> tuple[str, tuple[Address, ...]]:
-    """An operator and the cells that it works on: a range, or a list of positions."""
+    """Return an operator and the cells that it works on: a range, or a list of positions."""
     name = _require_one_of(operator, tuple(OPERATORS))
     if positions is not None:
         references = tuple(parse_address(position) for position in _list(positions))
@@ -368,7 +367,7 @@ def _require_one_of(value: object, valid: tuple[str, ...]) -> str:
 
 
 def _integer(value: object) -> int:
-    """An integer, also written as text."""
+    """Return an integer, also written as text."""
     if isinstance(value, str) and value.isascii() and value.lstrip("-").isdigit():
         value = int(value) if len(value) < 10 else 10**9
     if isinstance(value, bool) or not isinstance(value, int):
@@ -377,7 +376,7 @@ def _integer(value: object) -> int:
 
 
 def _list(value: object) -> list[Any]:
-    """A list, also written as text."""
+    """Return a list, also written as text."""
     if isinstance(value, str):
         value = _literal(value)
     if not isinstance(value, list | tuple):
@@ -389,7 +388,7 @@ def _list(value: object) -> list[Any]:
 
 
 def _lines(value: object) -> list[list[Any]]:
-    """A list of lists; a single list of plain values is one line."""
+    """Return a list of lists; a single list of plain values is one line."""
     lines = _list(value)
     if lines and not any(isinstance(line, list | tuple | str) for line in lines):
         return [lines]
@@ -399,7 +398,7 @@ def _lines(value: object) -> list[list[Any]]:
 
 
 def _literal(text: str) -> object:
-    """A Python or JSON list that was written as text; nothing in it is evaluated."""
+    """Return a Python or JSON list that was written as text; nothing in it is evaluated."""
     if len(text) > MAX_LITERAL:
         raise CellError("the list is too long")
     try:

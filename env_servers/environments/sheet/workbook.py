@@ -1,9 +1,9 @@
 """Workbooks in memory: sheets of cells with merges, notes, frozen rows and live formulas.
 
-Owns what the operations of a spreadsheet do to a grid. A base workbook never changes; an episode's
+A base workbook never changes; an episode's
 workbook copies a sheet when it is first written to, and a copy shares all rows and cells that stay
 as they are, so a thousand episodes of one workbook cost little more than one. Every operation
-either does the whole thing or raises and changes nothing. It knows no tool, file, task or reward.
+either does the whole thing or raises and changes nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Area(NamedTuple):
 
     @classmethod
     def between(cls, start: Address, end: Address) -> Area:
-        """The rectangle between two corners, in whatever order they are named."""
+        """Return the rectangle between two corners, in whatever order they are named."""
         return cls(
             min(start.row, end.row),
             min(start.column, end.column),
@@ -69,7 +69,7 @@ class Area(NamedTuple):
         return self.right - self.left + 1
 
     def meets(self, other: Area) -> bool:
-        """Whether the two have a cell in common."""
+        """Return whether the two have a cell in common."""
         return (
             self.top <= other.bottom
             and other.top <= self.bottom
@@ -78,7 +78,7 @@ class Area(NamedTuple):
         )
 
     def addresses(self) -> tuple[Address, ...]:
-        """Every cell, row by row."""
+        """Return every cell, row by row."""
         return tuple(
             Address(row, column)
             for row in range(self.top, self.bottom + 1)
@@ -104,7 +104,7 @@ class Sheet:
         """Rows stand for columns, for a moment: see `_transposed`."""
 
     def copy(self) -> Sheet:
-        """An independent sheet that shares all rows."""
+        """Return an independent sheet that shares all rows."""
         twin = Sheet.__new__(Sheet)
         twin.rows = list(self.rows)
         twin.merges = self.merges
@@ -131,20 +131,20 @@ class Sheet:
         return self._shown
 
     def shown(self, address: Address) -> str:
-        """One displayed value; empty outside of the used part."""
+        """Return one displayed value; empty outside of the used part."""
         grid = self.values()
         if address.row < len(grid) and address.column < len(grid[address.row]):
             return grid[address.row][address.column]
         return ""
 
     def cell(self, address: Address) -> Cell:
-        """A cell; outside of the grid an empty one."""
+        """Return a cell; outside of the grid an empty one."""
         if address.row < len(self.rows) and address.column < self.width:
             return self.rows[address.row][address.column]
         return EMPTY
 
     def result(self, operator: str, references: Sequence[Address]) -> str:
-        """What a formula would show, in the format of the first number that it refers to."""
+        """Return what a formula would show, in the format of the first number that it refers to."""
         if len(references) > MAX_CELLS:
             raise CellError("the range is too large")
         formula = Formula(operator, tuple(references))
@@ -186,7 +186,7 @@ class Sheet:
     def _evaluate(
         self, formula: Formula, results: dict[Formula, float | str], depth: int
     ) -> float | str:
-        """A formula's result; a reference to itself, however indirect, is `#REF!`."""
+        """Return a formula's result; a reference to itself, however indirect, is `#REF!`."""
         if formula in results:
             return results[formula]
         if depth > MAX_CHAIN:
@@ -344,7 +344,7 @@ class Sheet:
         return max(height, self.frozen_rows)
 
     def _grown(self, height: int, width: int) -> list[Row]:
-        """The rows, filled up to a size; raises CellError beyond the limits."""
+        """Return the rows, filled up to a size; raises CellError beyond the limits."""
         self._check_size(height, width)
         extra = (EMPTY,) * (width - self.width)
         rows = [row + extra for row in self.rows] if extra else list(self.rows)
@@ -408,7 +408,7 @@ def _dressed(values: Sequence[Value], likeness: Row) -> Row:
 
 
 def _mapped(row: Row, where: Callable[[Address], Address | None]) -> Row:
-    """The row with its formulas adjusted; the row itself where it has none."""
+    """Return the row with its formulas adjusted; the row itself where it has none."""
     if not any(type(cell.value) is Formula for cell in row):
         return row
     return tuple(
@@ -441,7 +441,7 @@ def _turned_area(area: Area) -> Area:
 
 
 def _stretched_rows(area: Area, index: int, count: int) -> Area:
-    """A merged area after rows were inserted: moved, or stretched if they came inside."""
+    """Return a merged area after rows were inserted: moved, or stretched if they came inside."""
     if index <= area.top:
         return area._replace(top=area.top + count, bottom=area.bottom + count)
     return area._replace(bottom=area.bottom + count) if index <= area.bottom else area
@@ -472,13 +472,13 @@ class Workbook:
         return [name for name in self._base if name not in self._deleted]
 
     def sheet(self, name: str) -> Sheet:
-        """A sheet to look at; raises WorksheetNotFound."""
+        """Return a sheet to look at; raises WorksheetNotFound."""
         if name not in self._base or name in self._deleted:
             raise WorksheetNotFound(name[:100])
         return self._own.get(name) or self._base[name]
 
     def writable(self, name: str) -> Sheet:
-        """A sheet to write to; raises WorksheetNotFound."""
+        """Return a sheet to write to; raises WorksheetNotFound."""
         sheet = self.sheet(name)
         if name not in self._own:
             self._own[name] = sheet.copy()
@@ -493,7 +493,7 @@ class Workbook:
         self._deleted |= {name}
 
     def fork(self) -> Workbook:
-        """An independent copy."""
+        """Return an independent copy."""
         twin = Workbook(self._base)
         twin._own = {name: sheet.copy() for name, sheet in self._own.items()}
         twin._deleted = self._deleted

@@ -1,7 +1,6 @@
 """One TODOList episode: a user's goal about a to-do account.
 
-Owns how the account's end state counts: what `finish` is worth is all or nothing, and only if the
-account is what it has to be. Everything else is the tool layer's.
+What `finish` is worth is all or nothing, and only if the account is what it has to be.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The scripted expert's way through a task: look up, change, answer.
 
-Owns the plan and the wording of its reasons. Ids are taken from what the calls returned, never
-from the account: the plan knows only what an agent could know, and which calls are needed.
+Ids are taken from what the calls returned, never from the account: the plan knows only what an
+agent could know, and which calls are needed.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def make_plan(spec: TaskSpec) -> Plan:
 
 
 def _reading(read: Lookup, ids: Mapping[str, str]) -> PlannedCall | None:
-    """The call of a look-up; None where what it is about was never seen."""
+    """Return the call of a look-up; None where what it is about was never seen."""
     why = tuple(text.format(subject=read.subject) for text in _WHY[read.tool])
     if not read.subject:
         return PlannedCall(read.tool, {}, why)

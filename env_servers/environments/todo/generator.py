@@ -1,8 +1,8 @@
 """Embedded to-do tasks: a seeded world and a goal in it.
 
-Owns the kinds of goals, their wordings, and what solves each: which look-ups, which changes, which
-answer. An index is a task for ever: nothing but it is drawn from. Train and eval worlds are made
-of different themes, so no project or task of one split occurs in the other.
+For each kind of goal: its wordings, and what solves it (look-ups, changes, answer). An index is a
+task for ever: nothing but it is drawn from, and changing the order of draws changes tasks. Train
+and eval worlds have different themes, so no project or task of one split occurs in the other.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Scene:
     city: str
 
     def project(self, least: int = 1) -> ProjectSeed:
-        """A project with at least so many tasks."""
+        """Return a project with at least so many tasks."""
         return self.rng.choice([p for p in self.world.projects if len(p.todos) >= least])
 
     def todo(self) -> tuple[ProjectSeed, TodoSeed]:
@@ -80,12 +80,12 @@ class Scene:
         return self.rng.choice(list(self.world.todos()))
 
     def later(self, days: int) -> str:
-        """The date so many days from today."""
+        """Return the date so many days from today."""
         return shifted(self.date.isoformat(), days)
 
 
 def shifted(date: str, days: int) -> str:
-    """A date, so many days later."""
+    """Return a date, so many days later."""
     return (datetime.date.fromisoformat(date) + datetime.timedelta(days)).isoformat()
 
 
@@ -95,7 +95,7 @@ def task_kind(index: int) -> str:
 
 
 def make_task_spec(index: int, *, held_out: bool) -> TaskSpec:
-    """The task of an index."""
+    """Return the task of an index."""
     kind = task_kind(index)
     attempt = 0
     while True:
@@ -512,7 +512,7 @@ def _clear(scene: Scene, removal: str) -> Draft | None:
 
 
 def _clear_and_count(scene: Scene) -> Draft | None:
-    """An operation first, then a question about what is left."""
+    """Word an operation first, then a question about what is left."""
     draft = _clear(scene, "complete_task")
     if draft is None:
         return None

@@ -1,8 +1,8 @@
-"""The official to-do tasks: AgentBoard's task file, its seed account and recorded calls.
+"""The official to-do tasks: the published file, and the account that they are about.
 
-Owns how the account is put together: the task file gives every project and task, the seed file and
-recorded calls add descriptions and durations. Invariant: nothing is invented; what no file tells
-stays empty. A malformed file is reported with file, line and field. It knows no episode.
+The task file gives every project and task, the seed file and recorded calls add descriptions and
+durations. Nothing is invented; what no file tells stays empty. A malformed file is reported with
+file, line and field.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Details:
 
 
 def read_official(data_dir: Path, recording: Recording | None) -> list[ToolTask] | None:
-    """All official tasks, or None where the task file is not there; raises MalformedFile."""
+    """Return all official tasks, or None where the task file is not there; raises MalformedFile."""
     needed = ("current_date", "current_location")
     tasks = read_tasks(data_dir, _NAME, required_init=needed)
     if tasks is None:
@@ -162,7 +162,7 @@ def _todo(entry: Mapping[str, Any]) -> Todo:
 
 
 def _world(ends: Sequence[EndState], details: _Details) -> World:
-    """The account before any task: what most tasks leave as it is."""
+    """Return the account before any task: what most tasks leave as it is."""
     before, _ = Counter(ends).most_common(1)[0]
     groups: list[list[TodoSeed]] = []
     for order, content, _, priority, due_date in before.todos:
@@ -211,7 +211,7 @@ def _task_spec(path: Path, line: int, task: ToolTask, end: EndState, world: Worl
 
 
 def _lookups(spec: TaskSpec, changed: Sequence[str]) -> tuple[Lookup, ...]:
-    """What the expert looks up: the projects and tasks that the goal or the changes name."""
+    """Return what the expert looks up: the projects and tasks that the goal or the changes name."""
     goal = spec.goal
     lookups = [Lookup("get_projects")]
     if _DATE_WORDS.search(goal):
@@ -241,7 +241,7 @@ def _lookups(spec: TaskSpec, changed: Sequence[str]) -> tuple[Lookup, ...]:
 
 
 def _names(goal: str, content: str) -> bool:
-    """Whether a goal names a task, be it in another form of the verb."""
+    """Return whether a goal names a task, be it in another form of the verb."""
     words = content.lower().split()
     if len(words) < 3:
         return content in goal

@@ -1,7 +1,6 @@
 """Who answers the tools of TODOList: an account in memory, or a recording.
 
-Invariant: every session can tell the end state
-that its account is in. The real service is in `live.py`.
+Every session can tell the end state that its account is in. The real service is in `live.py`.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class TodoSession(Protocol):
     """What the environment asks of a session beyond its calls."""
 
     def state(self) -> EndState:
-        """The account as it is now, without ids."""
+        """Return the account as it is now, without ids."""
         ...
 
 
@@ -67,7 +66,7 @@ class AccountSession(TodoTools, TooledSession):
         return reply._replace(ok=False) if refused else reply
 
     def state(self) -> EndState:
-        """The account as it is now, without ids."""
+        """Return the account as it is now, without ids."""
         return end_state(self.account.projects(), self.account.todos())
 
 
@@ -79,7 +78,7 @@ class EmbeddedSession(AccountSession):
         self.store = store
 
     def fork(self) -> EmbeddedSession:
-        """An independent copy."""
+        """Return an independent copy."""
         return type(self)(self.store.fork(), self.date, self.location)
 
 
@@ -153,11 +152,11 @@ class RecordedTodoSession(RecordedSession):
                 self.store.delete_todo(todo.id)
 
     def state(self) -> EndState:
-        """The account as the replies left it."""
+        """Return the account as the replies left it."""
         return current_end_state(self.store)
 
     def fork(self) -> RecordedTodoSession:
-        """An independent copy."""
+        """Return an independent copy."""
         copy = RecordedTodoSession(self.recording, self.task, self.user, self.store.fork())
         copy.times.update(self.times)
         return copy

@@ -1,9 +1,9 @@
 """A to-do account: projects, sections, tasks and comments, and what may be done to them.
 
-Owns the rules of the original's REST service: ids are opaque text, `order` counts from 1 within a
+The rules are those of the original's REST service: ids are opaque text, `order` counts from 1 within a
 parent, only active tasks are listed, completing or deleting a task hides it for good, deleting a
 project takes everything in it along. A store belongs to one episode; worlds are shared and never
-change. It knows no tool, reply text, goal or reward.
+change.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NotFound(LookupError):
 
 
 def parse_date(text: str) -> datetime.date:
-    """A `YYYY-MM-DD` date; raises ValueError."""
+    """Return a `YYYY-MM-DD` date; raises ValueError."""
     if not _DATE.fullmatch(text):
         raise ValueError(f"{text[:100]!r} is no date in the YYYY-MM-DD format")
     return datetime.date.fromisoformat(text)
@@ -83,7 +83,7 @@ class World:
     projects: tuple[ProjectSeed, ...]
 
     def todos(self) -> Iterator[tuple[ProjectSeed, TodoSeed]]:
-        """Every task with its project, in order."""
+        """Return every task with its project, in order."""
         for project in self.projects:
             for todo in project.todos:
                 yield project, todo
@@ -165,7 +165,7 @@ class TodoStore:
 
     @classmethod
     def of(cls, world: World, *, seed: int = 0, ids: Mapping[str, str] = {}) -> TodoStore:
-        """An account that holds the world.
+        """Return an account that holds the world.
 
         `ids` gives ids of its own to projects (by name) and tasks (by content): for replays.
         """
@@ -187,7 +187,7 @@ class TodoStore:
     # -- reading ------------------------------------------------------------------------------
 
     def projects(self) -> list[Project]:
-        """All projects, in order."""
+        """Return all projects, in order."""
         return list(self._projects.values())
 
     def project(self, project_id: str) -> Project:
@@ -195,7 +195,7 @@ class TodoStore:
         return _found(self._projects, project_id, "project")
 
     def sections(self, project_id: str) -> list[Section]:
-        """The headings of a project; raises NotFound."""
+        """Return the headings of a project; raises NotFound."""
         self.project(project_id)
         return [section for section in self._sections.values() if section.project_id == project_id]
 
@@ -211,14 +211,14 @@ class TodoStore:
         ]
 
     def todo(self, todo_id: str) -> Todo:
-        """An active task; raises NotFound."""
+        """Return an active task; raises NotFound."""
         todo = _found(self._todos, todo_id, "task")
         if todo.is_completed:
             raise NotFound(f"task {todo_id} is completed")
         return todo
 
     def comments(self, todo_id: str) -> list[Comment]:
-        """The remarks on an active task; raises NotFound."""
+        """Return the remarks on an active task; raises NotFound."""
         self.todo(todo_id)
         return [comment for comment in self._comments.values() if comment.todo_id == todo_id]
 
@@ -231,7 +231,7 @@ class TodoStore:
         is_favorite: bool = False,
         id: str | None = None,  # noqa: A002
     ) -> Project:
-        """A new project after the others."""
+        """Add a project after the others."""
         project = Project(
             id or self._ids.next("project"),
             name,
@@ -258,7 +258,7 @@ class TodoStore:
         return gone
 
     def add_section(self, project_id: str, name: str) -> Section:
-        """A new heading at the end of a project; raises NotFound."""
+        """Add a heading at the end of a project; raises NotFound."""
         section = Section(
             self._ids.next("section"), project_id, name, _next_order(self.sections(project_id))
         )
@@ -273,7 +273,7 @@ class TodoStore:
         *,
         id: str | None = None,  # noqa: A002
     ) -> Todo:
-        """A new task at the end of a project; raises NotFound, ValueError for a bad date."""
+        """Add a task at the end of a project; raises NotFound, ValueError for a bad date."""
         parse_date(seed.due_date)
         siblings = (t for t in self._todos.values() if t.project_id == project_id)
         todo = Todo(
@@ -312,7 +312,7 @@ class TodoStore:
         return before
 
     def add_comment(self, todo_id: str, content: str) -> Comment:
-        """A remark on an active task; raises NotFound."""
+        """Add a remark to an active task; raises NotFound."""
         comment = Comment(self._ids.next("comment"), self.todo(todo_id).id, content)
         self._comments[comment.id] = comment
         return comment
@@ -325,7 +325,7 @@ class TodoStore:
     # -- the whole ----------------------------------------------------------------------------
 
     def fork(self) -> TodoStore:
-        """An independent copy; objects are shared, because they never change."""
+        """Return an independent copy; objects are shared, because they never change."""
         copy = TodoStore()
         state = random.Random()
         state.setstate(self._ids.rng.getstate())

@@ -55,7 +55,7 @@ class TaskSpec:
 
 
 def end_state(projects: Sequence[Project], todos: Sequence[Todo]) -> EndState:
-    """The end state of an account with these projects and active tasks."""
+    """Return the end state of an account with these projects and active tasks."""
     return EndState(
         tuple((p.order, p.color or COLOUR, p.name, p.is_favorite) for p in projects),
         tuple((t.order, t.content, t.is_completed, t.priority, t.due_date) for t in todos),
@@ -63,5 +63,5 @@ def end_state(projects: Sequence[Project], todos: Sequence[Todo]) -> EndState:
 
 
 def current_end_state(store: TodoStore) -> EndState:
-    """The end state of a store as it is now."""
+    """Return the end state of a store as it is now."""
     return end_state(store.projects(), store.todos())

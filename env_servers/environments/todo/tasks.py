@@ -1,7 +1,6 @@
 """TODOList's tasks: item ids, splits, and the backends that they play on.
 
-Owns which index is which task. Official ids are AgentGym's 0..154; AgentEval's list says which of
-them are held out. It knows no episode.
+Official ids are AgentGym's 0..154; AgentEval's list says which of them are held out.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class TodoTasks(ToolTaskSet):
     """All tasks."""
 
     def category(self, item_id: str) -> str:
-        """A generated task's kind follows from its index: no account is drawn for it."""
+        """Return the kind, which follows from a generated task's index: no account is drawn."""
         try:
             index = item_index(item_id, names=(NAME,))
         except UnknownItem:
@@ -94,7 +93,7 @@ def load_tasks(config: EnvironmentConfig) -> ToolTaskSet:
 
 
 def held_out_ids(data_dir: Path | None, name: Path) -> frozenset[int]:
-    """The indexes of AgentEval's list; none where the file is not there."""
+    """Return the indexes of AgentEval's list; none where the file is not there."""
     path = data_dir / name if data_dir is not None else None
     if path is None or not path.is_file():
         return frozenset()

@@ -1,7 +1,6 @@
-"""What the agent's functions do to an account, and what they reply.
+"""What the agent's functions do to an account, and what they reply, in the original's words.
 
-Owns the original's reply shapes and messages. It works on any `Account`, in memory or remote, and
-knows no reply format, task or reward.
+Any `Account` will do, in memory or remote.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ class Account(Protocol):
     """The part of a to-do service that the functions need; unknown ids raise NotFound."""
 
     def projects(self) -> list[Project]:
-        """All projects, in order."""
+        """Return all projects, in order."""
         ...
 
     def update_project(self, project_id: str, *, is_favorite: bool) -> Project:
@@ -29,7 +28,7 @@ class Account(Protocol):
         ...
 
     def todo(self, todo_id: str) -> Todo:
-        """An active task."""
+        """Return an active task."""
         ...
 
     def update_todo(self, todo_id: str, *, due_date: str) -> Todo:

@@ -1,7 +1,4 @@
-"""The words that embedded worlds are made of. Themes of train and eval tasks are different ones.
-
-Owns nothing but words, all of them this project's own.
-"""
+"""Words of the embedded to-do worlds, all of them this project's own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The three sources of weather: made up in this process, recorded, and Open-Meteo itself.
 
-Owns how a recording answers (a span of days may be put together from recorded days) and how
-Open-Meteo's replies are cleaned, as the original cleans them. The tools' rules are the session's.
+A recording may put a span of days together from recorded days; Open-Meteo's replies are cleaned as
+the original cleans them. The tools' rules are the session's.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def _plain(value: Any) -> Any:
 
 
 def _day_names(kind: str, start: Any, end: Any) -> list[str]:
-    """The days of a span as replies name them; none where the dates are no dates."""
+    """Return the days of a span as replies name them; none where the dates are no dates."""
     try:
         first, last = date.fromisoformat(start), date.fromisoformat(end)
     except (TypeError, ValueError):

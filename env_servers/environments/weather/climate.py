@@ -1,7 +1,7 @@
 """A made-up but consistent weather for every place and day.
 
-Owns the model: temperature follows latitude, height, season and passing air masses; rain and snow
-fall on wet days, by temperature; dust follows the place and the season. Invariant: a day at a place
+Temperature follows latitude, height, season and passing air masses; rain and snow
+fall on wet days, by temperature; dust follows the place and the season. A day at a place
 is a pure function of (grid cell, day), so historical, current and forecast calls can never
 disagree. Values are rounded to the original's decimals. Nothing here is a real measurement.
 """
@@ -44,7 +44,7 @@ class Day(NamedTuple):
 
 
 def grid_cell(latitude: float, longitude: float) -> Cell:
-    """The grid cell of a place."""
+    """Return the grid cell of a place."""
     east = (longitude + 180.0) % 360.0 - 180.0
     return round(latitude * _CELLS_PER_DEGREE), round(east * _CELLS_PER_DEGREE)
 
@@ -55,7 +55,7 @@ def cell_centre(cell: Cell) -> tuple[float, float]:
 
 
 def _unit(kind: int, a: int, b: int, c: int = 0) -> float:
-    """A number in [0, 1) that looks random and is the same everywhere."""
+    """Return a number in [0, 1) that looks random and is the same everywhere."""
     return xxh3_64_intdigest(pack("<4q", kind, a, b, c), SEED) / 2**64
 
 
@@ -106,7 +106,7 @@ def _character(cell: Cell) -> tuple[float, float, float, float, float]:
 
 @lru_cache(maxsize=_KEPT_DAYS)
 def day_at(cell: Cell, ordinal: int) -> Day:
-    """The weather of a day; `ordinal` as of `datetime.date`."""
+    """Return the weather of a day; `ordinal` as of `datetime.date`."""
     mean_of_year, swing, wet, span, dust = _character(cell)
     season = math.cos(2 * math.pi * (ordinal - 19) / _YEAR)  # 1 in mid-January
     if cell[0] >= 0:

@@ -1,7 +1,7 @@
 """One weather episode: find out about weather and places by tools, and hand in an answer.
 
-Owns what weather scores differently from the other tool environments: any satisfied subgoal counts
-as 1, and coordinates match within 50 km. Tools, tasks and services are their modules'.
+Unlike in the other tool environments, any satisfied subgoal counts as 1, and coordinates match
+within 50 km.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Weather(ToolEnvironment):
 
 
 def _alike(subgoal: dict[str, Any], output: dict[str, Any]) -> bool:
-    """The same reply for a place less than 50 km away."""
+    """Return whether two replies differ in the place only, by less than 50 km."""
     rest = [
         {name: value for name, value in each.items() if name not in _PLACE}
         for each in (subgoal, output)

@@ -1,7 +1,7 @@
 """The expert's steps: what it asks for, why, and what it reads from the replies.
 
-Owns the building blocks of plans, each a generator of calls, and the plans of official tasks from
-recorded conversations. Reasons are true at that point of every plan. It knows no goals.
+Each step is a generator of calls; plans of generated tasks are made of them, and the plans of
+official tasks of recorded conversations. A reason has to be true wherever its step is used.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ _LEVEL: Final = (
 
 
 def today() -> Generator[PlannedCall, Any, date]:
-    """The current date."""
+    """Return the current date."""
     text = yield PlannedCall("get_user_current_date", {}, _TODAY)
     return date.fromisoformat(text)
 
 
 def here() -> Generator[PlannedCall, Any, str]:
-    """The user's city."""
+    """Return the user's city."""
     return (yield PlannedCall("get_user_current_location", {}, _HERE))
 
 
 def locate(name: str) -> Generator[PlannedCall, Any, Place]:
-    """A city's coordinates; its best match."""
+    """Return a city's coordinates; its best match."""
     why = (
         f"I need the coordinates of {name}.",
         f"To ask about {name}, I first look up where it lies.",
@@ -115,7 +115,7 @@ def air_index(place: Place, now: date) -> Generator[PlannedCall, Any, int]:
 
 
 def air_level(index: float) -> Generator[PlannedCall, Any, str]:
-    """An index in words."""
+    """Return an index in words."""
     why = tuple(text.format(index=index) for text in _LEVEL)
     return (yield PlannedCall("get_air_quality_level", {"air_quality_index": index}, why))
 
@@ -161,7 +161,7 @@ def _why(tool: str, arguments: Mapping[str, Any]) -> Sequence[str]:
 
 
 def with_recorded_plan(task: ToolTask, recording: Recording | None) -> ToolTask:
-    """An official task with the calls of its recorded conversation, where there is one."""
+    """Return an official task with the calls of its recorded conversation, where there is one."""
     exchanges = recording.conversations.get(task.index, ()) if recording is not None else ()
     calls = [
         PlannedCall(exchange.tool, exchange.arguments, _why(exchange.tool, exchange.arguments))

@@ -1,7 +1,7 @@
 """Real cities and where they lie: the packaged table, searched as a geocoding service would.
 
-Owns `cities.tsv` (GeoNames, CC BY 4.0) and the order of matches. Search ignores case and accents;
-exact names come first, then names that begin so, each by population. It knows no weather.
+The table is `cities.tsv` (GeoNames, CC BY 4.0). Search ignores case and accents;
+exact names come first, then names that begin so, each by population.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ class Gazetteer:
         return sorted(cities)
 
     def is_first_match(self, city: City) -> bool:
-        """Whether a search for its name shows this city first."""
+        """Return whether a search for its name shows this city first."""
         return self.search(city.name)[:1] == [city]
 
 
 def folded(name: str) -> str:
-    """A name without case, accents and surplus blanks."""
+    """Return a name without case, accents and surplus blanks."""
     plain = unicodedata.normalize("NFKD", name.casefold())
     return " ".join("".join(c for c in plain if not unicodedata.combining(c)).split())
 
 
 @cache
 def load_gazetteer() -> Gazetteer:
-    """The packaged table; read once per process."""
+    """Return the packaged table; read once per process."""
     text = (
         files("env_servers.environments.weather").joinpath("cities.tsv").read_text(encoding="utf-8")
     )

@@ -1,6 +1,6 @@
 """How far two places lie apart, reckoned as the original reckons it.
 
-Owns the reading of coordinates (as geopy reads them) and the geodesic on WGS 84 (Karney's, of
+Coordinates are read as geopy reads them; distances are the geodesic on WGS 84 (Karney's, of
 geographiclib). Other machines' mathematics libraries may differ in the last digits.
 """
 

@@ -1,6 +1,6 @@
 """Questions that users ask about the weather, and how each is answered.
 
-Owns the templates of generated tasks: chains of one to six calls, answers that are numbers,
+The templates of generated tasks: chains of one to six calls, answers that are numbers,
 counts, words, dates, cities and lists. A template draws its particulars from a `Draw` and gives
 the goal with its plan; the answer comes from playing the plan, never from a shortcut. A plan that
 returns None has no clear answer (a tie, say), and the generator draws again.
@@ -60,12 +60,12 @@ class Draw:
 
     @classmethod
     def of(cls, rng: random.Random, cities: Sequence[City]) -> Draw:
-        """A user somewhere, some day."""
+        """Draw a user somewhere, some day."""
         day = _FIRST_TODAY + timedelta(days=rng.randrange(_TODAYS))
         return cls(rng, cities, day, cities[rng.randrange(len(cities))])
 
     def others(self, count: int) -> list[City]:
-        """Different cities, none of them the user's."""
+        """Return different cities, none of them the user's."""
         drawn: list[City] = []
         while len(drawn) < count:
             city = self.cities[self.rng.randrange(len(self.cities))]
@@ -74,7 +74,7 @@ class Draw:
         return drawn
 
     def choose(self, *wordings: str) -> str:
-        """One of several wordings."""
+        """Return one of several wordings."""
         return wordings[self.rng.randrange(len(wordings))]
 
     def side(self) -> tuple[str, str]:
@@ -515,7 +515,7 @@ def warmer_there_than_here(draw: Draw) -> Question:
 
 
 def _both(name: str) -> Generator[PlannedCall, Any, tuple[tuple[Place, Place], date]]:
-    """The user's city, another, and today."""
+    """Return the user's city, another, and today."""
     now = yield from today()
     home = yield from locate((yield from here()))
     there = yield from locate(name)

@@ -1,7 +1,7 @@
 """What a weather service answers, and the one in this process.
 
-Owns the replies' shapes, cleaned as the original cleans them, and the embedded service over the
-gazetteer and the climate model. A refusal in words is `Reply(text, ok=False)`, as the original
+Replies are cleaned as the original cleans them; the embedded service stands on the gazetteer and
+the climate model. A refusal in words is `Reply(text, ok=False)`, as the original
 shows the text of any answer but 200.
 """
 
@@ -53,7 +53,7 @@ class WeatherService(ABC):
 
     @abstractmethod
     def air_quality(self, latitude: Any, longitude: Any, start: Any, end: Any) -> Reply:
-        """The index at noon of each day."""
+        """Return the index at noon of each day."""
 
     @abstractmethod
     def geocode(self, name: Any) -> Reply:

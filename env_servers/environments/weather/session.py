@@ -1,8 +1,8 @@
-"""The weather tools as an episode sees them, over any weather service.
+"""The weather functions as one episode sees them, with the original's rules.
 
-Owns the original's rules: which days historical and forecast calls may ask for, the 30 days, the
-levels of air quality with their holes, what of a reply counts for subgoals. Invariant: a session
-holds only the user's date and place, which never change. It knows no reward.
+Which days historical and forecast calls may ask for, the 30 days, the levels of air quality with
+their holes, what of a reply counts for subgoals. A session holds only the user's date and place,
+which never change, so forks share it.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class WeatherSession(TooledSession):
 
 
 def _read(day: Any) -> datetime:
-    """A day as the original reads it; raises TypeError, ValueError with its texts."""
+    """Return a day as the original reads it; raises TypeError, ValueError with its texts."""
     if type(day) is str and _ISO.fullmatch(day):
         with suppress(ValueError):
             return datetime.fromisoformat(day)  # reads the same, a tenth of the time
@@ -176,7 +176,7 @@ def _too_long(start: Any, end: Any) -> str:
 
 
 def compared(value: Any) -> Any:
-    """What of a daily reply counts for subgoals: temperatures do not."""
+    """Return what of a daily reply counts for subgoals: temperatures do not."""
     if not isinstance(value, dict) or VARIABLES["temp"][0] not in value.get("daily", ()):
         return cast("Any", value)
     fields = cast("dict[str, Any]", value)

@@ -1,8 +1,7 @@
 """Weather's tasks: generated ones and the official 343.
 
-Owns item ids, splits and backends. Generated tasks are a pure function of their index; train and
-eval draw their cities from disjoint pools, so no city of one occurs in the other. Each answer is
-what the expert's plan finds. It knows no episodes.
+Generated tasks are a pure function of their index; their cities differ between train and eval, and
+their answers are what the expert's plan finds.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ def load_tasks(config: EnvironmentConfig) -> ToolTaskSet:
 
 
 def _generated(embedded: EmbeddedWeather, cities: Sequence[City], index: int) -> Task:
-    """The task of an index, with the answer that its plan finds."""
+    """Return the task of an index, with the answer that its plan finds."""
     template = TEMPLATES[index % len(TEMPLATES)]
     rng = random.Random(index)
     while True:

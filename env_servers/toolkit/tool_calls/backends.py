@@ -4,7 +4,7 @@
     Session (one per episode)   answers calls; holds what an episode may change
 
 Backends are called `embedded` (in this process, the default), `recorded` (what the original
-answered) and `live` (the real service). Invariant: a session that raises has changed nothing, so
+answered) and `live` (the real service). A session that raises has changed nothing, so
 the call can be made again.
 
     ToolError                   the tool answers this call with an error, which the agent sees
@@ -95,7 +95,7 @@ class Session(ABC):
         """
 
     def fork(self) -> Self:
-        """An independent copy; the default suits sessions that hold nothing of their own."""
+        """Return an independent copy; the default suits sessions that hold nothing of their own."""
         return self
 
     def cancel(self) -> None:
@@ -129,7 +129,7 @@ class Backend(ABC):
 
     @abstractmethod
     def open(self, task: ToolTask) -> Session:
-        """The session of a new episode; raises ServiceUnavailable."""
+        """Return the session of a new episode; raises ServiceUnavailable."""
 
     def close(self) -> None:
         """Release connections; called once when the process ends."""

@@ -1,7 +1,7 @@
-"""One declaration per tool, from which everything follows that an agent is told or may send.
+"""One declaration per tool, from which all follows that an agent is told or may send.
 
-Owns the form of declarations and what is derived: the prompt in the three action formats, the JSON
-function schemas, the checks of arguments, the grammar. Knows no tool by name and runs none.
+That is the prompt in the three action formats, the JSON function schemas, the checks of arguments
+and the grammar.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Tool:
     """Told to agents; a tool that is not listed works all the same."""
 
     def text(self) -> str:
-        """The tool as the prompt describes it."""
+        """Return the tool as the prompt describes it."""
         signature = ", ".join(parameter.name for parameter in self.parameters)
         lines = [f"Name: {self.name}({signature})", f"Description: {self.description}"]
         if self.parameters:
@@ -68,11 +68,11 @@ class Tool:
         return "\n".join([*lines, "Returns:", self.returns]) + "\n"
 
     def verb(self) -> Verb:
-        """The tool as a function of the grammar."""
+        """Return the tool as a function of the grammar."""
         return Verb(self.name, self.description, partial(write_call, self.name), self.parameters)
 
     def missing(self, arguments: Mapping[str, Any]) -> str | None:
-        """The first required parameter that is not given."""
+        """Return the first required parameter that is not given."""
         return next(
             (p.name for p in self.parameters if p.required and p.name not in arguments), None
         )
@@ -140,15 +140,15 @@ class ToolSet:
             raise ValueError("two tools have one name")
 
     def get(self, name: str) -> Tool | None:
-        """The tool of a name, listed or not."""
+        """Return the tool of a name, listed or not."""
         return self._by_name.get(name)
 
     def names(self) -> list[str]:
-        """The names of the listed tools, in order."""
+        """Return the names of the listed tools, in order."""
         return [tool.name for tool in self.tools if tool.listed]
 
     def grammar(self) -> Grammar:
-        """The listed tools as functions, and the original's line for ReAct."""
+        """Return the listed tools as functions, and the original's line for ReAct."""
         return Grammar(
             verbs=tuple(tool.verb() for tool in self.tools if tool.listed),
             read_react=read_reply,
@@ -157,7 +157,7 @@ class ToolSet:
         )
 
     def conversation_starts(self) -> Mapping[ActionFormat, ConversationStart]:
-        """The opening messages of the three action formats."""
+        """Return the opening messages of the three action formats."""
         described = "\n".join(tool.text() for tool in self.tools if tool.listed)
         rules = _OPENING + described + "".join(f"\n{hint}" for hint in self.hints) + "\n"
         thought, tool, arguments = self.example
@@ -175,7 +175,7 @@ class ToolSet:
 
 
 def _subscript_error(value: object) -> str:
-    """What Python 3.10 says of `value["name"]`; the original's agents were shown it."""
+    """Return what Python 3.10 says of `value["name"]`; the original's agents were shown it."""
     kind = type(value).__name__
     if isinstance(value, list | tuple):
         return f"{kind} indices must be integers or slices, not str"

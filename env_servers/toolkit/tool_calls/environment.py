@@ -79,29 +79,29 @@ class ToolEnvironment(EpisodeEnvironment[ToolEpisode]):
     # Hooks: what environments may differ in.
 
     def matches(self, subgoal: Any, output: Any) -> bool:
-        """Whether an output satisfies a subgoal, in profile `agentgym`."""
+        """Return whether an output satisfies a subgoal, in profile `agentgym`."""
         return equal_exactly(subgoal, output)
 
     def dense_reward(self, episode: ToolEpisode) -> float:
-        """The dense reward of the state, 0 to 1, in profile `agentgym`."""
+        """Return the dense reward of the state, 0 to 1, in profile `agentgym`."""
         episode.subgoals.update(self.matches)
         return episode.subgoals.share
 
     def finish_reward(self, episode: ToolEpisode, answer: Any) -> float:
-        """What handing in an answer is worth, in profile `fixed`."""
+        """Return what handing in an answer is worth, in profile `fixed`."""
         right = any(equal_in_value(subgoal, answer) for subgoal in episode.task.subgoals)
         return float(right)
 
     def final_reward(self, episode: ToolEpisode, reward: float) -> float:
-        """The reward of the last step, which may depend on the state of the world."""
+        """Return the reward of the last step, which may depend on the state of the world."""
         return reward
 
     def unknown_tool_error(self, name: str) -> str:
-        """What is said of a call of no tool."""
+        """Return what is said of a call of no tool."""
         return f"ERROR | Invalid action: {name}."
 
     def ends_episode(self, line: str) -> bool:
-        """Whether a call ends the episode, by its text, in profile `agentgym`."""
+        """Return whether a call ends the episode, by its text, in profile `agentgym`."""
         return "finish" in line or "Finish" in line
 
     def finish(self, episode: ToolEpisode, arguments: Mapping[str, Any]) -> Reply:
@@ -112,7 +112,7 @@ class ToolEnvironment(EpisodeEnvironment[ToolEpisode]):
         return Reply(answer)
 
     def scores_errors(self) -> bool:
-        """Whether a call that failed is scored too, in profile `agentgym`."""
+        """Return whether a call that failed is scored too, in profile `agentgym`."""
         return False
 
     def remember(self, episode: ToolEpisode, call: Call, text: str, reply: Reply | None) -> None:
@@ -122,7 +122,7 @@ class ToolEnvironment(EpisodeEnvironment[ToolEpisode]):
         episode.remember(call, text if reply is None else reply.value)
 
     def sample_argument(self, tool: Tool, parameter: Parameter, rng: random.Random) -> Any:
-        """An argument that a random player may try; plausible ones make a better gate."""
+        """Return an argument that a random player may try; plausible ones make a better gate."""
         if parameter.enum:
             return rng.choice(parameter.enum)
         samples: dict[str, Any] = {
@@ -185,7 +185,7 @@ class ToolEnvironment(EpisodeEnvironment[ToolEpisode]):
         return episode.observation(_framed(text), done)
 
     def _answer(self, episode: ToolEpisode, call: Call) -> tuple[str, Reply | None]:
-        """What is shown of a call, and its reply where it did not fail."""
+        """Return what is shown of a call, and its reply where it did not fail."""
         tool = self.toolset.get(call.tool)
         if tool is None:
             return self.unknown_tool_error(call.tool), None
@@ -247,7 +247,7 @@ class ToolEnvironment(EpisodeEnvironment[ToolEpisode]):
 
 @cache
 def _live_class(environment: type[ToolEnvironment]) -> type[ToolEnvironment]:
-    """The same environment on a live service: its steps wait, and answers may change."""
+    """Return the same environment on a live service: its steps wait, and answers may change."""
     spec = replace(environment.spec, execution=Execution.THREAD, deterministic=False)
     return type(f"Live{environment.__name__}", (environment,), {"spec": spec})
 

@@ -78,7 +78,7 @@ class ToolEpisode:
         )
 
     def _reached(self) -> float:
-        """Share of the way that is done: of the expert's calls, or of the subgoals."""
+        """Return the share of the way that is done: of the expert's calls, or of the subgoals."""
         dense = float(self.reward)
         if dense >= 1.0 or self.task.plan is None or not self.task.steps:
             return dense

@@ -1,7 +1,7 @@
 """What somebody who means harm may write into `Action Input:`, and what must come of it: nothing.
 
-Owns the inputs and one test class that each tool environment inherits beside `EnvironmentContract`;
-it never imports pytest and knows no environment by name.
+A test class that each tool environment inherits beside `EnvironmentContract`; it does not need
+pytest.
 
     class TestHostileInput(HostileInputContract):
         environment_name = "weather"
@@ -115,7 +115,7 @@ class HostileInputContract:
             cls._tasks = None
 
     def begin(self, profile: str = "agentgym", number: int = 0) -> ToolEnvironment:
-        """A fresh episode of an embedded task."""
+        """Return a fresh episode of an embedded task."""
         environment = load_environment(self.environment_name)
         assert issubclass(environment, ToolEnvironment)
         cls = type(self)

@@ -1,8 +1,8 @@
 """`Action: f with Action Input: {...}`: the line in which an agent calls a tool.
 
-Owns the original's reading of it, in time linear in the text where the original's expressions
-are quadratic, and its error strings; and the lenient reading of profile `fixed`. Invariant: a
-text is only ever read, never evaluated. Knows no tool by name.
+The original's reading of it, with its error strings, but in time linear in the text where the
+original's expressions are quadratic; and the lenient reading of profile `fixed`. A text is only
+ever read, never evaluated.
 
 The original's reading, exactly: the name stands before the first ` with Action Input:` whose
 input is on the last line of the text; the name's line has to say `Action:`; the input is a Python
@@ -69,13 +69,13 @@ class Unreadable(NamedTuple):
 
 
 def read_reply(reply: str) -> str:
-    """A model's reply as a native action: the one line that counts, or all of it."""
+    """Return a model's reply as a native action: the one line that counts, or all of it."""
     parts = _last_line_call(reply)
     return reply if parts is None else f"{parts[0]} with Action Input: {parts[1]}"
 
 
 def read_call(action: str) -> Call | Unreadable:
-    """The call of a native action or reply, read as the original reads it."""
+    """Return the call of a native action or reply, read as the original reads it."""
     parts = _last_line_call(action)
     if parts is None:
         return Unreadable(FORMAT_ERROR, is_format_error=True)
@@ -92,7 +92,7 @@ def read_call(action: str) -> Call | Unreadable:
 
 
 def read_call_leniently(action: str) -> Call | Unreadable:
-    """The last call of a text, whose input may be JSON or Python and span several lines."""
+    """Return the last call of a text, whose input may be JSON or Python and span several lines."""
     marks = list(_WITH.finditer(action))
     if not marks:
         return Unreadable(FORMAT_ERROR, is_format_error=True)
@@ -135,7 +135,7 @@ def _after_space(text: str, position: int) -> int:
 
 
 def write_call(tool: str, arguments: Mapping[str, Any]) -> str:
-    """The native action of a call; read back by every reader of this module."""
+    """Return the native action of a call; read back by every reader of this module."""
     try:
         text = json.dumps(dict(arguments), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
@@ -147,12 +147,12 @@ def write_call(tool: str, arguments: Mapping[str, Any]) -> str:
 
 
 def write_reply(advice: Advice) -> str:
-    """A scripted player's advice as the original's agents were told to answer."""
+    """Return a scripted player's advice as the original's agents were told to answer."""
     return f"Thought: {advice.thought}\n\n{advice.action}"
 
 
 def express(action: str) -> tuple[str, Mapping[str, Any]]:
-    """A scripted player's action as (tool, arguments); raises ValueError for other texts."""
+    """Return a scripted player's action as (tool, arguments); raises ValueError for other texts."""
     call = read_call(action)
     if isinstance(call, Unreadable) or not isinstance(call.arguments, dict):
         raise ValueError(f"no tool call: {action[:100]!r}")

@@ -1,9 +1,8 @@
 """What a model writes as an argument, as a value: literals and sums of numbers, nothing else.
 
-Owns the one place where text of an agent becomes a Python value. The original hands it to `eval`;
-here the syntax tree is walked, so names, calls, attributes and subscripts are refused. Sums of
-numbers such as `18.2 - 6.0` stay allowed: recorded agents leave them to the environment. Knows no
-tool.
+The original hands the text to `eval`; here the syntax tree is walked, so names, calls, attributes
+and subscripts are refused. Sums of numbers such as `18.2 - 6.0` stay allowed: recorded agents leave
+them to the environment.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class _Set(set[Any]):
 
 
 def read_python(text: str) -> Any:
-    """The value of a Python literal; raises ValueError for anything else."""
+    """Return the value of a Python literal; raises ValueError for anything else."""
     if len(text) > MAX_CHARS:
         raise ValueError("too long")
     if text.startswith("{") and not _NOT_BOTH.search(text) and text.count("[", 1) < _SHALLOW:
@@ -75,7 +74,7 @@ def read_python(text: str) -> Any:
 
 
 def read_json(text: str) -> Any:
-    """The value of the JSON document at the start of a text, whatever follows it.
+    """Return the value of the JSON document at the start of a text, whatever follows it.
 
     Line breaks inside strings are allowed: models write them. Raises ValueError.
     """

@@ -1,9 +1,9 @@
 """Calls of real services from synchronous code, slowly enough and without ever hanging.
 
-Owns one event loop in a thread of its own per service, on which requests run under a rate limit
+Each service has one event loop in a thread of its own, on which requests run under a rate limit
 (asyncio-throttle) and a deadline; a step waits for them in its own thread and can be cancelled.
-Invariant: a service that is down, slow, or refuses for now raises `ServiceUnavailable`, so that
-no reward is ever made of it. Knows no service by name.
+A service that is down, slow, or refuses for now raises `ServiceUnavailable`, so that
+no reward is ever made of it.
 
 Vendors' synchronous clients are called through `LiveService.guarded`, plain HTTP through `get`.
 """
@@ -90,7 +90,7 @@ class LiveService:
         return call()
 
     def unavailable(self, problem: str, retry_after: float | None = None) -> ServiceUnavailable:
-        """The error of a service that cannot be used now; `retry_after` in seconds."""
+        """Return the error of a service that cannot be used now; `retry_after` in seconds."""
         return ServiceUnavailable(f"{self.title} {problem}", retry_after=retry_after)
 
     def cancel(self, owner: object) -> None:

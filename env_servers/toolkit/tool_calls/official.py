@@ -1,8 +1,7 @@
 """The published task files of the tool environments, and what is said of a damaged one.
 
-Owns their layout: `tools/<name>.jsonl`, one object a line with `id`, `goal`, `subgoals`,
-`additional_info` and `difficulty`. Invariant: what is returned is checked; a wrong field is
-reported with its file and line. Knows no environment by name.
+`tools/<name>.jsonl` has one object a line with `id`, `goal`, `subgoals`, `additional_info` and
+`difficulty`. A wrong field is reported with its file and line.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def read_objects(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict[s
 def read_tasks(
     data_dir: Path, name: str, *, required_init: Collection[str] = ()
 ) -> list[ToolTask] | None:
-    """The official tasks of an environment in order, or None where there is no file.
+    """Return the official tasks of an environment in order, or None where there is no file.
 
     `required_init` are texts that every `init_config` must have. Raises MalformedFile.
     """
@@ -117,7 +116,7 @@ def official_splits(
     *,
     category: Callable[[ToolTask], str] = lambda _: "official",
 ) -> dict[str, list[Task]]:
-    """The splits official_train and official_eval; `held_out` are AgentEval's ids."""
+    """Return the splits official_train and official_eval; `held_out` are AgentEval's ids."""
     if tasks is None:
         return {}
     eval_indexes = frozenset(held_out)

@@ -1,8 +1,7 @@
 """Invented people: first and last names by culture, one distinct name per number.
 
-Owns the name tables and the way from a number to a name; knows no environment. Names are put
-together from first names and from stems with endings, so any likeness to a living person is
-chance. Everything is arithmetic: nothing is drawn, nothing is kept.
+Names are put together from first names and from stems with endings, so any likeness to a living
+person is chance. Everything is arithmetic: nothing is drawn, nothing is kept.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _MASK: Final = 2**64 - 1
 
 
 def mix_bits(*parts: int) -> int:
-    """A well-mixed 64-bit number of the parts (splitmix64 over them); the same everywhere."""
+    """Return a 64-bit hash of the parts (splitmix64 over them); the same everywhere."""
     state = 0x9E3779B97F4A7C15
     for part in parts:
         state = (state ^ part) & _MASK
@@ -30,7 +29,7 @@ def mix_bits(*parts: int) -> int:
 
 
 def permuted_index(index: int, size: int) -> int:
-    """A number below `size`; different for every index below `size`, far apart for neighbours."""
+    """Return where a fixed permutation of `range(size)` takes an index; neighbours go far apart."""
     stride = int(size * 0.6180339887) | 1
     while gcd(stride, size) != 1:
         stride += 2
@@ -52,7 +51,7 @@ class Culture:
         return len(self.firsts) * len(self.stems) * len(self.endings)
 
     def name(self, index: int) -> str:
-        """The name of a number below `size`; distinct for distinct numbers."""
+        """Return the name of a number below `size`; distinct for distinct numbers."""
         rest, first = divmod(permuted_index(index, self.size), len(self.firsts))
         ending, stem = divmod(rest, len(self.stems))
         last = self.stems[stem] + self.endings[ending]

@@ -1,8 +1,8 @@
 """The scripted expert: a plan is a generator of calls, and the episode so far says where it is.
 
-Owns how a plan becomes advice. A plan yields the calls that it needs, is sent what each returned,
-and returns the answer; it is run anew for every advice, over the calls that were really made, so
-advice is a pure function of the episode. Other calls in between do no harm. Knows no tool.
+A plan yields the calls that it needs, is sent what each returned, and returns the answer. It is run
+anew for every advice, over the calls that were really made, so advice is a pure function of the
+episode, and other calls in between do no harm.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class PlanState(NamedTuple):
 
 
 def stand(plan: Plan, outputs: Mapping[str, Any]) -> PlanState:
-    """Where a plan stands; `outputs` are the values of calls made, by `call_key`.
+    """Return where a plan stands; `outputs` are the values of calls made, by `call_key`.
 
     A call whose output the plan cannot use, such as an error's text, is asked for again.
     """
@@ -87,7 +87,7 @@ def stand(plan: Plan, outputs: Mapping[str, Any]) -> PlanState:
 
 
 def advise(plan: Plan, outputs: Mapping[str, Any], seed: int) -> Advice:
-    """The next call of a plan, with one of its reasons."""
+    """Return the next call of a plan, with one of its reasons."""
     state = stand(plan, outputs)
     if state.next is not None:
         why = state.next.why[seed % len(state.next.why)]
@@ -101,7 +101,7 @@ def advise(plan: Plan, outputs: Mapping[str, Any], seed: int) -> Advice:
 
 
 def progress(plan: Plan, steps: int, outputs: Mapping[str, Any]) -> float:
-    """Share of a plan of so many steps (with `finish`) that is done, below 1."""
+    """Return the share of a plan of so many steps (with `finish`) that is done, below 1."""
     return min(stand(plan, outputs).made / steps, 1.0) if steps else 0.0
 
 
@@ -122,7 +122,7 @@ def solve(plan: Plan, answer_call: Callable[[str, Mapping[str, Any]], Any]) -> t
 
 
 def fixed_plan(calls: Sequence[PlannedCall], answer: Any) -> Plan:
-    """The plan that makes fixed calls, whatever they return, and hands in a known answer."""
+    """Return the plan that makes fixed calls, whatever they return, and hands in a known answer."""
 
     def run() -> Generator[PlannedCall, Any, Any]:
         for call in calls:  # noqa: UP028 - a list cannot be sent what the calls return

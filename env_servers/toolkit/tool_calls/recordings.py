@@ -2,7 +2,7 @@
 
 Two sources are read where they are there: AgentTraj-L's conversations
 (`agenttraj_l/<name>.jsonl.gz`), which tell the task of a call, and `tools/derived_<name>_io.jsonl`,
-pairs without it. A call is found by its tool and values. Knows no tool by name.
+pairs without it. A call is found by its tool and values.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Recording:
 
     @classmethod
     def read(cls, data_dir: Path, name: str) -> Recording | None:
-        """The recording of an environment, or None where there is none; raises MalformedFile."""
+        """Return an environment's recording, or None where there is none; raises MalformedFile."""
         recording = cls()
         for item, exchanges in read_conversations(data_dir, name):
             recording.conversations[item] = exchanges
@@ -94,7 +94,7 @@ class Recording:
             self.by_item.setdefault(item, {}).setdefault(key, []).append(exchange.reply)
 
     def find(self, item: int, tool: str, arguments: object, times: int = 0) -> str | None:
-        """The reply to a call: of this task, for the `times`-th time, else of any task."""
+        """Return the reply to a call: of this task, for the `times`-th time, else of any task."""
         key = call_key(tool, arguments)
         if key is None:
             return None
@@ -164,7 +164,7 @@ def _literal(text: str) -> Any:
 
 
 def parse_value(text: str) -> Any:
-    """The value whose `str` a recorded text is; the text itself where it is no literal."""
+    """Return the value whose `str` a recorded text is; the text itself where it is no literal."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -172,7 +172,7 @@ def parse_value(text: str) -> Any:
 
 
 def parse_reply(text: str) -> Reply:
-    """A recorded text as a reply; raises ToolError for a recorded error."""
+    """Return a recorded text as a reply; raises ToolError for a recorded error."""
     if text.startswith(_ERROR):
         raise ToolError(text.removeprefix(_ERROR))
     refused = text.startswith(("Error:", '{"error"', '{"reason"'))
@@ -208,7 +208,7 @@ class RecordedSession(Session):
         return self.value(tool, parse_reply(text))
 
     def value(self, tool: str, reply: Reply) -> Reply:
-        """A reply as it counts for subgoals; the default compares the value itself."""
+        """Return a reply as it counts for subgoals; the default compares the value itself."""
         return reply
 
     def fork(self) -> Self:

@@ -1,8 +1,7 @@
 """When a tool's output satisfies a subgoal, and what share of them an episode has satisfied.
 
-Owns the original's reward (each output satisfies one subgoal that equals it, in value *and*
-type) and the tolerant equality of profile `fixed`. Invariant: a share never falls. Knows no
-environment; what counts as equal can be given.
+The original's reward lets each output satisfy one subgoal that equals it, in value *and* type;
+profile `fixed` compares with tolerance. A share never falls.
 """
 
 from __future__ import annotations
@@ -115,5 +114,5 @@ class Subgoals:
         return (self.total - len(self.unmet)) / self.total if self.total else 0.0
 
     def copy(self) -> Subgoals:
-        """An independent copy."""
+        """Return an independent copy."""
         return Subgoals(self.total, list(self.unmet), list(self.waiting))

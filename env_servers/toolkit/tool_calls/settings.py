@@ -60,11 +60,11 @@ class ToolSettings:
         return self.values.get("backend", AUTO)
 
     def text(self, key: str, default: str) -> str:
-        """A setting as text."""
+        """Return a setting as text."""
         return self.values.get(key, default)
 
     def number(self, key: str, default: float) -> float:
-        """A positive number; raises InvalidOption."""
+        """Return a positive number; raises InvalidOption."""
         try:
             value = float(self.values.get(key, default))
         except ValueError:
@@ -74,11 +74,11 @@ class ToolSettings:
         return value
 
     def flag(self, key: str) -> bool:
-        """Whether a consent was given: `yes`, `true` or `1`."""
+        """Return whether a consent was given: `yes`, `true` or `1`."""
         return self.values.get(key, "").casefold() in ("yes", "true", "1")
 
     def secret(self, variable: str) -> str:
-        """A key from the environment; raises EnvironmentUnavailable naming a missing variable."""
+        """Return a key from the environment; raises EnvironmentUnavailable where it is missing."""
         value = os.environ.get(variable, "")
         if not value:
             raise EnvironmentUnavailable(
