@@ -1,7 +1,7 @@
 """The words of invented research: fields with their topics and keywords, methods, places, venues.
 
-All of them were written for this project. Names of venues and
-organisations are put together from parts, so any likeness to a real one is chance.
+All of them were written for this project. Names of venues and organisations are put together from
+parts, so any likeness to a real one is chance.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """An invented world of research: 100,000 papers that cite each other, by 64,000 authors.
 
-The two graphs fall into 200 communities of 500 papers and 320 authors, ten to a field. A
-few authors write much and many write one paper; a few papers collect most citations; one citation
-in six leaves the community, and one paper in eight has a guest from a neighbouring one. A
-community is made from its number and one seed when it is first asked about, and kept in arrays;
-nothing else is kept but the index from titles and names to numbers.
+The two graphs fall into 200 communities of 500 papers and 320 authors, ten to a field. A few
+authors write much and many write one paper; a few papers collect most citations; one citation in
+six leaves the community, and one paper in eight has a guest from a neighbouring one. A community is
+made from its number and one seed when it is first asked about, and kept in arrays; nothing else is
+kept but the index from titles and names to numbers.
 
 Papers point to older papers. Who wrote together is derived from the papers alone, so that the two
 graphs agree.

@@ -1,7 +1,7 @@
 """The graph functions as agents are told of them.
 
-Names, parameters and results are the original's interface, the words are
-not. Like the original, three functions work but are not told of.
+Names, parameters and results are the original's interface, the words are not. Like the original,
+three functions work but are not told of.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Which task an item id of Academia stands for.
 
-Embedded tasks are functions of their index: the index
-decides the subject (a paper and an author) and the kind of question. Subjects are divided between
-train and eval, and a goal names its subject, so that no goal is in both. AgentEval's twenty tasks
-are about AgentBoard's published graphs, so they are there only where those are.
+Embedded tasks are functions of their index: the index decides the subject (a paper and an author)
+and the kind of question. Subjects are divided between train and eval, and a goal names its subject,
+so that no goal is in both. AgentEval's twenty tasks are about AgentBoard's published graphs, so
+they are there only where those are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where the film functions get their answers: invented catalogue, recording, or real service.
 
-Embedded and live run the same functions on two services that answer the
-same requests; recorded looks up what the functions returned.
+Embedded and live run the same functions on two services that answer the same requests; recorded
+looks up what the functions returned.
 """
 
 from __future__ import annotations

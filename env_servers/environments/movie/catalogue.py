@@ -1,10 +1,9 @@
 """An invented world of films: 30,000 of them, 45,000 people, 1,500 companies.
 
-Everything follows from a number and one seed: nothing is read, and only the credits
-of a scene are kept once they were asked for. A scene is what one country's industry made in one
-period: 200 films by 300 people, who work with each other again and again. Both ways of asking, a
-film's people and a person's films, read the same credits, so that they always agree.
-
+Everything follows from a number and one seed: nothing is read, and only the credits of a scene are
+kept once they were asked for. A scene is what one country's industry made in one period: 200 films
+by 300 people, who work with each other again and again. Both ways of asking, a film's people and a
+person's films, read the same credits, so that they always agree.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The fourteen film functions: which request each makes, and what it keeps of the reply.
 
-Results are as the original's have them: only the first hit of a search, ten cast
-members, ten or more of the crew, six languages. They work on any service that answers requests: the
-invented catalogue and the live database alike.
+Results are as the original's have them: only the first hit of a search, ten cast members, ten or
+more of the crew, six languages. They work on any service that answers requests: the invented
+catalogue and the live database alike.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The film functions as agents are told of them.
 
-Names, parameters and results are the original's interface, the words are
-not. `check_valid_actions` and `finish` are the same in all tool environments.
+Names, parameters and results are the original's interface, the words are not. `check_valid_actions`
+and `finish` are the same in all tool environments.
 """
 
 from __future__ import annotations

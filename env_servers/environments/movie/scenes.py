@@ -1,8 +1,7 @@
 """Who worked on what: the credits of one country's industry in one period.
 
-A few people do much and many do little; directors return to
-the same people. Credits are kept as small integers, once by film and once by person, and both say
-the same.
+A few people do much and many do little; directors return to the same people. Credits are kept as
+small integers, once by film and once by person, and both say the same.
 """
 
 from __future__ import annotations

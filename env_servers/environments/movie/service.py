@@ -1,8 +1,8 @@
 """The film database's replies, endpoint by endpoint, out of the invented catalogue.
 
 Replies have the shapes of The Movie Database's interface, version 3, as far as the tools look at
-them. A search gives the most prominent film or person whose name is the query, otherwise
-one that has all of its words. The live service answers the same paths.
+them. A search gives the most prominent film or person whose name is the query, otherwise one that
+has all of its words. The live service answers the same paths.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Which task an item id of Movie stands for.
 
-Embedded tasks are functions of their index: the index
-decides the film and the kind of question. Films are divided between train and eval, and a goal
-names its film (or a person who belongs to it), so that no goal is in both. Official tasks come from
-AgentBoard's file; where a conversation was recorded for one, its calls are the expert's plan.
+Embedded tasks are functions of their index: the index decides the film and the kind of question.
+Films are divided between train and eval, and a goal names its film (or a person who belongs to it),
+so that no goal is in both. Official tasks come from AgentBoard's file; where a conversation was
+recorded for one, its calls are the expert's plan.
 """
 
 from __future__ import annotations

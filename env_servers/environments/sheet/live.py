@@ -1,7 +1,7 @@
 """Sheet on real Google Sheets, through gspread.
 
-To keep an account safe, an episode creates a spreadsheet of its own, works on nothing else,
-and deletes only that one. Every change is one batch of requests, so it is made whole or not at all.
+To keep an account safe, an episode creates a spreadsheet of its own, works on nothing else, and
+deletes only that one. Every change is one batch of requests, so it is made whole or not at all.
 Errors of the service become faults of infrastructure.
 
 Needs the extra `sheet-live`; SHEET_CREDENTIALS names the key file of a service account.

@@ -1,8 +1,8 @@
 """Opens .xlsx files as base workbooks.
 
-A file is data from outside, so its size, the size that it
-unpacks to and the size of each sheet are bounded, and nothing in it is ever executed or fetched.
-Needs openpyxl, which the extra `sheet` brings.
+A file is data from outside, so its size, the size that it unpacks to and the size of each sheet are
+bounded, and nothing in it is ever executed or fetched. Needs openpyxl, which the extra `sheet`
+brings.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Workbooks in memory: sheets of cells with merges, notes, frozen rows and live formulas.
 
-A base workbook never changes; an episode's
-workbook copies a sheet when it is first written to, and a copy shares all rows and cells that stay
-as they are, so a thousand episodes of one workbook cost little more than one. Every operation
-either does the whole thing or raises and changes nothing.
+A base workbook never changes; an episode's workbook copies a sheet when it is first written to, and
+a copy shares all rows and cells that stay as they are, so a thousand episodes of one workbook cost
+little more than one. Every operation either does the whole thing or raises and changes nothing.
 """
 
 from __future__ import annotations

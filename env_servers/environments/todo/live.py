@@ -1,8 +1,8 @@
 """TODOList on a real Todoist account, through Todoist's own Python client.
 
-To keep an account safe, an episode makes projects of its own, sees and changes nothing
-else, and removes only what it made. Emptying the account first, as the original does on every
-reset, takes an explicit consent. Errors of the service become faults of infrastructure.
+To keep an account safe, an episode makes projects of its own, sees and changes nothing else, and
+removes only what it made. Emptying the account first, as the original does on every reset, takes an
+explicit consent. Errors of the service become faults of infrastructure.
 
 Needs the extra `todo-live`; the key is read from TODO_KEY.
 """

@@ -1,9 +1,9 @@
 """A to-do account: projects, sections, tasks and comments, and what may be done to them.
 
-The rules are those of the original's REST service: ids are opaque text, `order` counts from 1 within a
-parent, only active tasks are listed, completing or deleting a task hides it for good, deleting a
-project takes everything in it along. A store belongs to one episode; worlds are shared and never
-change.
+The rules are those of the original's REST service: ids are opaque text, `order` counts from 1
+within a parent, only active tasks are listed, completing or deleting a task hides it for good,
+deleting a project takes everything in it along. A store belongs to one episode; worlds are shared
+and never change.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A made-up but consistent weather for every place and day.
 
-Temperature follows latitude, height, season and passing air masses; rain and snow
-fall on wet days, by temperature; dust follows the place and the season. A day at a place
-is a pure function of (grid cell, day), so historical, current and forecast calls can never
-disagree. Values are rounded to the original's decimals. Nothing here is a real measurement.
+Temperature follows latitude, height, season and passing air masses; rain and snow fall on wet days,
+by temperature; dust follows the place and the season. A day at a place is a pure function of (grid
+cell, day), so historical, current and forecast calls can never disagree. Values are rounded to the
+original's decimals. Nothing here is a real measurement.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Real cities and where they lie: the packaged table, searched as a geocoding service would.
 
-The table is `cities.tsv` (GeoNames, CC BY 4.0). Search ignores case and accents;
-exact names come first, then names that begin so, each by population.
+The table is `cities.tsv` (GeoNames, CC BY 4.0). Search ignores case and accents; exact names come
+first, then names that begin so, each by population.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Questions that users ask about the weather, and how each is answered.
 
-The templates of generated tasks: chains of one to six calls, answers that are numbers,
-counts, words, dates, cities and lists. A template draws its particulars from a `Draw` and gives
-the goal with its plan; the answer comes from playing the plan, never from a shortcut. A plan that
-returns None has no clear answer (a tie, say), and the generator draws again.
+The templates of generated tasks: chains of one to six calls, answers that are numbers, counts,
+words, dates, cities and lists. A template draws its particulars from a `Draw` and gives the goal
+with its plan; the answer comes from playing the plan, never from a shortcut. A plan that returns
+None has no clear answer (a tie, say), and the generator draws again.
 """
 
 from __future__ import annotations

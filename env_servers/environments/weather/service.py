@@ -1,8 +1,8 @@
 """What a weather service answers, and the one in this process.
 
 Replies are cleaned as the original cleans them; the embedded service stands on the gazetteer and
-the climate model. A refusal in words is `Reply(text, ok=False)`, as the original
-shows the text of any answer but 200.
+the climate model. A refusal in words is `Reply(text, ok=False)`, as the original shows the text of
+any answer but 200.
 """
 
 from __future__ import annotations

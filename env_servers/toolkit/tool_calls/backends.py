@@ -4,8 +4,8 @@
     Session (one per episode)   answers calls; holds what an episode may change
 
 Backends are called `embedded` (in this process, the default), `recorded` (what the original
-answered) and `live` (the real service). A session that raises has changed nothing, so
-the call can be made again.
+answered) and `live` (the real service). A session that raises has changed nothing, so the call can
+be made again.
 
     ToolError                   the tool answers this call with an error, which the agent sees
     ├── NotRecorded             ... because no recording has the call

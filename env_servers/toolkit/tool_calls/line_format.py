@@ -4,9 +4,9 @@ The original's reading of it, with its error strings, but in time linear in the 
 original's expressions are quadratic; and the lenient reading of profile `fixed`. A text is only
 ever read, never evaluated.
 
-The original's reading, exactly: the name stands before the first ` with Action Input:` whose
-input is on the last line of the text; the name's line has to say `Action:`; the input is a Python
-literal (so JSON's `true` is none).
+The original's reading, exactly: the name stands before the first ` with Action Input:` whose input
+is on the last line of the text; the name's line has to say `Action:`; the input is a Python literal
+(so JSON's `true` is none).
 """
 
 from __future__ import annotations

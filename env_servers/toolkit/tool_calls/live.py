@@ -1,9 +1,9 @@
 """Calls of real services from synchronous code, slowly enough and without ever hanging.
 
 Each service has one event loop in a thread of its own, on which requests run under a rate limit
-(asyncio-throttle) and a deadline; a step waits for them in its own thread and can be cancelled.
-A service that is down, slow, or refuses for now raises `ServiceUnavailable`, so that
-no reward is ever made of it.
+(asyncio-throttle) and a deadline; a step waits for them in its own thread and can be cancelled. A
+service that is down, slow, or refuses for now raises `ServiceUnavailable`, so that no reward is
+ever made of it.
 
 Vendors' synchronous clients are called through `LiveService.guarded`, plain HTTP through `get`.
 """
