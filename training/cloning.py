@@ -1,15 +1,11 @@
-# pyright: basic, reportMissingImports=false
-# torch is an extra: the checker may run without it.
 """Behavioural cloning as a step of a longer program: sources to a checkpoint, any number of times.
 
-Owns what the trainings of a program share (base model, hyper-parameters) and how one is started: in
-this process, or by `torchrun` with several. Invariant: each training starts from the same base and
-is resumed where it was cut off. Knows no algorithm beside `training.bc`.
+All trainings of a program start from one base model with one set of hyper-parameters. Each runs in
+this process, or by `torchrun` in several, and is resumed where it was cut off.
 """
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -26,6 +22,7 @@ from training.config.start import Start
 from training.data.dataset import DataConfig
 from training.data.sources import SourceConfig
 from training.errors import TrainingError
+from training.runs.run_dir import RunDir
 from training.runs.tracking import TrackingConfig
 from training.trainer.learner import OptimizerConfig
 from training.trainer.loop import SaveConfig
@@ -78,10 +75,21 @@ def clone(
     seed: int = 0,
     console: Console | None = None,
 ) -> dict[str, Any]:
-    """Train from the base model (or `model`) on sources; returns the training's report.
+    """Train on sources, going on where an earlier process was cut off.
 
-    The checkpoint is in `folder/final`. Goes on where an earlier process was cut off. Raises what
-    `training.bc` raises, TrainingError where a process of torchrun fails.
+    Args:
+        config: How agents are cloned.
+        sources: What is learned from.
+        folder: The training's folder; the checkpoint is in `folder/final`.
+        model: Folder or name of the model to start from; empty = that of the config.
+        seed: Of the order of sequences, and of dropout.
+        console: Gets progress; None = stderr.
+
+    Returns:
+        The training's report.
+
+    Raises:
+        TrainingError: As `training.bc.train`, or a process of torchrun failed.
     """
     recipe = bc.BcRecipe(
         out=folder,
@@ -97,12 +105,12 @@ def clone(
         tracking=config.tracking,
     )
     if config.processes:
-        return _clone_apart(recipe, config.processes)
+        return _clone_by_torchrun(recipe, config.processes)
     return bc.train(recipe, start=Start.RESUME, console=console).report
 
 
 def describe_memory(config: Cloning) -> str:
-    """What a training needs on each device, computed from the model's shapes alone."""
+    """Say what a training needs on each device, computed from the model's shapes alone."""
     size = measure_model(planned_hf_config(config.model))
     count = max(1, config.processes)
     plan = plan_memory(
@@ -119,17 +127,17 @@ def _from(config: ModelConfig, path: str) -> ModelConfig:
     return replace(config, path=path, init=None)
 
 
-def _clone_apart(recipe: bc.BcRecipe, count: int) -> dict[str, Any]:
-    """The same by torchrun: GPUs are this training's alone, and free when it ends."""
+def _clone_by_torchrun(recipe: bc.BcRecipe, count: int) -> dict[str, Any]:
+    """Train by torchrun: GPUs are this training's alone, and free when it ends."""
     path = recipe.out.with_name(f"{recipe.out.name}.toml")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, dump_toml(recipe))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(count), "-m", "training.bc", str(path), "--resume"]
-    done = subprocess.run(command, check=False)
-    report = recipe.out / "report.json"
-    if done.returncode or not report.is_file():
+    status = subprocess.run(command, check=False).returncode
+    report = RunDir(recipe.out).report()
+    if status or report is None:
         raise TrainingError(
-            f"`{' '.join(command)}` ended with {done.returncode}: see above", field="cloning"
+            f"`{' '.join(command)}` ended with {status}: see above", field="cloning"
         )
-    return json.loads(report.read_text(encoding="utf-8"))
+    return report

@@ -1,7 +1,7 @@
 """AgentTraj files: conversations as JSON lists, JSON lines or gzipped ones, one at a time.
 
-Owns the reading and the meaning of `loss`: null is what the policy was told, true what it is
-trained on, false what was put into its mouth. A file of any size is read in pieces. Knows no ids.
+`loss` means: null is what the policy was told, true what it is trained on, false what was put into
+its mouth. A file of any size is read in pieces.
 Source: https://huggingface.co/datasets/AgentGym/AgentTraj-L
 """
 
@@ -31,29 +31,34 @@ class Conversation:
 
     item_id: str
     number: int
-    """Its place in the file, from 0: ids may repeat."""
+    """Its position in the file, from 0: ids may repeat."""
     messages: tuple[Message, ...]
     reward: float | None = None
     success: bool | None = None
 
 
 def is_conversation_file(path: Path) -> bool:
-    """Whether the name is that of an AgentTraj file."""
+    """Tell whether the name is that of an AgentTraj file."""
     return path.name.endswith(SUFFIXES)
 
 
 def environment_name(item_id: str) -> str:
-    """The environment part of an AgentGym item id: `webshop_6` -> `webshop`."""
+    """Return the environment of an AgentGym item id: `webshop_6` -> `webshop`."""
     return item_id.rpartition("_")[0] or item_id
 
 
 def read_conversations(
     path: Path, *, train_acknowledgement: bool = False
 ) -> Iterator[Conversation]:
-    """The conversations of a file, in order.
+    """Yield the conversations of a file, in order.
 
-    `train_acknowledgement` trains on every reply whatever its flag says, as the original's trainer
-    does, whose loss covers the acknowledgement. Raises DataError naming the file and the entry.
+    Args:
+        path: The file.
+        train_acknowledgement: Train on every reply whatever its flag says, as the original's
+            trainer does, whose loss covers the acknowledgement.
+
+    Raises:
+        DataError: Names the file and the entry that cannot be read.
     """
     for number, entry in enumerate(_entries(path)):
         yield _conversation(path, number, entry, train_acknowledgement)
@@ -116,7 +121,7 @@ def _open(path: Path) -> TextIO:
 
 
 def _values(stream: TextIO) -> Iterator[Any]:
-    """JSON values from a list, from lines, or one after the other; only the current one in memory.
+    """Yield JSON values of a list, of lines, or one after the other; one at a time in memory.
 
     Raises JSONDecodeError where the text ends within a value.
     """

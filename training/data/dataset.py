@@ -1,13 +1,13 @@
 """Sequences on disk: written once as they stream by, then read at random without being in memory.
 
     ids.u32  mask.u8  logprobs.f32      parallel, one entry per token, sequences end to end
-    index.npy                           per sequence: its place, length, targets, weight, ...
+    index.npy                           per sequence: its offset, length, targets, weight, ...
     sequences.jsonl                     per sequence: its provenance, a note
     left_out.jsonl                      what is not here, by name, with the reason
     summary.json                        counts; written last, so a folder with it is complete
 
-Owns the layout and what is left out: a conversation that does not fit the context is counted and
-named, never cut. Equal sources give equal bytes. Knows no torch and no algorithm.
+A conversation that does not fit the context is left out, counted and named, never cut. Equal
+sources give equal bytes.
 """
 
 from __future__ import annotations
@@ -114,47 +114,48 @@ class DatasetWriter:
 
     @property
     def sequences(self) -> int:
-        """How many were added so far."""
+        """Number of sequences added so far."""
         return len(self._rows)
 
     def add_record(self, sequences: Iterable[TokenSequence]) -> int:
-        """Add the sequences of one record; those that do not fit are left out.
-
-        Returns how many were added.
-        """
+        """Add the sequences of one record but those that do not fit; returns how many."""
         self._records += 1
         return sum(self._add(sequence) for sequence in sequences)
 
-    def _add(self, it: TokenSequence) -> bool:
-        if len(it) > self._context:
-            self.on_skipped(it.origin.name, f"longer than {self._context} tokens", len(it))
+    def _add(self, sequence: TokenSequence) -> bool:
+        if len(sequence) > self._context:
+            self.on_skipped(
+                sequence.origin.name, f"longer than {self._context} tokens", len(sequence)
+            )
             return False
-        if it.weight <= 0:
-            self.on_skipped(it.origin.name, "its weight is 0", len(it))
+        if sequence.weight <= 0:
+            self.on_skipped(sequence.origin.name, "its weight is 0", len(sequence))
             return False
-        logprobs = np.full(len(it), np.nan) if it.logprobs is None else it.logprobs
-        columns = ((it.ids, "<u4"), (it.mask, "u1"), (logprobs, "<f4"))
+        logprobs = (
+            np.full(len(sequence), np.nan) if sequence.logprobs is None else sequence.logprobs
+        )
+        columns = ((sequence.ids, "<u4"), (sequence.mask, "u1"), (logprobs, "<f4"))
         for file, (values, kind) in zip(self._arrays, columns, strict=True):
             file.write(values.astype(kind).tobytes())
         self._rows.append(
             (
                 self._offset,
-                len(it),
-                it.targets,
-                it.weight,
-                int(it.logprobs is not None),
+                len(sequence),
+                sequence.targets,
+                sequence.weight,
+                int(sequence.logprobs is not None),
                 self._noted,
             )
         )
         # ASCII, so that characters are bytes.
-        self._noted += self._notes.write(json.dumps(it.origin.to_plain()) + "\n")
-        self._offset += len(it)
-        self._targets += it.targets
-        self._environments[it.origin.environment] += 1
+        self._noted += self._notes.write(json.dumps(sequence.origin.to_plain()) + "\n")
+        self._offset += len(sequence)
+        self._targets += sequence.targets
+        self._environments[sequence.origin.environment] += 1
         return True
 
     def on_skipped(self, name: str, reason: str, tokens: int = 0) -> None:
-        """Note a record that is not used."""
+        """Note a record that is not used, and why."""
         self._reasons[reason] += 1
         self._left.write(json.dumps({"name": name, "reason": reason, "tokens": tokens}) + "\n")
 
@@ -226,14 +227,14 @@ class TokenDataset:
         return bool(len(self)) and bool(self._index["has_logprobs"].all())
 
     def origin(self, number: int) -> Provenance:
-        """Where a sequence comes from."""
+        """Return where a sequence comes from."""
         begin = int(self._index["note"][number])
         last = number + 1 == len(self)
         end = len(self._notes) if last else int(self._index["note"][number + 1])
         return Provenance.from_plain(json.loads(self._notes[begin:end].tobytes()))
 
     def origins(self) -> Iterator[Provenance]:
-        """Where each sequence comes from, in order."""
+        """Yield where each sequence comes from, in order."""
         return map(self.origin, range(len(self)))
 
     def __getitem__(self, number: int) -> TokenSequence:
@@ -248,13 +249,13 @@ class TokenDataset:
         )
 
     def left_out(self) -> Iterator[dict[str, Any]]:
-        """Name, reason and length of each record that is not here."""
+        """Yield name, reason and length of each record that is not here."""
         with (self.folder / "left_out.jsonl").open(encoding="utf-8") as lines:
             yield from map(json.loads, lines)
 
 
 def is_held_out(item: str, share: float) -> bool:
-    """Whether an item belongs to the held-out share; depends on nothing but its id."""
+    """Tell whether an item belongs to the held-out share; depends on nothing but its id."""
     digest = hashlib.blake2b(item.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") < share * 2**64
 
@@ -269,13 +270,23 @@ def build_datasets(
 ) -> tuple[TokenDataset, TokenDataset | None]:
     """Write `folder/train` and, where anything is held out, `folder/held_out`.
 
-    `vocabulary` is the model's: an id beyond it is a TokenizerMismatch of the data. `on_record`
-    gets the number of records read so far. Raises RecipeError, DataError, NothingToTrainOn.
+    Args:
+        data: Sources, and what of them is held out.
+        renderer: Chat template and tokenizer of the model to train.
+        folder: Gets the datasets.
+        vocabulary: Ids of the model.
+        on_record: Called with the number of records read so far.
+
+    Raises:
+        RecipeError: There is no source.
+        TokenizerMismatch: The data has ids that the model does not have.
+        NothingToTrainOn: No token is a target.
+        DataError: A source cannot be read.
     """
     if not data.sources:
         raise RecipeError("names no source", field="data.sources")
     train = DatasetWriter(folder / "train", context=data.context)
-    kept = DatasetWriter(folder / "held_out", context=data.context)
+    held_out = DatasetWriter(folder / "held_out", context=data.context)
     done = 0
     for sources, fixed in ((data.sources, False), (data.held_out_sources, True)):
         for source in sources:
@@ -285,27 +296,30 @@ def build_datasets(
                 _check_vocabulary(sequences, vocabulary)
                 origin = sequences[0].origin
                 item = origin.item_id or origin.name
-                (kept if fixed or is_held_out(item, data.held_out) else train).add_record(sequences)
+                aside = fixed or is_held_out(item, data.held_out)
+                (held_out if aside else train).add_record(sequences)
                 done += 1
                 if on_record is not None:
                     on_record(done)
-    held, summary = kept.close(), train.close()
+    held_out_summary, summary = held_out.close(), train.close()
     if not summary.targets:
         raise NothingToTrainOn(_why_nothing(summary), field="data.sources")
-    wanted = bool(data.held_out or data.held_out_sources)
-    if wanted and not held.targets:
+    has_held_out = bool(data.held_out or data.held_out_sources)
+    if has_held_out and not held_out_summary.targets:
         raise NothingToTrainOn(
             "nothing is held out; raise the share or set it to 0", field="data.held_out"
         )
-    return TokenDataset(folder / "train"), TokenDataset(folder / "held_out") if wanted else None
+    train_set = TokenDataset(folder / "train")
+    return train_set, TokenDataset(folder / "held_out") if has_held_out else None
 
 
 def _check_vocabulary(sequences: Iterable[TokenSequence], vocabulary: int) -> None:
-    for it in sequences:
-        if int(it.ids.max(initial=0)) >= vocabulary:
+    for sequence in sequences:
+        if int(sequence.ids.max(initial=0)) >= vocabulary:
             raise TokenizerMismatch(
-                f"{it.origin.name} has token id {int(it.ids.max())}, the model has {vocabulary} "
-                'rows of embeddings: choose the model that played, or tokens = "text"',
+                f"{sequence.origin.name} has token id {int(sequence.ids.max())}, the model has "
+                f"{vocabulary} rows of embeddings: choose the model that played, or "
+                'tokens = "text"',
                 field="model.path",
             )
 

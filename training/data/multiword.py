@@ -1,10 +1,13 @@
-"""Phrases: runs of whole words that recur so often that one token each pays off.
+"""Multiword tokens: runs of whole words that recur so often that one token each pays off.
 
 Agents read and write the same few sentences over and over, with other names and numbers in them.
-Owns the choice of what stands between those: the words of a text are merged pairwise, the most
-frequent pair first, as byte-pair encoding merges bytes. Invariants: a phrase consists of whole
-words, has neither digits nor spelled letters, and was seen in a share of all texts, so names stay
-words of their own wherever they stand. Equal texts give equal phrases.
+The words of a text are merged pairwise, the most frequent pair first, as byte-pair encoding merges
+bytes. A multiword token consists of whole words, has neither digits nor spelled letters, and was
+seen in a share of all texts, so names stay words of their own wherever they stand. Equal texts give
+equal tokens.
+
+`tokenizers` could merge words, too, but it counts occurrences and not the share of texts that a
+pair is in, and breaks ties in another order: the vocabulary of the trained agent would change.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ _LONGEST: Final = 4000
 
 
 def find_multiword_tokens(texts: Iterable[str], count: int, *, share: float = 0.02) -> list[str]:
-    """At most `count` phrases, each in at least `share` of the texts; longest first."""
+    """Return at most `count` tokens, each in at least `share` of the texts; longest first."""
     listed = list(texts)
     listed = listed[:: -(-len(listed) // _MOST_TEXTS) or 1]
     kinds = Counter(tuple(_WORD.findall(text[:_LONGEST])) for text in listed)
@@ -38,39 +41,42 @@ def find_multiword_tokens(texts: Iterable[str], count: int, *, share: float = 0.
         chosen[pair[0] + pair[1]] = None
         for words, _ in rows:
             _merge(words, pair)
-    return sorted(_used(rows, chosen), key=lambda it: (-len(it), it))
+    return sorted(_used(rows, chosen), key=lambda token: (-len(token), token))
 
 
 def _most_frequent(rows: list[tuple[list[str], int]], *, least: float) -> tuple[str, str] | None:
-    """The pair of neighbours that occurs most often, and in enough texts."""
-    found: Counter[tuple[str, str]] = Counter()
-    present: Counter[tuple[str, str]] = Counter()
+    """Return the pair of neighbours that occurs most often, and in enough texts."""
+    occurrences: Counter[tuple[str, str]] = Counter()
+    texts: Counter[tuple[str, str]] = Counter()
     for words, times in rows:
         pairs = Counter(zip(words, words[1:], strict=False))
         for pair, number in pairs.items():
             if not _stands_alone(pair[0]) and not _stands_alone(pair[1]):
-                found[pair] += number * times
-                present[pair] += times
-    usable = [(number, pair) for pair, number in found.items() if present[pair] >= max(least, 2)]
-    return max(usable, default=(0, None), key=lambda it: (it[0], it[1] or ("", "")))[1]
+                occurrences[pair] += number * times
+                texts[pair] += times
+    usable = [
+        (number, pair) for pair, number in occurrences.items() if texts[pair] >= max(least, 2)
+    ]
+    # The pair itself breaks ties, so that equal texts give equal tokens.
+    return max(usable)[1] if usable else None
 
 
 def _merge(words: list[str], pair: tuple[str, str]) -> None:
     """Join every occurrence of the pair, in place."""
-    at = 0
-    while at < len(words) - 1:
-        if words[at] == pair[0] and words[at + 1] == pair[1]:
-            words[at : at + 2] = [pair[0] + pair[1]]
-        at += 1
+    index = 0
+    while index < len(words) - 1:
+        if words[index] == pair[0] and words[index + 1] == pair[1]:
+            words[index : index + 2] = [pair[0] + pair[1]]
+        index += 1
 
 
 def _used(rows: list[tuple[list[str], int]], chosen: dict[str, None]) -> list[str]:
-    """Phrases that still stand somewhere, not only as parts of longer ones."""
-    standing = {word for words, _ in rows for word in words}
-    return [phrase for phrase in chosen if phrase in standing]
+    """Return the tokens that still occur by themselves, not only as parts of longer ones."""
+    remaining = {word for words, _ in rows for word in words}
+    return [token for token in chosen if token in remaining]
 
 
 def _stands_alone(word: str) -> bool:
-    """Digits, and letters that are spelled, keep a token of their own wherever they stand."""
+    """Tell whether a word keeps a token of its own: a digit, or a letter that is spelled."""
     bare = word.strip()
     return word.isdigit() or (len(bare) == 1 and bare.isalpha() and bare not in ("a", "I"))

@@ -2,13 +2,14 @@
 
 Owns which records meet: those of one item whose rewards lie far enough apart, the better one being
 good enough. A record may have several sequences (where a template rewrote history); it counts as a
-whole or not at all. Equal datasets give equal pairs. Knows no torch.
+whole or not at all. Equal datasets give equal pairs.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Literal
 
 from training.data.dataset import TokenDataset
@@ -56,22 +57,24 @@ class _Record:
 
 
 def find_pairs(dataset: TokenDataset, config: PairConfig) -> list[Pair]:
-    """The pairs of a dataset, in the order of their items' first records.
+    """Return the pairs of a dataset, in the order of their items' first records.
 
-    Raises NothingToTrainOn where there is none.
+    Raises:
+        NothingToTrainOn: There is no pair.
     """
-    cut = {entry["name"] for entry in dataset.left_out()}
+    incomplete = {entry["name"] for entry in dataset.left_out()}
     items: dict[tuple[str, str], dict[tuple[str, str], _Record]] = defaultdict(dict)
-    for number, it in enumerate(dataset.origins()):
-        if it.reward is None or it.name in cut:
+    for number, origin in enumerate(dataset.origins()):
+        if origin.reward is None or origin.name in incomplete:
             continue
-        scaled = it.reward / config.reward_scale.get(it.environment, 1.0)
-        records = items[it.environment, it.item_id]
-        records.setdefault((it.source, it.name), _Record(scaled, [])).sequences.append(number)
+        scaled = origin.reward / config.reward_scale.get(origin.environment, 1.0)
+        records = items[origin.environment, origin.item_id]
+        record = records.setdefault((origin.source, origin.name), _Record(scaled, []))
+        record.sequences.append(number)
     pairs = [
         Pair(environment, item, tuple(best.sequences), tuple(worst.sequences), gap)
         for (environment, item), records in items.items()
-        for best, worst, gap in _of_item(list(records.values()), config)
+        for best, worst, gap in _pair_records(list(records.values()), config)
     ]
     if not pairs:
         several = sum(len(records) > 1 for records in items.values())
@@ -84,10 +87,12 @@ def find_pairs(dataset: TokenDataset, config: PairConfig) -> list[Pair]:
     return pairs
 
 
-def _of_item(records: list[_Record], config: PairConfig) -> list[tuple[_Record, _Record, float]]:
-    """Better, worse and the gap. Among equals the earlier record stands for all."""
-    best = max(records, key=lambda it: it.reward)
-    worst = min(records, key=lambda it: it.reward)
+def _pair_records(
+    records: list[_Record], config: PairConfig
+) -> list[tuple[_Record, _Record, float]]:
+    """Return better, worse and the gap. Among equals the earlier record stands for all."""
+    best = max(records, key=attrgetter("reward"))
+    worst = min(records, key=attrgetter("reward"))
     choices = (
         [(best, worst)]
         if config.per_item == "extremes"

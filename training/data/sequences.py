@@ -84,14 +84,15 @@ def make_sequence(
     if len(mask) != len(ids) or (logprobs is not None and len(logprobs) != len(ids)):
         raise ValueError(f"{origin.name}: ids, mask and logprobs differ in length")
     mask = mask.copy()
-    mask[:1] = False  # nothing comes before it that could predict it
+    mask[:1] = False  # nothing before the first token could predict it
     (targets,) = np.nonzero(mask)
     if not len(targets):
         return None
     end = int(targets[-1]) + 1
-    kept = None if logprobs is None else np.where(mask, logprobs, 0)[:end].astype(np.float32)
+    if logprobs is not None:
+        logprobs = np.where(mask, logprobs, 0)[:end].astype(np.float32)
     return TokenSequence(
-        ids=ids[:end], mask=mask[:end], logprobs=kept, weight=weight, origin=origin
+        ids=ids[:end], mask=mask[:end], logprobs=logprobs, weight=weight, origin=origin
     )
 
 

@@ -1,8 +1,8 @@
 """Small tokenizers for models from scratch, trained on the data that they are to speak.
 
-Owns the choice: byte-level BPE (any text round-trips) with single digits, so that positions and
-counts are spelled alike wherever they stand, and the ChatML template that the project's own tiny
-models use. Writes `tokenizer.json` and `tokenizer_config.json` as `transformers`, SGLang and
+Byte-level BPE (any text round-trips) with single digits, so that positions and counts are spelled
+alike wherever they stand, and the ChatML template that the project's own tiny models use. Writes
+`tokenizer.json` and `tokenizer_config.json` as `transformers`, SGLang and
 `agent_runtime.huggingface` read them. Equal texts give equal files.
 """
 
@@ -54,9 +54,19 @@ class TokenizerConfig:
 
 
 def train_tokenizer(texts: Iterable[str], folder: Path, config: TokenizerConfig) -> int:
-    """Train on texts, which stream by once, and write the files; returns the number of ids.
+    """Train on texts, which stream by once, and write the files.
 
-    Raises ExtraMissing without the extra `tokenizers`, RecipeError without any text.
+    Args:
+        texts: What the model is to speak.
+        folder: Gets the files.
+        config: Size, and what is merged.
+
+    Returns:
+        The number of ids.
+
+    Raises:
+        ExtraMissing: The extra `tokenizers` is not installed.
+        RecipeError: There is no text.
     """
     try:
         from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -93,8 +103,10 @@ def train_tokenizer(texts: Iterable[str], folder: Path, config: TokenizerConfig)
         texts = list(texts)
     tokenizer.train_from_iterator(counted(), trainer)
     if config.multiword_tokens:
-        found = find_multiword_tokens(texts, config.multiword_tokens)
-        tokenizer.add_tokens([AddedToken(it, special=False, normalized=False) for it in found])
+        multiword = find_multiword_tokens(texts, config.multiword_tokens)
+        tokenizer.add_tokens(
+            [AddedToken(token, special=False, normalized=False) for token in multiword]
+        )
     if not seen:
         raise RecipeError("the sources hold no text to train a tokenizer on", field="data.sources")
     folder.mkdir(parents=True, exist_ok=True)

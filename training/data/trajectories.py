@@ -1,8 +1,7 @@
 """Recorded episodes as an algorithm of reinforcement learning reads them: ids, logprobs, versions.
 
-Owns what such an algorithm requires of a record: every sampled token has the logprob with which it
-was sampled and the version of the weights that sampled it. A record that lacks either is refused
-with a typed error, never patched. Knows no loss and no model.
+Every sampled token must have the logprob with which it was sampled and the version of the weights
+that sampled it. A record that lacks either is refused, never patched.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ _VERSION: Final = re.compile(r"step-(\d+)")
 
 
 def version_name(step: int) -> str:
-    """The version of the weights after so many updates."""
+    """Return the name of the weights after a number of steps."""
     return f"step-{step}"
 
 
-def version_step(version: str, known: Mapping[str, int]) -> int | None:
-    """The update count of a version; `known` names versions that are not `step-N`."""
-    if version in known:
-        return known[version]
+def version_step(version: str, known_versions: Mapping[str, int]) -> int | None:
+    """Return the step of a version; `known_versions` has those that are not `step-N`."""
+    if version in known_versions:
+        return known_versions[version]
     match = _VERSION.fullmatch(version)
     return int(match[1]) if match else None
 
@@ -67,13 +66,15 @@ def read_trajectories(
             "only: sample it with an embedded or sglang policy",
             field="token_segments",
         )
-    made: list[Trajectory] = []
+    trajectories: list[Trajectory] = []
     for number, segment in enumerate(episode.token_segments):
         sampled = np.array(segment.origins, np.int64) == episode_pb2.TOKEN_ORIGIN_SAMPLED
         if not sampled.any():
             continue
         logprobs = _logprobs(episode, segment, sampled)
-        fresh = sampled & (step - _steps(episode, segment, sampled, known or {}) <= staleness)
+        fresh = sampled & (
+            step - _sampling_steps(episode, segment, sampled, known or {}) <= staleness
+        )
         origin = Provenance(
             source=episode.run_id,
             name=episode.episode_id,
@@ -85,8 +86,8 @@ def read_trajectories(
         )
         sequence = make_sequence(np.array(segment.ids, np.uint32), fresh, logprobs, origin)
         if sequence is not None:
-            made.append(Trajectory(sequence, int(sampled.sum() - fresh.sum())))
-    return made
+            trajectories.append(Trajectory(sequence, int(sampled.sum() - fresh.sum())))
+    return trajectories
 
 
 def _logprobs(
@@ -108,17 +109,17 @@ def _logprobs(
     return logprobs
 
 
-def _steps(
+def _sampling_steps(
     episode: episode_pb2.Episode,
     segment: episode_pb2.TokenSegment,
     sampled: NDArray[np.bool_],
-    known: Mapping[str, int],
+    known_versions: Mapping[str, int],
 ) -> NDArray[np.int64]:
-    """[n]; how many updates the weights had seen that sampled a token; 0 where none was."""
+    """Return the step of the weights that sampled each token, [n]; 0 for tokens of others."""
     steps = np.where(sampled, -1, 0)
     for span in segment.version_spans:
-        found = version_step(segment.policy_versions[span.version], known)
-        steps[span.start : span.end] = -1 if found is None else found
+        version = version_step(segment.policy_versions[span.version], known_versions)
+        steps[span.start : span.end] = -1 if version is None else version
     steps[~sampled] = 0
     if steps.min() < 0:
         raise LogprobsMissing(
@@ -133,7 +134,7 @@ def _steps(
 def group_advantages(
     rewards: Sequence[float], groups: Sequence[object], *, normalise: bool
 ) -> list[float]:
-    """Each reward less its group's mean; with `normalise`, over the group's deviation.
+    """Return each reward less its group's mean; with `normalise`, over the group's deviation.
 
     A group whose rewards are all equal, or of one, has advantages of 0: it says nothing about
     which of its episodes was better.
@@ -151,5 +152,5 @@ def _advantage(reward: float, group: Sequence[float], normalise: bool) -> float:
     mean = math.fsum(group) / len(group)
     if max(group) == min(group):
         return 0.0
-    deviation = math.sqrt(math.fsum((it - mean) ** 2 for it in group) / len(group))
+    deviation = math.sqrt(math.fsum((other - mean) ** 2 for other in group) / len(group))
     return (reward - mean) / deviation if normalise else reward - mean

@@ -1,8 +1,8 @@
 """What a training tells while it runs: a log of JSON lines, trackers, a progress line.
 
-Owns `log.jsonl`, the record of which everything else is a copy: one object per step or evaluation,
-in order. A resumed run forgets what was logged after the state it resumes from. Knows no torch;
-TensorBoard and Weights & Biases are imported when they are asked for.
+`log.jsonl` is the record of which everything else is a copy: one object per step or evaluation, in
+order. A resumed run forgets what was logged after the state that it resumes from. TensorBoard and
+Weights & Biases are imported when they are asked for.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PCIe and NVL forms of the H100 have lower ones: set `tracking.peak_tflops` for t
 
 
 def peak_flops(device_name: str, tflops: float) -> float | None:
-    """The device's peak in FLOP/s: as given, else by its name; None = unknown."""
+    """Return the device's peak in FLOP/s: as configured, else by its name; None = unknown."""
     if tflops > 0:
         return tflops * 1e12
     return next((peak for name, peak in _PEAKS if name in device_name), None)
@@ -49,7 +49,7 @@ def peak_flops(device_name: str, tflops: float) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackingConfig:
-    """Where a training's figures go besides `log.jsonl`."""
+    """Where a training's metrics go besides `log.jsonl`."""
 
     tensorboard: bool = True
     """Write event files to `out/tensorboard`, where TensorBoard is installed."""
@@ -62,7 +62,7 @@ class TrackingConfig:
 
 
 class Tracker:
-    """Takes figures; use it as a context manager. Only the first process has an active one."""
+    """Takes metrics; use it as a context manager. Only the first process has an active one."""
 
     def __init__(
         self,
@@ -103,11 +103,11 @@ class Tracker:
                 TextColumn("{task.completed}/{task.total}"),
                 TimeElapsedColumn(),
                 Remaining(),
-                TextColumn("{task.fields[figures]}"),
+                TextColumn("{task.fields[metrics]}"),
                 console=self._console,
             )
             self._task = self._progress.add_task(
-                "training", total=self._total, completed=self._step, figures=""
+                "training", total=self._total, completed=self._step, metrics=""
             )
             self._progress.start()
         return self
@@ -125,21 +125,21 @@ class Tracker:
             for sink in self._sinks:
                 sink.close()
 
-    def record(self, step: int, figures: Mapping[str, float | int | None], **notes: Any) -> None:
-        """Log the figures of a step; `notes` go to the log only. None = absent."""
+    def record(self, step: int, metrics: Mapping[str, float | int | None], **notes: Any) -> None:
+        """Log the metrics of a step; `notes` go to the log only. None = absent."""
         if not self._active:
             return
-        known = {name: value for name, value in figures.items() if value is not None}
-        self._log.write(json.dumps({"step": step, **known, **notes}) + "\n")
+        present = {name: value for name, value in metrics.items() if value is not None}
+        self._log.write(json.dumps({"step": step, **present, **notes}) + "\n")
         self._log.flush()
         for sink in self._sinks:
-            sink.write(step, known)
-        self._show(step, known)
+            sink.write(step, present)
+        self._show(step, present)
 
-    def _show(self, step: int, figures: Mapping[str, float | int]) -> None:
-        text = _summary(figures)
+    def _show(self, step: int, metrics: Mapping[str, float | int]) -> None:
+        text = _summary(metrics)
         if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=step, figures=text)
+            self._progress.update(self._task, completed=step, metrics=text)
         elif self._config.print_every and (
             step % self._config.print_every == 0 or step == self._total or step == self._first + 1
         ):
@@ -159,12 +159,12 @@ _SHOWN: Final = (
 )
 
 
-def _summary(figures: Mapping[str, float | int]) -> str:
-    return "  ".join(shape.format(figures[name]) for name, shape in _SHOWN if name in figures)
+def _summary(metrics: Mapping[str, float | int]) -> str:
+    return "  ".join(shape.format(metrics[name]) for name, shape in _SHOWN if name in metrics)
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The rows of a log; a line that was cut off by a kill is left out."""
+    """Return the rows of a log; a line that was cut off by a kill is left out."""
     return list(_rows(path))
 
 
@@ -197,8 +197,8 @@ class _TensorBoard:
     def __init__(self, writer: Any) -> None:
         self._writer = writer
 
-    def write(self, step: int, figures: Mapping[str, float | int]) -> None:
-        for name, value in figures.items():
+    def write(self, step: int, metrics: Mapping[str, float | int]) -> None:
+        for name, value in metrics.items():
             self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
@@ -213,8 +213,8 @@ class _Wandb:
             raise ExtraMissing("tracking.wandb", extra="wandb") from None
         self._run: Any = wandb.init(project=project, name=name or None, resume="allow")
 
-    def write(self, step: int, figures: Mapping[str, float | int]) -> None:
-        self._run.log(dict(figures), step=step)
+    def write(self, step: int, metrics: Mapping[str, float | int]) -> None:
+        self._run.log(dict(metrics), step=step)
 
     def close(self) -> None:
         self._run.finish()

@@ -1,8 +1,7 @@
 """What comes before the first step: the base model, and the data as sequences of its tokens.
 
-Owns the order (tokenizer, base, dataset) and that each part is made once: a resumed training finds
-them finished or makes them again from the start. The first process makes them, the others wait.
-Knows no algorithm.
+Tokenizer, base and dataset are made in this order, each once: a resumed training finds them
+finished, or makes them again from the start. The first process makes them, the others wait.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ __all__ = [
 
 
 def load_renderer(path: str | Path, *, template_date: str = "") -> HuggingFaceRenderer:
-    """The chat template and tokenizer of a model; raises ModelUnusable, RecipeError."""
+    """Return the chat template and tokenizer of a model; raises ModelUnusable, RecipeError."""
     try:
         today = datetime.date.fromisoformat(template_date) if template_date else None
     except ValueError as error:
@@ -95,9 +94,14 @@ def create_from_scratch(
 def prepare_datasets(
     data: DataConfig, model: str, run_dir: RunDir, dist: DistributedContext, console: Console
 ) -> tuple[TokenDataset, TokenDataset | None]:
-    """The training and the held-out sequences; written by the first process unless they are there.
+    """Return the training and the held-out sequences.
 
-    Raises DataError, RecipeError, ModelUnusable.
+    The first process writes them unless they are there; None = nothing is held out.
+
+    Raises:
+        DataError: A source cannot be trained on.
+        RecipeError: The context is beyond the model's.
+        ModelUnusable: The model's tokenizer cannot be loaded.
     """
     settings = hf_config(model)
     limit = getattr(settings, "max_position_embeddings", None)
@@ -105,7 +109,7 @@ def prepare_datasets(
         raise RecipeError(
             f"is {data.context}, the model reads {limit} tokens: lower it", field="data.context"
         )
-    wanted = bool(data.held_out or data.held_out_sources)
+    has_held_out = bool(data.held_out or data.held_out_sources)
     finished = run_dir.data / "complete"
     if dist.is_main and not finished.is_file():
         shutil.rmtree(run_dir.data, ignore_errors=True)
@@ -123,7 +127,7 @@ def prepare_datasets(
     if dist.is_main:
         for line in describe_dataset(train.summary):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
-    return train, TokenDataset(run_dir.data / "held_out") if wanted else None
+    return train, TokenDataset(run_dir.data / "held_out") if has_held_out else None
 
 
 class _progress:  # noqa: N801 (used like a function)
@@ -148,7 +152,7 @@ class _progress:  # noqa: N801 (used like a function)
 
 
 def describe_dataset(summary: DatasetSummary) -> list[str]:
-    """What was taken and what was left out, as lines."""
+    """Say in lines what was taken and what was left out."""
     lines = [
         f"{summary.sequences} sequences of {summary.records} records: {summary.tokens:,} tokens, "
         f"{summary.targets:,} targets"
