@@ -104,7 +104,7 @@ class Alfworld(EpisodeEnvironment[_Episode]):
 
     def step(self, action: str) -> Observation:
         episode = self.episode
-        text, won = self._told(action)
+        text, won = self._play_command(action)
         episode.steps += 1
         episode.shown = text
         if episode.list_actions:
@@ -155,7 +155,7 @@ class Alfworld(EpisodeEnvironment[_Episode]):
 
         return ReferencePlay(game, self.tasks.game_file(source))
 
-    def _told(self, action: str) -> tuple[str, bool]:
+    def _play_command(self, action: str) -> tuple[str, bool]:
         """Return what the agent is told about an action, and whether the task is done."""
         episode = self.episode
         if episode.fixed:

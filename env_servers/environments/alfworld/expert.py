@@ -1,4 +1,4 @@
-"""What the scripted players say: the planner's next command, and a short true reason for it.
+"""What the scripted players say: the scripted player's next step, and a short true reason for it.
 
 Contains the wording of thoughts and the random player's choice. Everything is a pure function of
 its arguments.

@@ -156,7 +156,7 @@ class _Plan:
         self.held = next((fact[1] for fact in state.matching("holds", (None, None))), None)
 
     def step(self, spec: GoalSpec) -> Step | None:
-        """Return the next step for a wish."""
+        """Return the next step towards a goal."""
         return self._place(spec) if spec.place_types else self._look(spec)
 
     def _look(self, spec: GoalSpec) -> Step | None:

@@ -281,7 +281,7 @@ class _Search:
             pose = queue.popleft()
             ahead = _ahead(pose)
             if ahead in self._aim.cells:
-                return came[pose] or self._deed_here(ahead)
+                return came[pose] or self._action_here(ahead)
             x, y, direction = pose
             for action, reached in (
                 (self._onward(ahead), (*ahead, direction)),
@@ -300,7 +300,7 @@ class _Search:
         thing = self._world.at(cell)
         return "toggle" if thing is not None and not thing.is_open else "move forward"
 
-    def _deed_here(self, cell: Cell) -> str | None:
+    def _action_here(self, cell: Cell) -> str | None:
         """Return the action of the aim for a cell right ahead."""
         last_moves = {
             GroundedAction.TAKE: PICKUP,

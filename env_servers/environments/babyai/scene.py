@@ -1,7 +1,7 @@
 """One observation in words, and the actions that it offers.
 
 Contains the description, the list of available actions with the moves behind each, and the reasons
-why others are refused. A scene is a pure function of (sight, direction, held object, profile).
+why others are refused. A scene is a pure function of (image, direction, held object, profile).
 """
 
 from __future__ import annotations

@@ -97,6 +97,7 @@ class Database:
 
     def path(self) -> Path:
         """Return the file; raises EnvironmentUnavailable."""
+        # A lock of its own: building a file takes seconds, in which others are still answered.
         with self._opening:
             if self._path is None:
                 self._path = self._locate()

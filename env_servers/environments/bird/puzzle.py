@@ -26,7 +26,7 @@ class DescribedDatabase:
     ) -> None:
         """`read_declared` gives the schema with normalised names, where there is one."""
         self.database = database
-        self._told = read_declared
+        self._read_declared = read_declared
 
     @cached_property
     def declared(self) -> Schema:
@@ -36,7 +36,9 @@ class DescribedDatabase:
     @cached_property
     def sentences(self) -> str:
         """The original's description."""
-        return (self._told() if self._told is not None else self.declared).sentences()
+        return (
+            self._read_declared() if self._read_declared is not None else self.declared
+        ).sentences()
 
     @cached_property
     def lines(self) -> str:

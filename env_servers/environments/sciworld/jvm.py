@@ -112,6 +112,7 @@ class Jvm:
         except Py4JJavaError as error:
             raise JavaRaised(_first_line(error)) from error
         except (Py4JError, OSError) as error:
+            # A dying Java breaks the connection a moment before its exit status can be read.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_GRACE_SECONDS)
             if self._process.poll() is None:
@@ -145,6 +146,7 @@ class Jvm:
                 stdout=subprocess.PIPE,
                 stderr=self._said,
                 cwd=self._folder.name,
+                # Ctrl-C in the server's terminal must not kill Java before its episodes are closed.
                 start_new_session=True,
             )
         except OSError as error:

@@ -39,6 +39,8 @@ _STILL_FULL: Final = 0.7
 _GOLD_PATHS: Final = 4096
 """Gold paths that are remembered."""
 _ATTEMPTS: Final = 2
+"""Java processes that one call may end. Any episode may die with a process that another one broke,
+so a call is tried again on a fresh process; the call that breaks that one too is to blame."""
 
 
 class SimulatorCrashed(Exception):
@@ -157,6 +159,7 @@ class SimulatorPool:
                     return work(self._start())
                 except JvmDied as death:
                     self.recycle()
+                    # Dead for want of memory: what was held was too much, whatever was computed.
                     if death.out_of_memory:
                         self.capacity = max(_FEWEST, self.capacity // 2)
                     if attempt + 1 == _ATTEMPTS:
@@ -179,6 +182,7 @@ class SimulatorPool:
             instance.step(action)
         simulation.instance = instance
         key = id(simulation)
+        # Weak, so that an episode dropped without close gives its room back when it is collected.
         self._recent[key] = weakref.ref(simulation, partial(self._forget_dropped, key))
         return instance
 

@@ -29,7 +29,7 @@ class Traffic:
     """What went through a queue so far."""
 
     searches: int = 0
-    kept: int = 0
+    cached_answers: int = 0
     """Answered from the latest answers."""
     shared: int = 0
     """Joined an equal query that was waiting or being asked."""
@@ -38,7 +38,7 @@ class Traffic:
     """Queries in the largest batch."""
 
 
-class _Wish:
+class _PendingQuery:
     """One query that somebody waits for."""
 
     __slots__ = ("answer", "error", "query", "settled")
@@ -59,16 +59,21 @@ class SearchQueue:
     """The one way to a retriever; called from any number of threads."""
 
     def __init__(
-        self, retriever: Retriever, *, batch: int = 32, parallel: int = 1, kept: int = 4096
+        self,
+        retriever: Retriever,
+        *,
+        batch: int = 32,
+        parallel: int = 1,
+        cached_answers: int = 4096,
     ) -> None:
-        """At most `batch` queries at once in at most `parallel` calls; `kept` latest answers."""
+        """Ask at most `batch` queries at once in at most `parallel` calls."""
         self.retriever = retriever
         self.traffic = Traffic()
-        self._batch, self._parallel, self._kept_at_most = batch, parallel, kept
+        self._batch, self._parallel, self._cache_size = batch, parallel, cached_answers
         self._lock = threading.Lock()
-        self._waiting: deque[_Wish] = deque()
-        self._open: dict[str, _Wish] = {}
-        """Wishes waiting or being asked, by query."""
+        self._waiting: deque[_PendingQuery] = deque()
+        self._open: dict[str, _PendingQuery] = {}
+        """Queries waiting or being asked, so that an equal one joins instead of asking again."""
         self._working = 0
         self._latest: OrderedDict[str, tuple[Passage, ...]] = OrderedDict()
 
@@ -79,22 +84,22 @@ class SearchQueue:
             cached = self._latest.get(query)
             if cached is not None:
                 self._latest.move_to_end(query)
-                self.traffic.kept += 1
+                self.traffic.cached_answers += 1
                 return cached
-            wish = self._open.get(query)
-            if wish is None:
-                wish = self._open[query] = _Wish(query)
-                self._waiting.append(wish)
+            pending = self._open.get(query)
+            if pending is None:
+                pending = self._open[query] = _PendingQuery(query)
+                self._waiting.append(pending)
             else:
                 self.traffic.shared += 1
-        while not wish.done:
+        while not pending.done:
             if self._take_up():
-                self._work(wish)
+                self._work(pending)
             else:
-                self._wait(wish)
-        if wish.error is not None:
-            raise _again(wish.error)
-        return wish.answer or ()
+                self._wait(pending)
+        if pending.error is not None:
+            raise _copy_error(pending.error)
+        return pending.answer or ()
 
     def close(self) -> None:
         """Release the retriever."""
@@ -107,69 +112,72 @@ class SearchQueue:
             self._working += free
             return free
 
-    def _wait(self, wish: _Wish) -> None:
-        wish.settled.wait()
+    def _wait(self, pending: _PendingQuery) -> None:
+        pending.settled.wait()
         with self._lock:
-            if not wish.done:  # woken to take over; whoever is first does
-                wish.settled.clear()
+            if not pending.done:
+                # Woken to take over, but another thread was faster: wait again.
+                pending.settled.clear()
 
-    def _work(self, own: _Wish) -> None:
-        """Ask batches until the own wish is settled, then hand the rest to a waiter."""
+    def _work(self, own: _PendingQuery) -> None:
+        """Ask batches until the own query is settled, then hand the rest to a waiter."""
         try:
             while not own.done:
                 with self._lock:
                     size = min(self._batch, len(self._waiting))
-                    wishes = [self._waiting.popleft() for _ in range(size)]
-                if not wishes:
+                    batch = [self._waiting.popleft() for _ in range(size)]
+                if not batch:
                     break
-                self._ask(wishes)
+                self._ask(batch)
         finally:
             with self._lock:
                 self._working -= 1
+                # Nobody else would ask what still waits: the first waiter has to wake up for it.
                 if self._waiting:
                     self._waiting[0].settled.set()
 
-    def _ask(self, wishes: Sequence[_Wish]) -> None:
+    def _ask(self, batch: Sequence[_PendingQuery]) -> None:
         error: BaseException | None = None
         answers: list[tuple[Passage, ...]] = []
         try:
-            answers = self.retriever.search([wish.query for wish in wishes])
-            if len(answers) != len(wishes):
+            answers = self.retriever.search([pending.query for pending in batch])
+            if len(answers) != len(batch):
                 raise EnvironmentUnavailable("the retriever answered another number of queries")
         except Exception as raised:  # noqa: BLE001 - boundary: handed to everybody who waits
             error = raised
         except BaseException as raised:
+            # An interrupted thread ends, but those who wait for its batch must not hang.
             error = raised
             raise
         finally:
-            self._settle(wishes, answers, error)
+            self._settle(batch, answers, error)
 
     def _settle(
         self,
-        wishes: Sequence[_Wish],
+        batch: Sequence[_PendingQuery],
         answers: Sequence[tuple[Passage, ...]],
         error: BaseException | None,
     ) -> None:
         with self._lock:
             self.traffic.batches += 1
-            self.traffic.largest = max(self.traffic.largest, len(wishes))
-            for index, wish in enumerate(wishes):
+            self.traffic.largest = max(self.traffic.largest, len(batch))
+            for index, pending in enumerate(batch):
                 if error is None:
-                    wish.answer = answers[index]
-                    self._keep(wish.query, wish.answer)
+                    pending.answer = answers[index]
+                    self._remember(pending.query, pending.answer)
                 else:
-                    wish.error = error
-                del self._open[wish.query]
-                wish.settled.set()
+                    pending.error = error
+                del self._open[pending.query]
+                pending.settled.set()
 
-    def _keep(self, query: str, answer: tuple[Passage, ...]) -> None:
-        if len(query) <= _KEPT_CHARS and self._kept_at_most:
+    def _remember(self, query: str, answer: tuple[Passage, ...]) -> None:
+        if len(query) <= _KEPT_CHARS and self._cache_size:
             self._latest[query] = answer
-            if len(self._latest) > self._kept_at_most:
+            if len(self._latest) > self._cache_size:
                 self._latest.popitem(last=False)
 
 
-def _again(error: BaseException) -> Exception:
+def _copy_error(error: BaseException) -> Exception:
     """Return the error for one more of those who waited: each raises one of its own."""
     if isinstance(error, EnvironmentUnavailable):
         return EnvironmentUnavailable(str(error))

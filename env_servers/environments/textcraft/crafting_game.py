@@ -43,7 +43,7 @@ class _ActionRefused(Exception):
 
 
 class CraftingGame:
-    """One agent's crafting bench."""
+    """One agent's game: what it carries, and what its commands do."""
 
     __slots__ = ("fixed", "goal", "inventory", "world")
 

@@ -1,8 +1,8 @@
 """One TextCraft episode: craft the goal from basic materials by the commands shown.
 
 Contains the episode's state (what is carried, how many actions were made) and its reward: 1 and the
-end when the goal is crafted, 0 before. There is no step limit of its own. The rules are the
-bench's, the tasks the task set's.
+end when the goal is crafted, 0 before. There is no step limit of its own. The rules are
+CraftingGame's, the tasks the task set's.
 """
 
 from __future__ import annotations

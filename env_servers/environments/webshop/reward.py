@@ -94,9 +94,9 @@ def _kind(bought: Product, goal_spec: GoalSpec) -> tuple[float, float]:
 
     Without shared nouns the factor is 0 even for the very same query and category.
     """
-    wished = title_nouns(goal_spec.title)
-    shared = set(wished) & set(title_nouns(bought.title))
-    share = len(shared) / len(wished) if wished else 0.2
+    goal_nouns = title_nouns(goal_spec.title)
+    shared = set(goal_nouns) & set(title_nouns(bought.title))
+    share = len(shared) / len(goal_nouns) if goal_nouns else 0.2
     same_place = len(_levels(bought.product_category) & _levels(goal_spec.product_category)) >= 2
     if share == 0.0:
         return 0.0, share

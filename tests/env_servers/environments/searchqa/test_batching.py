@@ -99,7 +99,7 @@ def test_calls_run_in_parallel_up_to_the_limit() -> None:
 def test_latest_answers_are_kept_and_the_oldest_forgotten() -> None:
     retriever = Gated()
     retriever.gate.set()
-    queue = SearchQueue(retriever, kept=2)
+    queue = SearchQueue(retriever, cached_answers=2)
     for query in ("a", "b", "a", "c", "a", "b"):
         queue.search(query)
     assert retriever.asked == [["a"], ["b"], ["c"], ["b"]]
@@ -157,7 +157,7 @@ def test_an_answer_for_another_number_of_queries_is_a_failure() -> None:
 def test_a_storm_of_searches_is_answered_right() -> None:
     retriever = Gated()
     retriever.gate.set()
-    queue = SearchQueue(retriever, batch=8, parallel=2, kept=50)
+    queue = SearchQueue(retriever, batch=8, parallel=2, cached_answers=50)
     queries = [f"q{(n * n) % 97}" for n in range(3000)]
     with ThreadPoolExecutor(32) as pool:
         found = list(pool.map(queue.search, queries))
