@@ -63,6 +63,8 @@ CONTRACT_REVISION: Final = 1
 _MAX_ITEMS: Final = 128
 """Commands per message; 64 to 128 measured best."""
 _MAX_BYTES: Final = 1024 * 1024
+_MAX_NAMED_ITEMS: Final = 1_000
+"""Item ids of one ListTasks: what servers take at once."""
 _BACKOFF_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 TOKEN_VARIABLE: Final = "AGENTGYM_TOKEN"
 """Environment variable with the bearer token: a flag would show in the list of processes."""
@@ -356,8 +358,12 @@ class Connection:
         self, environment: str, item_ids: Sequence[str]
     ) -> Sequence[pb.TaskSummary]:
         """Ask for the named tasks; raises EnvironmentFailure for an unknown one, ConnectionLost."""
-        request = pb.ListTasksRequest(environment=environment, item_ids=item_ids)
-        return (await self._ask(self._service.ListTasks, request)).tasks
+        tasks: list[pb.TaskSummary] = []
+        for start in range(0, len(item_ids), _MAX_NAMED_ITEMS):
+            named = item_ids[start : start + _MAX_NAMED_ITEMS]
+            request = pb.ListTasksRequest(environment=environment, item_ids=named)
+            tasks += (await self._ask(self._service.ListTasks, request)).tasks
+        return tasks
 
     async def _ask(self, method: Any, request: Any) -> Any:
         try:

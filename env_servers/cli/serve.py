@@ -15,7 +15,7 @@ from env_servers.sdk.data import official_data_dir
 from env_servers.server import EnvironmentServer, Security, ServerConfig, ServerLimits, serve
 from env_servers.server.app import run_loop
 from env_servers.server.logs import LogConfig, configure_logs
-from env_servers.server.security import InsecureAddress
+from env_servers.server.security import AddressUnavailable, SecurityMisconfigured
 from env_servers.server.upkeep import UpkeepFailed
 
 __all__ = ["Serve"]
@@ -81,7 +81,7 @@ class Serve:
         status = 0
         try:
             run_loop(self._serve())
-        except InsecureAddress as error:
+        except (SecurityMisconfigured, AddressUnavailable) as error:
             raise SdkError(str(error)) from error
         except UpkeepFailed:
             status = 1

@@ -33,7 +33,7 @@ from env_servers.server.logs import get_logger
 from env_servers.server.metrics import ServerMetrics
 from env_servers.server.processes import ProcessHost, WorkerPool
 from env_servers.server.runners import Host, InlineHost, ThreadHost
-from env_servers.server.security import TokenInterceptor, add_port, check_address
+from env_servers.server.security import TokenInterceptor, add_port, check_address, check_security
 from env_servers.server.service import EnvironmentService
 from env_servers.server.threads import AbandonableThreadPool
 from env_servers.server.tracing import EpisodeTracing, open_tracing, tracing_requested
@@ -87,6 +87,7 @@ class EnvironmentServer:
         health_pb2_grpc.add_HealthServicer_to_server(self.health, server)
         names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
+        check_security(self.config.security)
         for address in self.config.bind:
             check_address(address, self.config)
             self.addresses.append(add_port(server, address, self.config.security))
@@ -187,7 +188,8 @@ async def serve(
     Raises:
         UpkeepFailed: A background task died; the server was stopped.
         SdkError: An environment is unknown or unavailable.
-        InsecureAddress: An address would serve plain text to other machines.
+        SecurityMisconfigured: Plain text would be served to other machines, or TLS by unfit files.
+        AddressUnavailable: An address is taken.
     """
     server = EnvironmentServer(config)
     _tune_collector()

@@ -7,8 +7,9 @@ answers it, whatever happens.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.server import errors
@@ -27,6 +28,10 @@ from env_servers.server.tracing import EpisodeTracing
 from env_servers.server.verbs import EpisodeVerbs
 
 __all__ = ["CommandHandler"]
+
+_MAX_TURN = 1024
+"""Commands that one stream may have handled before the others get their turn; 10 to 40 ms. One
+message of 3,000,000 cheap steps once kept everybody else out for 38 s."""
 
 
 class CommandHandler:
@@ -54,11 +59,29 @@ class CommandHandler:
 
     # ------------------------------------------------------------------ the hot path
 
-    def handle(self, stream: Stream, commands: Iterable[pb.Command]) -> None:
-        """Take a message's commands; answers appear in the stream's outbox."""
+    async def handle_message(self, stream: Stream, commands: Iterable[pb.Command]) -> None:
+        """Take and answer a message's commands, however many, without keeping other streams out.
+
+        What a message may ask for is far larger than itself (an attach of 7 bytes can be answered
+        by 16 MiB), so the answers are sent before more of it is handled.
+        """
+        remaining = iter(commands)
+        while not self.handle(stream, remaining):
+            await stream.flush()
+            await asyncio.sleep(0)  # a flush with nothing to wait for does not yield by itself
+        await stream.flush()
+
+    def handle(self, stream: Stream, commands: Iterator[pb.Command]) -> bool:
+        """Take commands until there is none left or the stream's turn is over.
+
+        Answers appear in the stream's outbox.
+
+        Returns:
+            Whether all commands were taken; call again after a flush where not.
+        """
         find, tracing = self.table.episodes.get, self.table.tracing
         now = time.monotonic()
-        for command in commands:
+        for taken, command in enumerate(commands, start=1):
             episode = find(command.episode_id)
             body = command.WhichOneof("body")
             if (
@@ -76,6 +99,9 @@ class CommandHandler:
                         self._step_inline(stream, episode, command, body, now)
             else:
                 self._dispatch(stream, command, body, now)
+            if taken == _MAX_TURN or stream.backlogged:
+                return False
+        return True
 
     def _step_inline(
         self, stream: Stream, episode: Episode, command: pb.Command, body: str, now: float

@@ -16,6 +16,7 @@ from prometheus_client.metrics_core import Metric
 
 from env_servers.server.commands import CommandHandler
 from env_servers.server.processes import WorkerPool
+from env_servers.server.security import AddressUnavailable
 from env_servers.server.threads import AbandonableThreadPool
 
 __all__ = ["ServerMetrics"]
@@ -69,10 +70,19 @@ class ServerMetrics:
         yield GaugeMetricFamily("agentgym_loop_lag_seconds", "Event loop lag", value=self.loop_lag)
 
     def serve(self, port: int) -> None:
-        """Answer scrapes on a port of 127.0.0.1, and measure every step from now on."""
+        """Answer scrapes on a port of 127.0.0.1, and measure every step from now on.
+
+        Raises:
+            AddressUnavailable: Another program listens on the port.
+        """
         for host in self._handler.hosts.values():
             host.observe = self.latency.labels(host.spec.name).observe
-        self._server, _ = start_http_server(port, addr="127.0.0.1", registry=self.registry)
+        try:
+            self._server, _ = start_http_server(port, addr="127.0.0.1", registry=self.registry)
+        except OSError as error:
+            raise AddressUnavailable(
+                f"cannot serve metrics on 127.0.0.1:{port}: {error.strerror or error}"
+            ) from error
 
     def close(self) -> None:
         """Stop answering scrapes."""

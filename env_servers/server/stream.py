@@ -79,6 +79,11 @@ class Stream:
         """As many commands are in flight as may be."""
         return self.in_flight >= self.max_in_flight
 
+    @property
+    def backlogged(self) -> bool:
+        """So much waits to be sent that no more commands should be handled before."""
+        return len(self._full) >= _MAX_BACKLOG
+
     def event(self, size: int = 0) -> pb.Event:
         """Return a new event in the outbox, to be filled in place; `size` bytes of text follow."""
         self._bytes += size

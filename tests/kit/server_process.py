@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from env_servers.sdk import Execution
-from env_servers.server import EnvironmentServer, ServerConfig, ServerLimits, serve
+from env_servers.server import EnvironmentServer, Security, ServerConfig, ServerLimits, serve
 from env_servers.server.app import run_loop
 from tests.kit.data import REPOSITORY
 
@@ -82,7 +82,10 @@ def main() -> None:
     limits = ServerLimits(**options.pop("limits"))
     execution = {name: Execution(how) for name, how in options.pop("execution", {}).items()}
     tuples = {key: tuple(options.pop(key)) for key in ("environments", "bind")}
-    config = ServerConfig(limits=limits, execution=execution, **tuples, **options)
+    security = Security(**options.pop("security", {}))
+    config = ServerConfig(
+        limits=limits, execution=execution, security=security, **tuples, **options
+    )
 
     async def ready(server: EnvironmentServer) -> None:
         partial = address_file.with_suffix(".partial")
