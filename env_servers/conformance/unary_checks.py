@@ -133,6 +133,17 @@ async def bad_pages_are_refused(harness: Harness) -> None:
         await _refused(harness, harness.stub.ListEpisodes, episodes, "INVALID_ARGUMENT")
 
 
+async def named_tasks_are_bounded(harness: Harness) -> None:
+    """Named items are listed in the order of the request; more than 1,000 are refused."""
+    named = [harness.items[0]] * 3
+    request = pb.ListTasksRequest(environment=harness.environment, item_ids=named)
+    page = await _call(harness, harness.stub.ListTasks, request)
+    expect_equal([task.item_id for task in page.tasks], named, "the items that were named")
+    request = pb.ListTasksRequest(environment=harness.environment, item_ids=named[:1] * 1_001)
+    metadata = await _refused(harness, harness.stub.ListTasks, request, "INVALID_ARGUMENT")
+    expect_equal(metadata.get("field"), "item_ids", "the field that is named")
+
+
 async def episodes_are_listed(harness: Harness) -> None:
     """ListEpisodes pages through the live episodes and tells where each is."""
     stream = await harness.open_stream()
@@ -275,6 +286,7 @@ CHECKS: Final = (
     ("R42", unknown_environments_are_refused),
     ("R43", tasks_are_paged),
     ("R43", bad_pages_are_refused),
+    ("R43", named_tasks_are_bounded),
     ("R44", episodes_are_listed),
     ("R45", unary_calls_obey_the_same_rules),
     ("R45", unary_errors_are_rich),
