@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 import tyro
 
-from agent_runtime.agents import AgentCard, PlaySettings, agent_folder, read_card
+from agent_runtime.agents import AgentManifest, PlaySettings, agent_folder, read_agent_manifest
 from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling
 from agent_runtime.serving.config import ServeConfig
 from agentgym.env.v1 import types_pb2
@@ -48,13 +48,13 @@ SUITES: Mapping[str, tuple[str, ...]] = {
     DEMO_SUITE: (),
     "games": ("maze", "wordle", "textcraft", "babyai"),
 }
-"""Named sets of environments; the demo's are on the agent's card."""
+"""Named sets of environments; the demo's are in the agent's manifest."""
 SERVED_POLICY = "sglang"
 """The kind that, without a target, plays the model which the run serves itself."""
 EMBEDDED_POLICY = "embedded"
 """The kind that, without a target, plays the run's model in its own process."""
 AGENT_POLICY = "agent"
-"""A trained agent with a card."""
+"""A trained agent with a manifest."""
 _SCRIPTED = ("expert", "random", "noop")
 _DEFAULT_SPLIT = "eval"
 
@@ -117,7 +117,7 @@ class RunConfig:
     per_environment: tyro.conf.Suppress[Mapping[str, PlaySettings]] = field(
         default_factory=dict[str, PlaySettings]
     )
-    """Settings of single environments; those of the whole run go before them. An agent's card
+    """Settings of single environments; those of the whole run go before them. An agent's manifest
     fills them in."""
     seed: int = 0
     """Seed of the run: every episode and every sampled token derives from it."""
@@ -146,7 +146,7 @@ class RunConfig:
         """Return the same run with everything named that a suite, an agent or a file stands for.
 
         Environments, policies, settings and wording are then in the fields themselves, so that a
-        manifest holds them and a resume needs neither card nor file. Resolving twice changes
+        manifest holds them and a resume needs neither agent nor file. Resolving twice changes
         nothing. Raises UsageError, PolicyMisconfigured.
         """
         policies = self._policies()
@@ -154,12 +154,12 @@ class RunConfig:
         if settings:
             environments = environments or tuple(settings)
         else:
-            card = _read_card(policies)
+            learned = _read_agent_manifest(policies)
             if not environments and self.suite == DEMO_SUITE:
-                card = card or read_card(agent_folder(""))
-            environments = environments or self._suite_environments(card)
-            if card is not None:
-                settings = {name: _learned_settings(card, name) for name in environments}
+                learned = learned or read_agent_manifest(agent_folder(""))
+            environments = environments or self._suite_environments(learned)
+            if learned is not None:
+                settings = {name: _learned_settings(learned, name) for name in environments}
         named = replace(
             self, environments=environments, policies=policies, per_environment=settings
         )
@@ -169,11 +169,11 @@ class RunConfig:
         start = load_conversation_start(named.prompts_from)
         return replace(named, prompts_from=None, conversation_start=start)
 
-    def _suite_environments(self, card: AgentCard | None) -> tuple[str, ...]:
+    def _suite_environments(self, learned: AgentManifest | None) -> tuple[str, ...]:
         if self.suite not in SUITES:
             raise UsageError(f"unknown suite {self.suite!r}", valid=SUITES)
-        if self.suite == DEMO_SUITE and card is not None:
-            return tuple(card.environments)
+        if self.suite == DEMO_SUITE and learned is not None:
+            return tuple(learned.environments)
         return SUITES[self.suite]
 
     def _policies(self) -> tuple[PolicySpec, ...]:
@@ -192,13 +192,13 @@ class RunConfig:
         policies = self._policies()
         if any(policy.kind not in (*_SCRIPTED, AGENT_POLICY) for policy in policies):
             return None
-        card = _read_card(policies)
-        return card.sampling() if card is not None else None
+        learned = _read_agent_manifest(policies)
+        return learned.sampling() if learned is not None else None
 
     def environment_settings(self, name: str) -> PlaySettings:
         """Return how an environment of a resolved run is played.
 
-        What holds for the whole run goes before what an agent's card says, and that before the
+        What holds for the whole run goes before what an agent's manifest says, and that before the
         environment's own, for which empty fields stand.
         """
         own = self.per_environment.get(name, PlaySettings())
@@ -245,22 +245,22 @@ class RunConfig:
             raise UsageError(f"{used[0]} needs exactly one environment: give --env")
 
 
-def _read_card(policies: tuple[PolicySpec, ...]) -> AgentCard | None:
-    """Return the card of the agent that plays; raises UsageError where there are two."""
+def _read_agent_manifest(policies: tuple[PolicySpec, ...]) -> AgentManifest | None:
+    """Return the manifest of the agent that plays; raises UsageError where there are two."""
     agents = [policy for policy in policies if policy.kind == AGENT_POLICY]
     if not agents:
         return None
     if len(agents) > 1:
         raise UsageError(f"{agents[0]} and {agents[1]} have settings of their own: play one")
-    return read_card(agent_folder(agents[0].target))
+    return read_agent_manifest(agent_folder(agents[0].target))
 
 
-def _learned_settings(card: AgentCard, environment: str) -> PlaySettings:
-    if environment not in card.environments:
+def _learned_settings(learned: AgentManifest, environment: str) -> PlaySettings:
+    if environment not in learned.environments:
         raise UsageError(
-            f"the agent {card.name} did not learn {environment}", valid=card.environments
+            f"the agent {learned.name} did not learn {environment}", valid=learned.environments
         )
-    return card.environments[environment]
+    return learned.environments[environment]
 
 
 _RUNTIME = frozenset(

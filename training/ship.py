@@ -20,8 +20,8 @@ from typing import Any, Final, Literal, cast
 import tyro
 from rich.console import Console
 
-from agent_runtime.agents import AgentCard, AgentFigure, PlaySettings, write_card
-from agent_runtime.agents.card import CARD_FILE
+from agent_runtime.agents import AgentManifest, AgentMetric, PlaySettings, write_agent_manifest
+from agent_runtime.agents.manifest import AGENT_FILE
 from agent_runtime.engine.checkpoint import read_architecture, weight_files, weights_digest
 from agent_runtime.engine.numpy_backend import import_numpy
 from orchestrator.command_line import make_console, run_command
@@ -79,7 +79,7 @@ class ExportedAgent:
     """What was written."""
 
     folder: Path
-    manifest: AgentCard
+    manifest: AgentManifest
     recorded: Mapping[str, Metric]
     """Metrics of the chosen checkpoint in its run."""
     played: Mapping[str, Metric]
@@ -173,7 +173,7 @@ def export_agent(config: ExportAgent, console: Console) -> ExportedAgent:
         folder = Path(work) / "agent"
         stored_as, played = _store(config, run, seed, folder, console)
         manifest = _manifest(config.name, run, seed, played, stored_as, weights_digest(folder))
-        write_card(folder, manifest)
+        write_agent_manifest(folder, manifest)
         readme = _readme(run, seed, reason, manifest, played)
         (folder / "README.md").write_text(readme, encoding="utf-8")
         _require_small(folder)
@@ -187,7 +187,7 @@ def _require_free(config: ExportAgent) -> None:
     out = config.out
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
-    if not (out / CARD_FILE).is_file():
+    if not (out / AGENT_FILE).is_file():
         raise OutputOccupied(out, "it holds something that is no agent")
     if not config.overwrite:
         raise OutputOccupied(out, "an agent is here; --overwrite replaces it")
@@ -263,8 +263,8 @@ def _manifest(
     played: Mapping[str, Metric],
     stored_as: StoredAs,
     weights: str,
-) -> AgentCard:
-    return AgentCard(
+) -> AgentManifest:
+    return AgentManifest(
         name=name,
         temperature=0.0,
         max_new_tokens=run.rollout.max_new_tokens,
@@ -278,8 +278,8 @@ def _manifest(
             )
             for tasks in run.environments
         },
-        figures={name: _agent_figure(metric) for name, metric in played.items()},
-        made={
+        metrics={name: _agent_metric(metric) for name, metric in played.items()},
+        provenance={
             "algorithm": "AgentEvol",
             "seed": seed,
             "checkpoint": run.checkpoint_names[seed],
@@ -289,11 +289,11 @@ def _manifest(
     )
 
 
-def _agent_figure(metric: Metric) -> AgentFigure:
+def _agent_metric(metric: Metric) -> AgentMetric:
     mean, interval = metric.mean, metric.interval
     if mean is None:
         raise TrainingError(f"no episode of {metric.environment} was finished")
-    return AgentFigure(
+    return AgentMetric(
         metric="mean score" if metric.by_score else "success rate",
         value=round(mean, 4),
         low=round(interval.low if interval else mean, 4),
@@ -314,7 +314,7 @@ def _require_small(folder: Path) -> None:
 
 
 def _readme(
-    run: _Run, seed: int, reason: str, manifest: AgentCard, played: Mapping[str, Metric]
+    run: _Run, seed: int, reason: str, manifest: AgentManifest, played: Mapping[str, Metric]
 ) -> str:
     names = [tasks.name for tasks in run.environments]
     rows = [
@@ -324,7 +324,7 @@ def _readme(
     seeds = len(run.checkpoint_names)
     return _README.format(
         name=manifest.name,
-        model=_model_line(run.checkpoint(seed), str(manifest.made["stored_as"])),
+        model=_model_line(run.checkpoint(seed), str(manifest.provenance["stored_as"])),
         recipe=_recipe_lines(run),
         seed=seed,
         why=reason,
@@ -397,7 +397,7 @@ def _recipe_lines(run: _Run) -> str:
     return "\n".join(lines)
 
 
-def _settings_table(manifest: AgentCard) -> str:
+def _settings_table(manifest: AgentManifest) -> str:
     lines = ["| environment | reset options | conversation start | rounds |", "|---|---|---|---|"]
     for name, settings in manifest.environments.items():
         options = "its own"
@@ -421,7 +421,7 @@ def _act(config: ExportAgent) -> int:
     rows = [Row("in its run", agent.recorded), Row("as shipped", agent.played)]
     console.print(as_table(rows, names, title=f"agent {agent.manifest.name}, {agent.folder}"))
     size = sum(path.stat().st_size for path in agent.folder.iterdir())
-    console.print(f"{size / 1e6:.1f} MB, {agent.manifest.made['stored_as']}", highlight=False)
+    console.print(f"{size / 1e6:.1f} MB, {agent.manifest.provenance['stored_as']}", highlight=False)
     return 0
 
 

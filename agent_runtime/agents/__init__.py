@@ -1,27 +1,27 @@
-"""Trained agents in folders: a checkpoint, and a card that says what it plays and what it scored.
+"""Trained agents in folders: a checkpoint, and a manifest of what it plays and what it scored.
 
-    card.py      `agent.json`: settings of each environment, held-out tasks, figures
+    manifest.py  `agent.json`: settings of each environment, held-out tasks, metrics
     laptop/      the agent of this package
 
-Importing this package loads no engine: a card is JSON.
+Importing this package loads no engine: a manifest is JSON.
 """
 
-from agent_runtime.agents.card import (
-    SHIPPED,
-    AgentCard,
-    AgentFigure,
+from agent_runtime.agents.manifest import (
+    BUNDLED_AGENT,
+    AgentManifest,
+    AgentMetric,
     PlaySettings,
     agent_folder,
-    read_card,
-    write_card,
+    read_agent_manifest,
+    write_agent_manifest,
 )
 
 __all__ = [
-    "SHIPPED",
-    "AgentCard",
-    "AgentFigure",
+    "BUNDLED_AGENT",
+    "AgentManifest",
+    "AgentMetric",
     "PlaySettings",
     "agent_folder",
-    "read_card",
-    "write_card",
+    "read_agent_manifest",
+    "write_agent_manifest",
 ]

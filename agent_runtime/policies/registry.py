@@ -70,11 +70,13 @@ def _embedded(path: str, config: PolicyConfig) -> Policy:
 
 
 def _agent(folder: str, config: PolicyConfig) -> Policy:
-    from agent_runtime.agents.card import agent_folder, read_card
-    from agent_runtime.policies.trained import AgentPolicy
+    from agent_runtime.agents.manifest import agent_folder, read_agent_manifest
+    from agent_runtime.policies.packaged import AgentPolicy
 
     path = agent_folder(folder)
-    return AgentPolicy(f"agent:{folder}" if folder else "agent", path, read_card(path), config)
+    return AgentPolicy(
+        f"agent:{folder}" if folder else "agent", path, read_agent_manifest(path), config
+    )
 
 
 _FACTORIES: Final[Mapping[str, tuple[str, Factory]]] = {

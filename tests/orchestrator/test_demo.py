@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_runtime.agents import SHIPPED, read_card
+from agent_runtime.agents import BUNDLED_AGENT, read_agent_manifest
 from orchestrator import audit, evaluate, replay, sample
 from orchestrator.store import RunReader
 
 pytest.importorskip("minigrid", reason="the extra `babyai` is not installed")
-CARD = read_card(SHIPPED)
+AGENT = read_agent_manifest(BUNDLED_AGENT)
 QUICK = ["--spawn", "1", "--embedded.backend", "numpy"]
 
 
@@ -26,7 +26,7 @@ def test_all_three_play_the_agents_held_out_tasks_in_its_settings(demo: Path) ->
     played: dict[tuple[str, str], set[str]] = {}
     with RunReader.open(demo) as reader:
         for record in reader.episodes():
-            settings = CARD.environments[record.environment]
+            settings = AGENT.environments[record.environment]
             played.setdefault((record.environment, record.policy), set()).add(record.item_id)
             assert record.item_id in settings.items
             assert dict(record.options) == dict(settings.options)
@@ -34,7 +34,7 @@ def test_all_three_play_the_agents_held_out_tasks_in_its_settings(demo: Path) ->
             assert record.split == ""
             if settings.max_rounds:
                 assert len(record.steps) <= settings.max_rounds + 1
-    for name in CARD.environments:
+    for name in AGENT.environments:
         items = played[name, "agent"]
         assert len(items) == 3
         assert played[name, "expert"] == played[name, "random"] == items
@@ -53,9 +53,9 @@ def test_the_manifest_says_what_computed_and_with_which_weights(demo: Path) -> N
     assert manifest.sampling["temperature"] == 0
     assert (manifest.policies or {})["agent"] == {
         "backend": "numpy",
-        "weights": CARD.made["weights"],
+        "weights": AGENT.provenance["weights"],
     }
-    assert versions == {CARD.made["weights"]}
+    assert versions == {AGENT.provenance["weights"]}
 
 
 def test_it_resumes_replays_and_passes_the_audit(
@@ -64,7 +64,7 @@ def test_it_resumes_replays_and_passes_the_audit(
     assert sample.main(["--resume", str(demo), "--spawn", "1"]) == 0
     assert replay.main([str(demo), "--spawn", "1"]) == 0
     assert audit.main([str(demo)]) == 0
-    rendered = 3 * len(CARD.environments)
+    rendered = 3 * len(AGENT.environments)
     assert f"{rendered} rendered again" in capsys.readouterr().out
 
 
@@ -84,7 +84,7 @@ def test_flags_change_how_the_agent_samples(tmp_path: Path) -> None:
         sampling = reader.manifest.sampling
         assert reader.count() == 2
     assert sampling["temperature"] == 0.7
-    assert sampling["max_new_tokens"] == CARD.max_new_tokens
+    assert sampling["max_new_tokens"] == AGENT.max_new_tokens
 
 
 def test_an_evaluation_of_the_agent_is_of_its_tasks(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_an_evaluation_of_the_agent_is_of_its_tasks(tmp_path: Path) -> None:
     assert evaluate.main([*QUICK, *flags, "--out", str(out)]) == 0
     with RunReader.open(out) as reader:
         items = {record.item_id for record in reader.episodes()}
-    assert items <= set(CARD.environments["textcraft"].items)
+    assert items <= set(AGENT.environments["textcraft"].items)
 
 
 def test_an_environment_that_it_did_not_learn_is_a_usage_error(
@@ -103,4 +103,4 @@ def test_an_environment_that_it_did_not_learn_is_a_usage_error(
     assert sample.main(flags) == 2
     message = capsys.readouterr().err
     assert "sheet" in message
-    assert all(name in message for name in CARD.environments)
+    assert all(name in message for name in AGENT.environments)

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from agent_runtime.agents import AgentCard, PlaySettings, read_card, write_card
-from agent_runtime.agents.card import SHIPPED
+from agent_runtime.agents import (
+    AgentManifest,
+    PlaySettings,
+    read_agent_manifest,
+    write_agent_manifest,
+)
+from agent_runtime.agents.manifest import BUNDLED_AGENT
 from agent_runtime.errors import PolicyMisconfigured
 from orchestrator.client import ClientConfig
 from orchestrator.config import RunConfig, parse_policies
@@ -17,7 +22,7 @@ from orchestrator.errors import UsageError
 from orchestrator.manifest import REDACTED, redact
 from tests.orchestrator.records import build_manifest, build_session
 
-CARD = read_card(SHIPPED)
+AGENT = read_agent_manifest(BUNDLED_AGENT)
 
 
 def recorded(config: RunConfig) -> RunConfig:
@@ -29,9 +34,9 @@ def recorded(config: RunConfig) -> RunConfig:
 
 def agent_at(folder: Path, **environments: PlaySettings) -> str:
     folder.mkdir()
-    write_card(
+    write_agent_manifest(
         folder,
-        AgentCard(name="other", temperature=0.5, max_new_tokens=3, environments=environments),
+        AgentManifest(name="other", temperature=0.5, max_new_tokens=3, environments=environments),
     )
     return f"agent:{folder}"
 
@@ -39,8 +44,8 @@ def agent_at(folder: Path, **environments: PlaySettings) -> str:
 def test_without_arguments_the_agent_plays_its_own_tasks_beside_expert_and_random() -> None:
     config = RunConfig().resolve()
     assert config.policies == parse_policies("expert,random,agent")
-    assert config.environments == tuple(CARD.environments)
-    for name, settings in CARD.environments.items():
+    assert config.environments == tuple(AGENT.environments)
+    for name, settings in AGENT.environments.items():
         assert config.environment_settings(name) == settings
         assert config.environment_split(name) == ""
 
@@ -55,7 +60,7 @@ def test_a_named_environment_is_played_as_ever() -> None:
 
 def test_the_demo_is_the_agents_whoever_plays() -> None:
     config = RunConfig(policies=parse_policies("expert")).resolve()
-    assert config.environment_settings("maze") == CARD.environments["maze"]
+    assert config.environment_settings("maze") == AGENT.environments["maze"]
 
 
 def test_other_suites_have_each_environments_own_settings() -> None:
@@ -67,7 +72,7 @@ def test_other_suites_have_each_environments_own_settings() -> None:
 
 def test_an_agent_brings_its_settings_for_all_who_play_beside_it() -> None:
     config = RunConfig(environments=("wordle",), policies=parse_policies("expert,agent")).resolve()
-    assert config.environment_settings("wordle") == CARD.environments["wordle"]
+    assert config.environment_settings("wordle") == AGENT.environments["wordle"]
 
 
 def test_flags_go_before_an_agents_settings() -> None:
@@ -76,7 +81,7 @@ def test_flags_go_before_an_agents_settings() -> None:
     settings = config.environment_settings("maze")
     assert settings.options == {"rows": 9}
     assert (settings.max_rounds, settings.items, settings.profile) == (3, ("maze_5",), "fixed")
-    assert settings.conversation_start == CARD.environments["maze"].conversation_start
+    assert settings.conversation_start == AGENT.environments["maze"].conversation_start
 
 
 def test_a_named_split_is_played_instead_of_an_agents_tasks() -> None:
@@ -92,10 +97,10 @@ def test_a_manifest_holds_what_was_settled_and_a_resume_needs_no_card(
 ) -> None:
     config = RunConfig().resolve()
 
-    def no_card(_: Path) -> AgentCard:
-        raise AssertionError("the card was read again")
+    def no_card(_: Path) -> AgentManifest:
+        raise AssertionError("the manifest was read again")
 
-    monkeypatch.setattr("orchestrator.config.read_card", no_card)
+    monkeypatch.setattr("orchestrator.config.read_agent_manifest", no_card)
     again = recorded(config)
     assert again == config
     assert again.resolve() == config
@@ -119,7 +124,7 @@ def test_the_backend_may_differ_between_sessions_and_the_settings_may_not() -> N
 
 def test_an_agent_samples_as_it_was_judged_unless_another_model_plays_too() -> None:
     sampling = RunConfig(policies=parse_policies("expert,agent")).agent_sampling()
-    assert sampling == CARD.sampling()
+    assert sampling == AGENT.sampling()
     assert (
         RunConfig(
             policies=parse_policies("agent,openai:m"), environments=("maze",)
@@ -143,7 +148,7 @@ def test_an_environment_that_the_agent_did_not_learn_names_those_that_it_did() -
         RunConfig(
             environments=parse_names("maze,sheet"), policies=parse_policies("agent")
         ).resolve()
-    assert caught.value.valid == tuple(CARD.environments)
+    assert caught.value.valid == tuple(AGENT.environments)
 
 
 def test_two_agents_have_two_settings_and_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from agent_runtime.agents import read_card
+from agent_runtime.agents import read_agent_manifest
 from agent_runtime.engine.checkpoint import weights_digest
 from agent_runtime.engine.tensor_file import read_tensors, write_tensors
 from orchestrator import sample
@@ -113,17 +113,17 @@ def test_the_folder_has_what_an_agent_needs_and_no_machine_in_it(agent: Path) ->
 
 
 def test_the_card_says_what_it_plays_and_what_its_files_scored(agent: Path) -> None:
-    card = read_card(agent)
-    settings = card.environments["maze"]
-    assert (card.name, card.temperature, card.max_new_tokens) == ("walker", 0.0, 4)
+    manifest = read_agent_manifest(agent)
+    settings = manifest.environments["maze"]
+    assert (manifest.name, manifest.temperature, manifest.max_new_tokens) == ("walker", 0.0, 4)
     assert settings.items == tuple(ITEMS)
     assert settings.conversation_start == ("maze", "OK")
     assert settings.options == {"rows": 7, "columns": 7, "instructions": ""}
     assert settings.max_rounds == 2
     # A random model reaches no goal.
-    assert (card.figures["maze"].value, card.figures["maze"].episodes) == (0.0, 2)
-    assert card.made["weights"] == weights_digest(agent)
-    assert card.made["stored_as"] == "float16"
+    assert (manifest.metrics["maze"].value, manifest.metrics["maze"].episodes) == (0.0, 2)
+    assert manifest.provenance["weights"] == weights_digest(agent)
+    assert manifest.provenance["stored_as"] == "float16"
 
 
 def test_the_readme_has_the_runs_figures_and_how_it_was_made(agent: Path) -> None:
@@ -160,7 +160,7 @@ def test_the_best_seed_is_chosen_by_validation_where_there_is_one(
     done = export_agent(
         ExportAgent(run=write_run(folder, validated=validated), out=tmp_path / "a"), quiet()
     )
-    assert done.manifest.made["seed"] == seed
+    assert done.manifest.provenance["seed"] == seed
 
 
 def test_half_precision_that_changes_a_figure_is_not_taken(
@@ -169,11 +169,11 @@ def test_half_precision_that_changes_a_figure_is_not_taken(
     monkeypatch.setattr(shipping, "_play", written)
     # Seed 0 scored nothing in its run, so whatever is played differs.
     done = export_agent(ExportAgent(run=run, out=tmp_path / "a", seed=0), quiet())
-    assert done.manifest.made["stored_as"] == "float32"
+    assert done.manifest.provenance["stored_as"] == "float32"
     forced = export_agent(
         ExportAgent(run=run, out=tmp_path / "b", seed=0, stored_as="bfloat16"), quiet()
     )
-    assert forced.manifest.made["stored_as"] == "bfloat16"
+    assert forced.manifest.provenance["stored_as"] == "bfloat16"
 
 
 def test_numbers_beyond_float16_stay_in_float32(
@@ -186,7 +186,7 @@ def test_numbers_beyond_float16_stay_in_float32(
     tensors["model.norm.weight"] *= 1e6
     write_tensors(path, tensors, "float32")
     done = export_agent(ExportAgent(run=run, out=tmp_path / "a", seed=1), quiet())
-    assert done.manifest.made["stored_as"] == "float32"
+    assert done.manifest.provenance["stored_as"] == "float32"
     with pytest.raises(TrainingError, match="stored_as"):
         export_agent(ExportAgent(run=run, out=tmp_path / "b", seed=1, stored_as="float16"), quiet())
 
@@ -215,7 +215,7 @@ def test_only_an_agent_is_replaced_and_only_when_asked(
     export_agent(
         ExportAgent(run=run, out=tmp_path / "a", seed=1, name="new", overwrite=True), quiet()
     )
-    assert read_card(tmp_path / "a").name == "new"
+    assert read_agent_manifest(tmp_path / "a").name == "new"
 
 
 def test_what_is_no_finished_run_is_refused(run: Path, tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def test_the_engine_itself_imports_neither_numpy_nor_torch() -> None:
     code = (
         "import sys\n"
         "import agent_runtime.engine.worker, agent_runtime.engine.http_server\n"
-        "import agent_runtime.engine.numpy_backend, agent_runtime.policies.trained\n"
+        "import agent_runtime.engine.numpy_backend, agent_runtime.policies.packaged\n"
         "print(sorted({'numpy', 'torch', 'safetensors'} & set(sys.modules)))"
     )
     assert run_code(code) == "[]"

@@ -1,8 +1,7 @@
 """A trained agent as a policy: `agent` (the package's own) or `agent:FOLDER`.
 
-Owns the check that what it needs is installed, and the refusal of environments that it does not
-know. Its model is played by the embedded engine; its settings are its card's, which whoever plans
-the episodes applies.
+Its model is played by the embedded engine. The settings in its manifest are applied by whoever
+plans the episodes; environments that it did not learn are refused here.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from agent_runtime.agents.card import AgentCard
+from agent_runtime.agents.manifest import AgentManifest
 from agent_runtime.engine.backend import is_installed
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.policies.base import EpisodeContext, PolicySession
@@ -24,16 +23,18 @@ _NEEDED: Final = ("jinja2", "safetensors", "tokenizers")
 
 
 class AgentPolicy(EmbeddedPolicy):
-    """The agent in a folder with a card."""
+    """The agent in a folder with a manifest."""
 
-    def __init__(self, name: str, folder: Path, card: AgentCard, config: PolicyConfig) -> None:
-        """`name` as on the command line. Nothing is loaded before `start`."""
+    def __init__(
+        self, name: str, folder: Path, manifest: AgentManifest, config: PolicyConfig
+    ) -> None:
+        """Prepare the agent, under its name on the command line; `start` loads it."""
         if config.embedded.dtype == "auto":
-            # Stored in half precision for its size; judged in float32, on a GPU as well.
+            # Stored in half precision for its size; evaluated in float32, on a GPU as well.
             config = replace(config, embedded=replace(config.embedded, dtype="float32"))
         super().__init__(folder, config)
         self.name = name
-        self.card = card
+        self.manifest = manifest
 
     async def start(self) -> None:
         """Load tokenizer and weights. Raises PolicyError, naming the extra where it is missing."""
@@ -48,10 +49,10 @@ class AgentPolicy(EmbeddedPolicy):
         await super().start()
 
     def open(self, context: EpisodeContext) -> PolicySession:
-        """A session; raises PolicyMisconfigured for an environment that is not on the card."""
-        if context.environment not in self.card.environments:
+        """Open a session; raises PolicyMisconfigured for an unknown environment."""
+        if context.environment not in self.manifest.environments:
             raise PolicyMisconfigured(
-                f"the agent {self.card.name} did not learn {context.environment}; it plays "
-                f"{', '.join(self.card.environments)}"
+                f"the agent {self.manifest.name} did not learn {context.environment}; it plays "
+                f"{', '.join(self.manifest.environments)}"
             )
         return super().open(context)

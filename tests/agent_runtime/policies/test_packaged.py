@@ -12,7 +12,7 @@ from agent_runtime.conversation import Message, Role
 from agent_runtime.engine import backend
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.policies import EmbeddedOptions, PolicyConfig, Sampling, make_policy
-from agent_runtime.policies.trained import AgentPolicy
+from agent_runtime.policies.packaged import AgentPolicy
 from tests.agent_runtime.policies.live_episode import episode_context
 
 CONFIG = PolicyConfig(
@@ -62,7 +62,7 @@ async def test_a_missing_extra_is_named_with_a_way_to_play_without_it(
     absent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "agent_runtime.policies.trained.is_installed", lambda module: module != absent
+        "agent_runtime.policies.packaged.is_installed", lambda module: module != absent
     )
     with pytest.raises(PolicyMisconfigured) as caught:
         await make_policy("agent", CONFIG).start()
