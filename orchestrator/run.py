@@ -8,23 +8,15 @@ ends a run, the records that are finished by then are durable.
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
 import uuid
-from collections import Counter
-from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from google.protobuf import struct_pb2
 from rich.console import Console
 
 from agent_runtime import tracing
-from agent_runtime.agent import EpisodePlan
-from agent_runtime.agents import PlaySettings
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies import make_policy
@@ -33,6 +25,7 @@ from agent_runtime.serving import serving
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from orchestrator import seeds
+from orchestrator.active_runs import ActiveRun, ActiveRuns, RunOutcome, Tasks
 from orchestrator.client import connection_options
 from orchestrator.config import (
     EMBEDDED_POLICY,
@@ -40,44 +33,17 @@ from orchestrator.config import (
     RunConfig,
     parse_action_format,
 )
-from orchestrator.dispatcher import Dispatcher
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.fleet import Fleet
 from orchestrator.manifest import EnvironmentIdentity, Manifest, begin_session, utc_now
-from orchestrator.progress import RunProgress
-from orchestrator.prompts import to_conversation_start
-from orchestrator.records import EpisodeKey, enum_name
-from orchestrator.retry import RetryBudget
+from orchestrator.records import enum_name
 from orchestrator.run_folder import inspect_folder
 from orchestrator.run_logs import open_run_logs
-from orchestrator.scheduler import Assignment, EnvironmentPlan, Limits, Scheduler, work_items
 from orchestrator.store import RunStore
 
-__all__ = ["RunOutcome", "RunSpec", "Tasks", "run", "run_many"]
+__all__ = ["RunOutcome", "RunSpec", "run", "run_many"]
 
 log = get_logger(__name__)
-
-Tasks = Mapping[str, list[pb.TaskSummary]]
-"""The tasks of each environment, in the order in which they are played."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
-    """How a run ended."""
-
-    folder: Path
-    finished: int
-    planned: int
-    failed: int
-    """Episodes that were given up."""
-    interrupted: bool
-    described: Mapping[str, pb.GetEnvironmentResponse]
-    """What the servers said of each environment."""
-
-    @property
-    def complete(self) -> bool:
-        """Every planned episode has a finished record."""
-        return self.finished == self.planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +91,7 @@ async def run_many(specs: Sequence[RunSpec], *, console: Console) -> list[RunOut
         )
         tasks = [await _choose_tasks(spec.config, fleet) for spec in specs]
         policies = await _start_policies(first, stack)
-        runs: list[_ActiveRun] = []
+        runs: list[ActiveRun] = []
         for spec, run_id, log_folder, selected in zip(specs, run_ids, logs, tasks, strict=True):
             config = spec.config
             manifest = _manifest(run_id, config, fleet, policies)
@@ -133,8 +99,8 @@ async def run_many(specs: Sequence[RunSpec], *, console: Console) -> list[RunOut
             begin = RunStore.resume if spec.resume else RunStore.create
             store = stack.enter_context(begin(spec.folder, manifest, session))
             log_folder.settle()
-            runs.append(_ActiveRun(config, fleet, policies, store, selected))
-        return await _ActiveRuns(runs, fleet, policies, console).play()
+            runs.append(ActiveRun(config, fleet, policies, store, selected))
+        return await ActiveRuns(runs, fleet, policies, console).play()
 
 
 def _run_id(spec: RunSpec) -> str:
@@ -166,204 +132,6 @@ def _check_compatible(specs: Sequence[RunSpec]) -> None:
         if (spec.config.policies, spec.config.agent) != (first.policies, first.agent):
             raise UsageError("runs that are played together have the same policies")
         seen.update(names)
-
-
-@dataclass(frozen=True, slots=True)
-class _EnvironmentPlay:
-    """How one environment is played, as plans of episodes need it."""
-
-    settings: PlaySettings
-    split: str
-    """Empty = single items are played."""
-    options: struct_pb2.Struct
-    conversation_start: pb.ConversationStart | None
-
-    @classmethod
-    def from_config(cls, config: RunConfig, environment: str) -> _EnvironmentPlay:
-        settings = config.environment_settings(environment)
-        options = struct_pb2.Struct()
-        options.update(dict(settings.options))
-        start = to_conversation_start(settings.conversation_start)
-        return cls(settings, config.environment_split(environment), options, start)
-
-
-class _ActiveRun:
-    """A run that is being played: its store, its keys and the plans of its episodes."""
-
-    def __init__(
-        self,
-        config: RunConfig,
-        fleet: Fleet,
-        policies: Mapping[str, Policy],
-        store: RunStore,
-        tasks: Tasks,
-    ) -> None:
-        self.config = config
-        self.store = store
-        self._fleet = fleet
-        self._categories = {
-            (name, task.item_id): task.category for name, listed in tasks.items() for task in listed
-        }
-        self._environments = {name: _EnvironmentPlay.from_config(config, name) for name in tasks}
-        self.keys = work_items(
-            [
-                EnvironmentPlan(environment=name, item_ids=[task.item_id for task in listed])
-                for name, listed in tasks.items()
-            ],
-            samples=config.samples,
-            policies=list(policies),
-        )
-
-    def plan(self, assignment: Assignment) -> EpisodePlan:
-        """Return what is to be played for an assignment of this run."""
-        key, config = assignment.key, self.config
-        environment = self._environments[key.environment]
-        names: dict[str, Any] = {"environment": key.environment, "item_id": key.item_id}
-
-        def turn_seed(turn: int) -> int:
-            return seeds.sampling_seed(config.seed, **names, sample=key.sample, turn=turn)
-
-        run_id = self.store.manifest.run_id
-        return EpisodePlan(
-            run_id=run_id,
-            episode_id=seeds.episode_id(
-                run_id, **names, sample=key.sample, policy=key.policy, attempt=assignment.attempt
-            ),
-            environment=self._fleet.described[key.environment],
-            item_id=key.item_id,
-            category=self._categories[(key.environment, key.item_id)],
-            split=environment.split,
-            sample=key.sample,
-            policy=key.policy,
-            attempt=assignment.attempt,
-            seed=seeds.episode_seed(config.seed, **names),
-            action_format=parse_action_format(config.action_format),
-            profile=environment.settings.profile,
-            options=environment.options,
-            max_rounds=environment.settings.max_rounds,
-            conversation_start=environment.conversation_start,
-            turn_seed=turn_seed,
-        )
-
-    def log_start(self, finished: Collection[EpisodeKey]) -> None:
-        """Say in the log what is going to be played."""
-        manifest = self.store.manifest
-        log.info(
-            "run started",
-            run_id=manifest.run_id,
-            folder=str(self.store.folder),
-            session=len(manifest.sessions),
-            environments=list(self.config.environments),
-            policies=list(map(str, self.config.policies)),
-            planned=len(self.keys),
-            finished=sum(key in finished for key in self.keys),
-        )
-
-    def log_end(self, outcome: RunOutcome) -> None:
-        """Say in the log how it ended."""
-        log.info(
-            "run ended",
-            run_id=self.store.manifest.run_id,
-            planned=outcome.planned,
-            finished=outcome.finished,
-            failed=outcome.failed,
-            interrupted=outcome.interrupted,
-        )
-
-    def outcome(self, scheduler: Scheduler, *, interrupted: bool) -> RunOutcome:
-        """Return how this run ended."""
-        keys = frozenset(self.keys)
-        return RunOutcome(
-            self.store.folder,
-            sum(key in keys for key in self.store.finished_keys()),
-            len(self.keys),
-            sum(key in keys for key in scheduler.failed_keys),
-            interrupted,
-            {name: self._fleet.described[name] for name in self.config.environments},
-        )
-
-
-class _ActiveRuns:
-    """One or more runs being played, their episodes in one pool."""
-
-    def __init__(
-        self,
-        runs: Sequence[_ActiveRun],
-        fleet: Fleet,
-        policies: Mapping[str, Policy],
-        console: Console,
-    ) -> None:
-        self._runs = runs
-        self._fleet = fleet
-        self._policies = policies
-        self._console = console
-        self._keys = [key for run in runs for key in run.keys]
-        self._run_by_environment = {name: run for run in runs for name in run.config.environments}
-        self._interrupted = False
-
-    async def play(self) -> list[RunOutcome]:
-        """Play what is left; returns how each run ended."""
-        finished = {key for run in self._runs for key in run.store.finished_keys()}
-        scheduler = self._scheduler(finished)
-        totals = Counter((key.environment, key.policy) for key in self._keys)
-        before = Counter((k.environment, k.policy) for k in self._keys if k in finished)
-        for run in self._runs:
-            run.log_start(finished)
-        async with RunProgress(
-            totals, self._console, finished=before, live=lambda: scheduler.running
-        ) as progress:
-            dispatcher = Dispatcher(
-                scheduler, self._fleet, self._policies, self._find_store, self._plan, progress.add
-            )
-            async with self._stop_on_signal(dispatcher):
-                await dispatcher.run()
-        outcomes = [run.outcome(scheduler, interrupted=self._interrupted) for run in self._runs]
-        for run, outcome in zip(self._runs, outcomes, strict=True):
-            run.log_end(outcome)
-        return outcomes
-
-    def _scheduler(self, finished: set[EpisodeKey]) -> Scheduler:
-        config = self._runs[0].config
-        per_environment = {
-            name: max(1, int(described.limits.max_episodes * len(self._fleet)))
-            for name, described in self._fleet.described.items()
-        }
-        failed = [run.store.failed_keys() for run in self._runs]
-        return Scheduler(
-            self._keys,
-            limits=Limits(total=config.concurrency, per_environment=per_environment),
-            retries=RetryBudget(config.retry, seed=config.seed),
-            finished=finished,
-            failed={key: attempt for keys in failed for key, attempt in keys.items()},
-        )
-
-    def _find_store(self, environment: str) -> RunStore:
-        return self._run_by_environment[environment].store
-
-    def _plan(self, assignment: Assignment) -> EpisodePlan:
-        return self._run_by_environment[assignment.key.environment].plan(assignment)
-
-    @asynccontextmanager
-    async def _stop_on_signal(self, dispatcher: Dispatcher) -> AsyncGenerator[None]:
-        """Let the first Ctrl-C or SIGTERM stop the run in order, the second end the process."""
-        loop = asyncio.get_running_loop()
-        numbers = (signal.SIGINT, signal.SIGTERM)
-
-        def on_signal() -> None:
-            if self._interrupted:
-                os._exit(130)
-            self._interrupted = True
-            log.warning("run interrupted")
-            self._console.print("stopping; finished episodes are kept", highlight=False)
-            dispatcher.stop()
-
-        for number in numbers:
-            loop.add_signal_handler(number, on_signal)
-        try:
-            yield
-        finally:
-            for number in numbers:
-                loop.remove_signal_handler(number)
 
 
 async def _start_policies(config: RunConfig, stack: AsyncExitStack) -> dict[str, Policy]:

@@ -94,3 +94,14 @@ def test_a_resume_with_another_seed_is_refused(
     assert sample.main(["--resume", str(folder), "--seed", "7"]) == 2
     assert "seed: " in capsys.readouterr().err
     assert (folder / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["options"], indirect=True)
+def test_a_run_whose_wording_is_gone_is_read_and_a_resume_names_the_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder.parent.parent / "wording.json").unlink()
+    assert show.main([str(folder)]) == 0
+    assert audit.main([str(folder)]) == 0
+    assert sample.main(["--resume", str(folder)]) == 2
+    assert "wording.json" in capsys.readouterr().err

@@ -1,0 +1,260 @@
+"""Runs that are being played: the plans of their episodes, and one pool that plays them all.
+
+`ActiveRun` is one run with its open store; `ActiveRuns` plays the episodes of one or more of them
+at once, shows progress, stops in order on a signal and says how each run ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import struct_pb2
+from rich.console import Console
+
+from agent_runtime.agent import EpisodePlan
+from agent_runtime.agents import PlaySettings
+from agent_runtime.logs import get_logger
+from agent_runtime.policies.base import Policy
+from agentgym.env.v1 import environment_pb2 as pb
+from orchestrator import seeds
+from orchestrator.config import RunConfig, parse_action_format
+from orchestrator.dispatcher import Dispatcher
+from orchestrator.fleet import Fleet
+from orchestrator.progress import RunProgress
+from orchestrator.prompts import to_conversation_start
+from orchestrator.records import EpisodeKey
+from orchestrator.retry import RetryBudget
+from orchestrator.scheduler import Assignment, EnvironmentPlan, Limits, Scheduler, work_items
+from orchestrator.store import RunStore
+
+__all__ = ["ActiveRun", "ActiveRuns", "RunOutcome", "Tasks"]
+
+log = get_logger(__name__)
+
+Tasks = Mapping[str, list[pb.TaskSummary]]
+"""The tasks of each environment, in the order in which they are played."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How a run ended."""
+
+    folder: Path
+    finished: int
+    planned: int
+    failed: int
+    """Episodes that were given up."""
+    interrupted: bool
+    described: Mapping[str, pb.GetEnvironmentResponse]
+    """What the servers said of each environment."""
+
+    @property
+    def complete(self) -> bool:
+        """Every planned episode has a finished record."""
+        return self.finished == self.planned
+
+
+@dataclass(frozen=True, slots=True)
+class _EnvironmentPlay:
+    """How one environment is played, as plans of episodes need it."""
+
+    settings: PlaySettings
+    split: str
+    """Empty = single items are played."""
+    options: struct_pb2.Struct
+    conversation_start: pb.ConversationStart | None
+
+    @classmethod
+    def from_config(cls, config: RunConfig, environment: str) -> _EnvironmentPlay:
+        settings = config.environment_settings(environment)
+        options = struct_pb2.Struct()
+        options.update(dict(settings.options))
+        start = to_conversation_start(settings.conversation_start)
+        return cls(settings, config.environment_split(environment), options, start)
+
+
+class ActiveRun:
+    """A run that is being played: its store, its keys and the plans of its episodes."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        fleet: Fleet,
+        policies: Mapping[str, Policy],
+        store: RunStore,
+        tasks: Tasks,
+    ) -> None:
+        self.config = config
+        self.store = store
+        self._fleet = fleet
+        self._categories = {
+            (name, task.item_id): task.category for name, listed in tasks.items() for task in listed
+        }
+        self._environments = {name: _EnvironmentPlay.from_config(config, name) for name in tasks}
+        self.keys = work_items(
+            [
+                EnvironmentPlan(environment=name, item_ids=[task.item_id for task in listed])
+                for name, listed in tasks.items()
+            ],
+            samples=config.samples,
+            policies=list(policies),
+        )
+
+    def plan(self, assignment: Assignment) -> EpisodePlan:
+        """Return what is to be played for an assignment of this run."""
+        key, config = assignment.key, self.config
+        environment = self._environments[key.environment]
+        names: dict[str, Any] = {"environment": key.environment, "item_id": key.item_id}
+
+        def turn_seed(turn: int) -> int:
+            return seeds.sampling_seed(config.seed, **names, sample=key.sample, turn=turn)
+
+        run_id = self.store.manifest.run_id
+        return EpisodePlan(
+            run_id=run_id,
+            episode_id=seeds.episode_id(
+                run_id, **names, sample=key.sample, policy=key.policy, attempt=assignment.attempt
+            ),
+            environment=self._fleet.described[key.environment],
+            item_id=key.item_id,
+            category=self._categories[(key.environment, key.item_id)],
+            split=environment.split,
+            sample=key.sample,
+            policy=key.policy,
+            attempt=assignment.attempt,
+            seed=seeds.episode_seed(config.seed, **names),
+            action_format=parse_action_format(config.action_format),
+            profile=environment.settings.profile,
+            options=environment.options,
+            max_rounds=environment.settings.max_rounds,
+            conversation_start=environment.conversation_start,
+            turn_seed=turn_seed,
+        )
+
+    def log_start(self, finished: Collection[EpisodeKey]) -> None:
+        """Say in the log what is going to be played."""
+        manifest = self.store.manifest
+        log.info(
+            "run started",
+            run_id=manifest.run_id,
+            folder=str(self.store.folder),
+            session=len(manifest.sessions),
+            environments=list(self.config.environments),
+            policies=list(map(str, self.config.policies)),
+            planned=len(self.keys),
+            finished=sum(key in finished for key in self.keys),
+        )
+
+    def log_end(self, outcome: RunOutcome) -> None:
+        """Say in the log how it ended."""
+        log.info(
+            "run ended",
+            run_id=self.store.manifest.run_id,
+            planned=outcome.planned,
+            finished=outcome.finished,
+            failed=outcome.failed,
+            interrupted=outcome.interrupted,
+        )
+
+    def outcome(self, scheduler: Scheduler, *, interrupted: bool) -> RunOutcome:
+        """Return how this run ended."""
+        keys = frozenset(self.keys)
+        return RunOutcome(
+            self.store.folder,
+            sum(key in keys for key in self.store.finished_keys()),
+            len(self.keys),
+            sum(key in keys for key in scheduler.failed_keys),
+            interrupted,
+            {name: self._fleet.described[name] for name in self.config.environments},
+        )
+
+
+class ActiveRuns:
+    """One or more runs being played, their episodes in one pool."""
+
+    def __init__(
+        self,
+        runs: Sequence[ActiveRun],
+        fleet: Fleet,
+        policies: Mapping[str, Policy],
+        console: Console,
+    ) -> None:
+        self._runs = runs
+        self._fleet = fleet
+        self._policies = policies
+        self._console = console
+        self._keys = [key for run in runs for key in run.keys]
+        self._run_by_environment = {name: run for run in runs for name in run.config.environments}
+        self._interrupted = False
+
+    async def play(self) -> list[RunOutcome]:
+        """Play what is left; returns how each run ended."""
+        finished = {key for run in self._runs for key in run.store.finished_keys()}
+        scheduler = self._scheduler(finished)
+        totals = Counter((key.environment, key.policy) for key in self._keys)
+        before = Counter((k.environment, k.policy) for k in self._keys if k in finished)
+        for run in self._runs:
+            run.log_start(finished)
+        async with RunProgress(
+            totals, self._console, finished=before, live=lambda: scheduler.running
+        ) as progress:
+            dispatcher = Dispatcher(
+                scheduler, self._fleet, self._policies, self._find_store, self._plan, progress.add
+            )
+            async with self._stop_on_signal(dispatcher):
+                await dispatcher.run()
+        outcomes = [run.outcome(scheduler, interrupted=self._interrupted) for run in self._runs]
+        for run, outcome in zip(self._runs, outcomes, strict=True):
+            run.log_end(outcome)
+        return outcomes
+
+    def _scheduler(self, finished: set[EpisodeKey]) -> Scheduler:
+        config = self._runs[0].config
+        per_environment = {
+            name: max(1, int(described.limits.max_episodes * len(self._fleet)))
+            for name, described in self._fleet.described.items()
+        }
+        failed = [run.store.failed_keys() for run in self._runs]
+        return Scheduler(
+            self._keys,
+            limits=Limits(total=config.concurrency, per_environment=per_environment),
+            retries=RetryBudget(config.retry, seed=config.seed),
+            finished=finished,
+            failed={key: attempt for keys in failed for key, attempt in keys.items()},
+        )
+
+    def _find_store(self, environment: str) -> RunStore:
+        return self._run_by_environment[environment].store
+
+    def _plan(self, assignment: Assignment) -> EpisodePlan:
+        return self._run_by_environment[assignment.key.environment].plan(assignment)
+
+    @asynccontextmanager
+    async def _stop_on_signal(self, dispatcher: Dispatcher) -> AsyncGenerator[None]:
+        """Let the first Ctrl-C or SIGTERM stop the run in order, the second end the process."""
+        loop = asyncio.get_running_loop()
+        numbers = (signal.SIGINT, signal.SIGTERM)
+
+        def on_signal() -> None:
+            if self._interrupted:
+                os._exit(130)
+            self._interrupted = True
+            log.warning("run interrupted")
+            self._console.print("stopping; finished episodes are kept", highlight=False)
+            dispatcher.stop()
+
+        for number in numbers:
+            loop.add_signal_handler(number, on_signal)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
