@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Self
 
 import grpc
@@ -142,7 +142,7 @@ class Harness:
         return play
 
     @contextlib.asynccontextmanager
-    async def cleanup(self) -> AsyncIterator[Self]:
+    async def cleanup(self) -> AsyncGenerator[Self]:
         """Whatever a check opens in here is closed afterwards."""
         try:
             yield self
