@@ -35,11 +35,18 @@ __all__ = [
     "Result",
 ]
 
+MAX_OBSERVATION_BYTES: Final = 32 * 1024 * 1024
+"""Of an observation's text, well below what a message may have. One of 70 MB once broke its stream
+again and again: it could not be sent, and every new stream asked for it anew."""
 _NO_HASH: Final = b""
 _new = cast("Callable[..., Result]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
 
 AdvisedReply = tuple[str, str, str]
 """A scripted player's (action, thought, rendered reply)."""
+
+
+class ObservationTooLong(Exception):
+    """Raised for an observation that no message could carry."""
 
 
 class ReplayDiverged(Exception):
@@ -218,7 +225,12 @@ class EnvironmentInstance:
         """Hash the state: of the environment's fingerprint, else chained over the transcript."""
         fingerprint = self._fingerprint()
         text, reward, score, terminated, truncated, _, _ = observation
-        proof = (self.state_hash if fingerprint is None else fingerprint) + text.encode()
+        encoded = text.encode()
+        if len(encoded) > MAX_OBSERVATION_BYTES:
+            raise ObservationTooLong(
+                f"an observation of {len(encoded):,} bytes; at most {MAX_OBSERVATION_BYTES:,}"
+            )
+        proof = (self.state_hash if fingerprint is None else fingerprint) + encoded
         if reward is not None or terminated or truncated:
             proof += repr((reward, score, terminated, truncated)).encode()
         self.state_hash = state_hash = xxh3_64_digest(proof)
