@@ -36,6 +36,7 @@ _LIST: Final = " Please answer in the form of a list ['task1', 'task2', ...]."
 _YES: Final = " Please answer Yes or No."
 _DATE: Final = " Please answer in the 'YYYY-MM-DD' format."
 _NAME: Final = " Please answer with the name."
+_STRING: Final = " Please answer in the form of a string."
 _SPAN: Final = " Please answer in the format of 'number(unit)'."
 _PROJECTS: Final = Lookup("get_projects")
 _TODAY: Final = Lookup("get_user_current_date")
@@ -206,28 +207,26 @@ def _favourites(scene: Scene) -> Draft | None:
     )
 
 
-def _due_date(scene: Scene) -> Draft:
+def _about_todo(
+    scene: Scene,
+    wordings: tuple[str, ...],
+    form: str,
+    answer: Callable[[TodoSeed], object],
+    tool: str = "",
+) -> Draft:
+    """A question about one task, whose answer its project's list or one more look-up tells."""
     project, todo = scene.todo()
     return Draft(
-        (
-            f'When is "{todo.content}" in the {project.name} project due?' + _DATE,
-            f'By what date must I finish "{todo.content}" ({project.name})?' + _DATE,
-        ),
-        todo.due_date,
-        _in(project),
+        tuple(w.format(todo=todo.content, project=project.name) + form for w in wordings),
+        answer(todo),
+        _in(project, *((Lookup(tool, todo.content),) if tool else ())),
     )
 
 
-def _priority(scene: Scene) -> Draft:
-    project, todo = scene.todo()
-    return Draft(
-        (
-            f'Which priority does "{todo.content}" have in the {project.name} project?' + _NUMBER,
-            f'How urgent is "{todo.content}" ({project.name}), as a priority level?' + _NUMBER,
-        ),
-        todo.priority,
-        _in(project),
-    )
+def _described(label: str, todo: TodoSeed) -> str:
+    """What a task's description says under a label."""
+    line = next(x for x in todo.description.splitlines() if x.startswith(f"- {label}: "))
+    return line.removeprefix(f"- {label}: ")
 
 
 def _count_by_priority(scene: Scene) -> Draft:
@@ -282,29 +281,6 @@ def _earliest(scene: Scene) -> Draft | None:
         ),
         ordered[0].content,
         _in(project),
-    )
-
-
-def _duration(scene: Scene) -> Draft:
-    project, todo = scene.todo()
-    return Draft(
-        (
-            f'How long does "{todo.content}" in the {project.name} project take?' + _SPAN,
-            f'What duration is planned for "{todo.content}" ({project.name})?' + _SPAN,
-        ),
-        f"{todo.duration}({todo.duration_unit})",
-        _in(project, Lookup("get_task_duration", todo.content)),
-    )
-
-
-def _described(scene: Scene, label: str, wordings: tuple[str, str]) -> Draft:
-    project, todo = scene.todo()
-    line = next(x for x in todo.description.splitlines() if x.startswith(f"- {label}: "))
-    form = " Please answer in the form of a string."
-    return Draft(
-        tuple(w.format(todo=todo.content, project=project.name) + form for w in wordings),
-        line.removeprefix(f"- {label}: "),
-        _in(project, Lookup("get_task_description", todo.content)),
     )
 
 
@@ -415,28 +391,13 @@ def _favour(scene: Scene) -> Draft:
     return Draft(wordings, lookups=(_PROJECTS,), favourite=(project.name, not project.is_favorite))
 
 
-def _complete(scene: Scene) -> Draft:
+def _remove(scene: Scene, wordings: tuple[str, ...], removal: str) -> Draft:
     project, todo = scene.todo()
     return Draft(
-        (
-            f'I have finished "{todo.content}" of the {project.name} project; mark it as done.',
-            f'Please complete the task "{todo.content}" in {project.name}.',
-        ),
+        tuple(w.format(todo=todo.content, project=project.name) for w in wordings),
         lookups=_in(project),
         gone=(todo.content,),
-    )
-
-
-def _delete(scene: Scene) -> Draft:
-    project, todo = scene.todo()
-    return Draft(
-        (
-            f'Please delete the task "{todo.content}" from the {project.name} project.',
-            f'"{todo.content}" in {project.name} is not needed any more; remove it.',
-        ),
-        lookups=_in(project),
-        gone=(todo.content,),
-        removal="delete_task",
+        removal=removal,
     )
 
 
@@ -558,36 +519,67 @@ def _reschedule_overdue(scene: Scene) -> Draft | None:
 KINDS: Final[dict[str, Callable[[Scene], Draft | None]]] = {
     "favorites": _favourites,
     "count projects": _project_count,
-    "due date": _due_date,
-    "priority": _priority,
+    "due date": partial(
+        _about_todo,
+        wordings=(
+            'When is "{todo}" in the {project} project due?',
+            'By what date must I finish "{todo}" ({project})?',
+        ),
+        form=_DATE,
+        answer=lambda todo: todo.due_date,
+    ),
+    "priority": partial(
+        _about_todo,
+        wordings=(
+            'Which priority does "{todo}" have in the {project} project?',
+            'How urgent is "{todo}" ({project}), as a priority level?',
+        ),
+        form=_NUMBER,
+        answer=lambda todo: todo.priority,
+    ),
     "count by priority": _count_by_priority,
     "due before": _due_before,
     "any urgent": _any_urgent,
     "earliest": _earliest,
-    "duration": _duration,
+    "duration": partial(
+        _about_todo,
+        wordings=(
+            'How long does "{todo}" in the {project} project take?',
+            'What duration is planned for "{todo}" ({project})?',
+        ),
+        form=_SPAN,
+        answer=lambda todo: f"{todo.duration}({todo.duration_unit})",
+        tool="get_task_duration",
+    ),
     "place": partial(
-        _described,
-        label="Place",
+        _about_todo,
         wordings=(
             'Where does "{todo}" in the {project} project take place?',
             'What place is noted for "{todo}" ({project})?',
         ),
+        form=_STRING,
+        answer=partial(_described, "Place"),
+        tool="get_task_description",
     ),
     "contact": partial(
-        _described,
-        label="Contact",
+        _about_todo,
         wordings=(
             'Whom do I contact about "{todo}" in {project}?',
             'Who is the contact for "{todo}" of the {project} project?',
         ),
+        form=_STRING,
+        answer=partial(_described, "Contact"),
+        tool="get_task_description",
     ),
     "equipment": partial(
-        _described,
-        label="Bring",
+        _about_todo,
         wordings=(
             'What do I have to bring for "{todo}" in {project}?',
             'What does the note on "{todo}" ({project}) tell me to bring?',
         ),
+        form=_STRING,
+        answer=partial(_described, "Bring"),
+        tool="get_task_description",
     ),
     "overdue": _overdue,
     "two dates": _two_dates,
@@ -597,8 +589,22 @@ KINDS: Final[dict[str, Callable[[Scene], Draft | None]]] = {
     "largest project": _largest,
     "overdue everywhere": _total_overdue,
     "set favorite": _favour,
-    "complete": _complete,
-    "delete": _delete,
+    "complete": partial(
+        _remove,
+        wordings=(
+            'I have finished "{todo}" of the {project} project; mark it as done.',
+            'Please complete the task "{todo}" in {project}.',
+        ),
+        removal="complete_task",
+    ),
+    "delete": partial(
+        _remove,
+        wordings=(
+            'Please delete the task "{todo}" from the {project} project.',
+            '"{todo}" in {project} is not needed any more; remove it.',
+        ),
+        removal="delete_task",
+    ),
     "set date": _set_date,
     "postpone": _postpone,
     "shift 2": partial(_shift_project, count=2),
