@@ -483,7 +483,15 @@ class _SeedRun:
             return {"played": [{**asdict(run), "folder": str(run.folder)} for run in runs]}
 
         runs = self._stage(f"explore-{iteration}", work)["played"]
-        return [EvalRun(**{**run, "folder": Path(run["folder"])}) for run in runs]
+        return [
+            EvalRun(
+                folder=Path(run["folder"]),
+                environment=run["environment"],
+                by_score=run["by_score"],
+                perfect=run["perfect"],
+            )
+            for run in runs
+        ]
 
     def _select(self, iteration: int, explored: Sequence[EvalRun]) -> list[SourceConfig]:
         """Select what earned reward; returns it as sources."""

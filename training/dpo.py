@@ -208,7 +208,7 @@ class _Preferring(TrainingLoop):
         rewards = self._recipe.beta * (logprobs - ref_logprobs)
         sides = [len(side) for pair in batch_pairs for side in (pair.chosen, pair.rejected)]
         # An episode's reward is the sum over its sequences; sides alternate: chosen, rejected, ...
-        per_side = torch.stack([part.sum() for part in rewards.split(sides)])
+        per_side = torch.stack([part.sum() for part in torch.split(rewards, sides)])
         chosen, rejected = per_side.view(-1, 2).unbind(1)
         margins = chosen - rejected
         loss = -F.logsigmoid(margins).sum()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -333,9 +333,9 @@ def _recorded_sequences(
     sequences: list[TokenSequence] = []
     for number, segment in enumerate(segments):
         _check_tokenizer(segment, replies, renderer, origin)
-        values = {**origin.to_plain(), "segment": number, "policy_version": segment.version}
+        segment_origin = replace(origin, segment=number, policy_version=segment.version)
         sequence = make_sequence(
-            segment.ids, segment.mask, segment.logprobs, Provenance(**values), weight
+            segment.ids, segment.mask, segment.logprobs, segment_origin, weight
         )
         if sequence is not None:
             sequences.append(sequence)

@@ -9,6 +9,7 @@ never comes here: it has its ids already.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -83,7 +84,7 @@ def _to_sequence(
         token is Origin.SAMPLED and turn is not None and spoken[turn].sampled
         for token, turn in zip(segment.origins, segment.generations, strict=True)
     ]
-    segment_origin = Provenance(**{**origin.to_plain(), "segment": number})
+    segment_origin = replace(origin, segment=number)
     return make_sequence(
         np.array(segment.ids, np.uint32), np.array(mask, np.bool_), None, segment_origin, weight
     )

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from orchestrator.errors import ExtraMissing
 from training.data.multiword import find_multiword_tokens
@@ -72,7 +72,7 @@ def train_tokenizer(texts: Iterable[str], folder: Path, config: TokenizerConfig)
         from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     except ImportError:
         raise ExtraMissing("training a tokenizer", extra="tokenizers") from None
-    tokenizer = Tokenizer(models.BPE())
+    tokenizer: Any = Tokenizer(models.BPE())  # its stubs leave types open
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Digits(individual_digits=True),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -153,12 +154,12 @@ def draw(
     `large` is drawn as a dashed line. Raises ExtraMissing without matplotlib.
     """
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg  # pyright: ignore[reportMissingImports]
-        from matplotlib.figure import Figure as Canvas  # pyright: ignore[reportMissingImports]
+        backend: Any = import_module("matplotlib.backends.backend_agg")
+        figure: Any = import_module("matplotlib.figure")
     except ImportError:
         raise ExtraMissing("drawing plots", extra="plot") from None
-    canvas: Any = Canvas(figsize=(3.2 * len(environments), 3.0), layout="constrained")
-    FigureCanvasAgg(canvas)
+    canvas: Any = figure.Figure(figsize=(3.2 * len(environments), 3.0), layout="constrained")
+    backend.FigureCanvasAgg(canvas)
     panels: Any = canvas.subplots(1, len(environments), squeeze=False)[0]
     for number, (name, panel) in enumerate(zip(environments, panels, strict=True)):
         colour = _COLOURS[number % len(_COLOURS)]

@@ -202,11 +202,13 @@ class RunDir:
         if not self._recipe_file.is_file() and not self._state_file.is_file():
             return None
         self._stages = self._read_stages()
+        recorded: Json = {"algorithm": None}
         if self._recipe_file.is_file():
-            recorded = _read_json(self._recipe_file, ("algorithm", "recipe"))
+            recorded |= _read_json(self._recipe_file, ("algorithm", "recipe"))
         else:
-            recorded = {"algorithm": None, **_read_json(self._state_file, ("recipe",))}
-        return {**recorded, "recipe": rename_keys(recorded["recipe"])}
+            recorded |= _read_json(self._state_file, ("recipe",))
+        recorded["recipe"] = rename_keys(recorded["recipe"])
+        return recorded
 
     def _write_recipe(self, algorithm: str, recipe: Mapping[str, Any]) -> None:
         text = json.dumps({"algorithm": algorithm, "recipe": dict(recipe)}, indent=2) + "\n"

@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -208,7 +209,7 @@ class _TensorBoard:
 class _Wandb:
     def __init__(self, project: str, name: str) -> None:
         try:
-            import wandb  # pyright: ignore
+            wandb: Any = import_module("wandb")
         except ImportError:
             raise ExtraMissing("tracking.wandb", extra="wandb") from None
         self._run: Any = wandb.init(project=project, name=name or None, resume="allow")
