@@ -6,6 +6,10 @@ per sequence. Either way no token sees another sequence's, and no T x T mask exi
 begin comes with the call (`cu_seq_lens_q`, the name that `transformers` gives it).
 """
 
+# torch leaves `Tensor.split`, `tolist` and `compiler.disable` untyped, transformers its registry.
+# pyright: reportUntypedFunctionDecorator=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 from typing import Any, Final, cast
@@ -61,7 +65,8 @@ def packed_attention(
     return _by_sequence(query, key, value, cu_seq_lens_q, dropout, scaling), None
 
 
-def _by_sequence_eager(
+@torch.compiler.disable()  # its shapes follow from the data: every batch would be compiled anew
+def _by_sequence(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -81,10 +86,6 @@ def _by_sequence_eager(
     ]
     mixed = parts[0] if len(parts) == 1 else torch.cat(parts, 2)
     return mixed.transpose(1, 2)
-
-
-# Never compiled: its shapes follow from the data, so every batch would be compiled anew.
-_by_sequence = torch.compiler.disable(_by_sequence_eager)
 
 
 def _flash(

@@ -5,6 +5,10 @@ a target follows. Invariant: the logprob of a target does not depend on what els
 micro-batch. Losses are the algorithms' own: they combine logprobs and weights.
 """
 
+# torch leaves `Tensor.split`, `from_numpy` and `checkpoint` untyped.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -4,6 +4,9 @@ The process group is `torchrun`'s where there is one. A single CPU process has n
 gets one of size 1, so that sharding and mixed precision have one code path there.
 """
 
+# torch leaves the arguments of these functions untyped.
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import gc
@@ -16,6 +19,7 @@ from typing import Any, Final, TypeVar, cast
 
 import torch
 import torch.distributed
+from torch._C._distributed_c10d import HashStore  # torch.distributed re-exports it undeclared
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from training.errors import RecipeError
@@ -59,7 +63,7 @@ class DistributedContext:
             return values
         tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
         torch.distributed.all_reduce(tensor)
-        return cast("list[float]", tensor.tolist())  # pyright: ignore[reportUnknownMemberType]
+        return cast("list[float]", tensor.tolist())
 
     def broadcast(self, value: T) -> T:
         """Return the main process's value on every process.
@@ -116,8 +120,7 @@ def _init_process_group(device: str, rank: int, world_size: int, own_device: tor
     }
     if world_size == 1:
         # Without torchrun there is no address to meet at.
-        store = torch.distributed.HashStore()
-        options |= {"store": store, "rank": rank, "world_size": world_size}
+        options |= {"store": HashStore(), "rank": rank, "world_size": world_size}
     torch.distributed.init_process_group(**options)
 
 

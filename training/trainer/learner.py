@@ -5,6 +5,9 @@ is complete or absent; a run that continues from a state computes what the unint
 have computed.
 """
 
+# torch and safetensors leave `manual_seed`, `backward`, `load_file` and others untyped.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import json
@@ -124,7 +127,7 @@ class Learner:
         The step's loss is the sum of the parts of all micro-batches of all processes.
         """
         # FSDP averages gradients over processes, but the parts have to be added.
-        _backward(loss * self._dist.world_size)
+        (loss * self._dist.world_size).backward()
 
     def update(self) -> tuple[float, float]:
         """Change the weights by the gradients; returns the gradient's norm and the learning rate.
@@ -145,7 +148,7 @@ class Learner:
         lr = learning_rate(self.config, self.step, self.total)
         for group in self._optimizer.param_groups:
             group["lr"] = lr
-        _step(self._optimizer)
+        self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         self.step += 1
         return grad_norm, lr
@@ -227,14 +230,6 @@ class Learner:
                     # The fused AdamW wants its counters on the device, the other one on the CPU.
                     fused = self._dist.device.type == "cuda"
                     state["step"] = step.to(self._dist.device) if fused else step
-
-
-def _backward(loss: torch.Tensor) -> None:
-    loss.backward()  # pyright: ignore[reportUnknownMemberType] (torch leaves its arguments untyped)
-
-
-def _step(optimizer: torch.optim.Optimizer) -> None:
-    optimizer.step()  # pyright: ignore[reportUnknownMemberType] (the same)
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:

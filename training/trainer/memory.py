@@ -1,17 +1,17 @@
 """How much memory a training needs, computed from shapes before anything is loaded.
 
-Owns the estimate: parameters, gradients, moments, activations and logits of one device, against
-what the device has. It is an upper estimate for transformers of the Llama kind. Loads no weights.
+An upper estimate for transformers of the Llama kind: parameters, gradients, moments, activations
+and logits of one device, against what the device has. Loads no weights.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from agent_runtime.engine.memory import available_memory
 from training.errors import NotEnoughMemory
 from training.trainer.distributed import DistributedContext
 from training.trainer.models import ModelConfig, uses_bf16
@@ -26,11 +26,13 @@ __all__ = [
 ]
 
 _GIB = 1 << 30
+_UNLIMITED = 1 << 62
+"""Where a system does not say what is free, no training is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSize:
-    """What the shapes of a model say."""
+    """Numbers of parameters, and widths, of a model."""
 
     parameters: int
     embedding: int
@@ -38,52 +40,64 @@ class ModelSize:
     head: int
     """Parameters of the head: vocabulary x hidden size."""
     blocks: int
+    """Transformer blocks."""
     largest_block: int
+    """Parameters of the largest block."""
     hidden: int
     intermediate: int
     attention: int
     """Heads times their size."""
     vocabulary: int
 
-    def flops(self, tokens: int, targets: int, squares: int) -> float:
-        """Work of a forward and a backward pass, nothing computed twice.
+    def flops(self, tokens: int, targets: int, squared_lengths: int) -> float:
+        """Return the operations of a forward and a backward pass, nothing computed twice.
 
         6 for each weight and token; the head only where there are targets; causal attention by the
         sum of squared lengths, half of the square being masked.
+
+        Args:
+            tokens: That pass through the blocks.
+            targets: Tokens that pass through the head.
+            squared_lengths: Sum over the sequences.
         """
         inner = self.parameters - self.head - self.embedding
         products = 6.0 * inner * tokens + 6.0 * self.head * targets
-        return products + 6.0 * self.blocks * self.attention * squares
+        return products + 6.0 * self.blocks * self.attention * squared_lengths
 
 
-def measure_model(settings: Any) -> ModelSize:
-    """The size of a model from its configuration."""
-    from transformers import AutoModelForCausalLM
+def measure_model(config: Any) -> ModelSize:
+    """Return the size of a model from its `transformers` configuration."""
+    import transformers
 
+    auto_model: Any = transformers.AutoModelForCausalLM
     with torch.device("meta"):
-        model: Any = AutoModelForCausalLM.from_config(settings)
-    total = sum(it.numel() for it in model.parameters())
-    head = model.get_output_embeddings().weight.numel()
-    tied = bool(getattr(settings, "tie_word_embeddings", False))
+        model = auto_model.from_config(config)
+    total = _count_parameters(model)
+    head: int = model.get_output_embeddings().weight.numel()
+    tied = bool(getattr(config, "tie_word_embeddings", False))
     names = set(getattr(model, "_no_split_modules", None) or ())
     blocks = [
-        sum(it.numel() for it in module.parameters())
+        _count_parameters(module)
         for module in model.modules()
         if module.__class__.__name__ in names
     ]
-    heads = settings.num_attention_heads
-    size = getattr(settings, "head_dim", None) or settings.hidden_size // heads
+    heads: int = config.num_attention_heads
+    head_dim: int = getattr(config, "head_dim", None) or config.hidden_size // heads
     return ModelSize(
         parameters=total,
         embedding=0 if tied else head,
         head=head,
         blocks=len(blocks),
         largest_block=max(blocks, default=0),
-        hidden=settings.hidden_size,
-        intermediate=getattr(settings, "intermediate_size", 4 * settings.hidden_size),
-        attention=heads * size,
-        vocabulary=settings.vocab_size,
+        hidden=config.hidden_size,
+        intermediate=getattr(config, "intermediate_size", 4 * config.hidden_size),
+        attention=heads * head_dim,
+        vocabulary=config.vocab_size,
     )
+
+
+def _count_parameters(module: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +116,12 @@ class MemoryPlan:
 
     @property
     def total(self) -> int:
-        """All of it, and a tenth for what is not modelled."""
+        """The sum, and a tenth more for what is not modelled."""
         parts = (self.weights, self.gradients, self.moments, self.gathered, self.activations)
         return int(1.1 * (sum(parts) + self.logits + self.reference))
 
     def describe(self) -> str:
-        """One line with GiB of each part."""
+        """Return one line with the GiB of each part."""
         names = ("weights", "gradients", "moments", "gathered", "activations", "logits")
         parts = [f"{name} {getattr(self, name) / _GIB:.2f}" for name in names]
         if self.reference:
@@ -118,76 +132,67 @@ class MemoryPlan:
 def plan_memory(
     size: ModelSize, config: ModelConfig, *, micro_tokens: int, world_size: int, sharded: bool
 ) -> MemoryPlan:
-    """What one device needs to train `size` with micro-batches of so many tokens."""
+    """Return what one device needs to train a model.
+
+    Args:
+        size: Of the model.
+        config: How it is computed.
+        micro_tokens: Tokens of a micro-batch.
+        world_size: Devices that share the model.
+        sharded: Whether it is under FSDP.
+    """
     trained = size.parameters
     if config.lora is not None:
         # Two thin matrices beside each linear layer of a block: about seven of them.
         per_block = 7 * config.lora.rank * 2 * max(size.hidden, size.intermediate // 2)
         trained = size.blocks * per_block
-    half = uses_bf16(config, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    number = 2 if half else 4
-    # Kept for the backward pass by each block, in values per token: inputs of norms, of linear
+    bf16 = uses_bf16(config, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    value_bytes = 2 if bf16 else 4
+    # Saved for the backward pass by each block, in values per token: inputs of norms, of linear
     # layers and of the attention, the MLP's three inner tensors.
-    width = 10 * size.hidden + 3 * size.attention + 4 * size.intermediate
-    kept = (
-        size.blocks * size.hidden + width
+    block_values = 10 * size.hidden + 3 * size.attention + 4 * size.intermediate
+    saved_values = (
+        size.blocks * size.hidden + block_values
         if config.activation_checkpointing
-        else size.blocks * width
+        else size.blocks * block_values
     )
     if world_size > 1:
         gathered = 2 * size.largest_block + size.head + size.embedding
     else:
-        gathered = size.parameters if sharded or half else 0
+        gathered = size.parameters if sharded or bf16 else 0
     return MemoryPlan(
         weights=4 * size.parameters // world_size,
         gradients=4 * trained // world_size,
         moments=8 * trained // world_size,
-        gathered=number * gathered,
-        activations=number * kept * micro_tokens,
-        logits=2 * number * size.vocabulary * micro_tokens,
+        gathered=value_bytes * gathered,
+        activations=value_bytes * saved_values * micro_tokens,
+        logits=2 * value_bytes * size.vocabulary * micro_tokens,
     )
 
 
 def available_bytes(device: torch.device) -> int:
-    """Memory that is free on a device now; on a CPU, within the limits of its container."""
+    """Return the memory that is free on a device now; of a CPU, within its container's limits."""
     if device.type == "cuda":
-        # What this process keeps for later allocations is free, too.
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(torch.cuda.mem_get_info(device)[0]) + kept
-    found = [_meminfo()]
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        (
-            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        ),
-    ):
-        try:
-            found.append(int(Path(limit).read_text()) - int(Path(used).read_text()))
-        except (OSError, ValueError):  # no container, or one without a limit
-            continue
-    return min(found)
-
-
-def _meminfo() -> int:
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        line = next(it for it in lines if it.startswith("MemAvailable:"))
-        return int(line.split()[1]) * 1024
-    except (OSError, StopIteration, ValueError):
-        return 1 << 62  # unknown: do not stand in the way
+        # torch keeps freed memory for later allocations of this process: it is free, too.
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + cached
+    return available_memory(unknown=_UNLIMITED)
 
 
 def require_memory(plan: MemoryPlan, dist: DistributedContext, *, micro_tokens: int) -> None:
-    """Raise NotEnoughMemory where the plan does not fit the device, saying what would help."""
-    there = available_bytes(dist.device)
+    """Check that a plan fits the device.
+
+    Raises:
+        NotEnoughMemory: It does not; the message says what would help.
+    """
+    available = available_bytes(dist.device)
     if dist.device.type == "cpu":
-        there //= dist.world_size
-    if plan.total <= there:
+        available //= dist.world_size
+    if plan.total <= available:
         return
     raise NotEnoughMemory(
         f"{micro_tokens} tokens at once need {plan.describe()}; {dist.device} has "
-        f"{there / _GIB:.2f} GiB free. Lower batch.micro_tokens or data.context, set "
+        f"{available / _GIB:.2f} GiB free. Lower batch.micro_tokens or data.context, set "
         "model.activation_checkpointing, use model.lora, or add processes (torchrun)",
         field="batch.micro_tokens",
     )

@@ -1,9 +1,12 @@
-"""Models for training: loaded or made from scratch, adapted, sharded, and saved as they came.
+"""Models for training: loaded or made from scratch, adapted, sharded, and saved.
 
-Owns the way from a Hugging Face folder to a module that is ready for `target_logprobs`, and back to
-a folder that `transformers`, SGLang and the embedded engine load. Weights are kept in float32 and
-computed in the recipe's precision. Knows no data and no loss.
+From a Hugging Face folder to a module that is ready for `target_logprobs`, and back to a folder
+that `transformers`, SGLang and the embedded engine load. Weights are kept in float32 and computed
+in the recipe's precision.
 """
+
+# transformers and peft leave most of their methods untyped, torch `manual_seed` and `compile`.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import torch
 from safetensors import SafetensorError
@@ -149,15 +152,15 @@ def create_base(init: InitConfig, tokenizer: Path, folder: Path, *, seed: int) -
     """Write a model with random weights and the tokenizer's files; equal seeds, equal weights."""
     from transformers import LlamaForCausalLM
 
-    _quiet()
+    _disable_progress_bars()
     settings = json.loads((tokenizer / "tokenizer_config.json").read_text(encoding="utf-8"))
     ids = _token_ids(tokenizer)
-    config = _llama_settings(
-        _shape_of(init, max(ids.values()) + 1),
+    config = _llama_config(
+        _resolve_shape(init, max(ids.values()) + 1),
         rope_theta=init.rope_theta,
-        bos_token_id=_id_of(settings.get("bos_token"), ids),
-        eos_token_id=_id_of(settings.get("eos_token"), ids),
-        pad_token_id=_id_of(settings.get("pad_token"), ids),
+        bos_token_id=_token_id(settings.get("bos_token"), ids),
+        eos_token_id=_token_id(settings.get("eos_token"), ids),
+        pad_token_id=_token_id(settings.get("pad_token"), ids),
         dtype="float32",
     )
     with torch.random.fork_rng(devices=[]):
@@ -169,7 +172,7 @@ def create_base(init: InitConfig, tokenizer: Path, folder: Path, *, seed: int) -
     return folder
 
 
-def _shape_of(init: InitConfig, ids: int) -> Architecture:
+def _resolve_shape(init: InitConfig, ids: int) -> Architecture:
     return Architecture(
         hidden_size=init.hidden_size,
         layers=init.layers,
@@ -182,7 +185,7 @@ def _shape_of(init: InitConfig, ids: int) -> Architecture:
     )
 
 
-def _llama_settings(shape: Architecture, **more: Any) -> Any:
+def _llama_config(shape: Architecture, **more: Any) -> Any:
     from transformers import LlamaConfig
 
     return LlamaConfig(
@@ -199,36 +202,39 @@ def _llama_settings(shape: Architecture, **more: Any) -> Any:
 
 
 def planned_hf_config(config: ModelConfig) -> Any:
-    """The configuration of a recipe's model before anything of it is there.
+    """Return the `transformers` configuration of a recipe's model before anything of it is there.
 
-    Read from `path` only where the recipe does not say the architecture itself; a tokenizer that
-    is yet to be trained is taken to reach its full size. Raises ModelUnusable.
+    It is read from `path` only where the recipe does not say the architecture itself. A tokenizer
+    that is yet to be trained is assumed to reach its full size.
+
+    Raises:
+        ModelUnusable: It cannot be read.
     """
     if config.architecture is not None:
-        return _llama_settings(config.architecture)
+        return _llama_config(config.architecture)
     if config.init is None:
         return hf_config(config.path)
-    trained, given = config.init.tokenizer, config.init.tokenizer_path
-    ids = trained.vocab_size + trained.multiword_tokens
-    if given:
-        ids = max(_token_ids(Path(given)).values()) + 1
-    return _llama_settings(_shape_of(config.init, ids))
+    tokenizer, tokenizer_path = config.init.tokenizer, config.init.tokenizer_path
+    ids = tokenizer.vocab_size + tokenizer.multiword_tokens
+    if tokenizer_path:
+        ids = max(_token_ids(Path(tokenizer_path)).values()) + 1
+    return _llama_config(_resolve_shape(config.init, ids))
 
 
-def _require_stated(config: ModelConfig, settings: Any) -> None:
-    """Raise ModelUnusable where a model is not what its recipe says that it is."""
+def _check_architecture(config: ModelConfig, actual: Any) -> None:
+    """Raise ModelUnusable where a model has another shape than its recipe says."""
     if config.architecture is None:
         return
-    stated = _llama_settings(config.architecture)
+    stated = _llama_config(config.architecture)
     names = (
         *("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"),
         *("intermediate_size", "vocab_size", "max_position_embeddings", "tie_word_embeddings"),
     )
     for name in names:
-        wanted, found = getattr(stated, name), getattr(settings, name, None)
-        if wanted != found:
+        expected, value = getattr(stated, name), getattr(actual, name, None)
+        if value != expected:
             raise ModelUnusable(
-                f"{config.path} has {name} {found}, the recipe says {wanted}",
+                f"{config.path} has {name} {value}, the recipe says {expected}",
                 field="model.architecture",
             )
 
@@ -239,13 +245,18 @@ def _token_ids(folder: Path) -> dict[str, int]:
     return Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab(with_added_tokens=True)
 
 
-def _id_of(token: Any, ids: Mapping[str, int]) -> int | None:
-    name = token.get("content") if isinstance(token, dict) else token
-    return ids.get(name) if name else None
+def _token_id(token: Any, ids: Mapping[str, int]) -> int | None:
+    """Return a special token's id; a tokenizer's configuration has its text or a dictionary."""
+    text = cast("dict[str, Any]", token).get("content") if isinstance(token, dict) else token
+    return ids.get(str(text)) if text else None
 
 
 def hf_config(path: str | Path) -> Any:
-    """The configuration of a model; raises ModelUnusable."""
+    """Return the `transformers` configuration of a model.
+
+    Raises:
+        ModelUnusable: It cannot be read.
+    """
     from transformers import AutoConfig
 
     try:
@@ -255,7 +266,7 @@ def hf_config(path: str | Path) -> Any:
 
 
 def resolve_attention(config: ModelConfig, settings: Any) -> str:
-    """What `auto` means for a model."""
+    """Return the attention that a model is loaded with: what `auto` means for it."""
     if config.attention != "auto":
         return config.attention
     window = getattr(settings, "sliding_window", None)
@@ -271,44 +282,52 @@ def load_for_training(
     seed: int = 0,
     frozen: bool = False,
 ) -> torch.nn.Module:
-    """A model on its device, sharded where there is a process group, ready for training.
+    """Load a model onto its device, sharded where there is a process group.
 
-    `frozen` gives a reference model without adapters and gradients. Raises ModelUnusable,
-    RecipeError.
+    Args:
+        path: A folder or a name on the hub.
+        config: How it is computed.
+        dist: The processes that share it.
+        seed: Of new adapters.
+        frozen: Load a reference model: without adapters, gradients and dropout.
+
+    Raises:
+        ModelUnusable: It cannot be loaded, or has another shape than the recipe says.
+        RecipeError: The adapters' targets are not in the model.
     """
     attention.register()
-    _quiet()
+    _disable_progress_bars()
     settings = hf_config(path)
-    _require_stated(config, settings)
-    model = _construct(path, config, settings)
+    _check_architecture(config, settings)
+    model = _load_pretrained(path, config, settings)
     if frozen:
         model.requires_grad_(requires_grad=False)
     elif config.lora is not None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)  # the same adapters in every process
-            model = _adapt(model, config.lora)
+            model = _add_adapters(model, config.lora)
     if config.activation_checkpointing and not frozen:
-        base = _base(model)
-        # The newer name of two; the older one goes with transformers 6.
+        base = _without_adapters(model)
+        # Renamed in transformers 5; version 6 removes the old name.
         enable = getattr(base, "activation_checkpointing_enable", None)
         (enable or base.gradient_checkpointing_enable)({"use_reentrant": False})
     if config.compile:
-        # Before sharding: what gathers the weights stays outside of the compiled part.
+        # Before sharding, so that the hooks that gather weights stay outside the compiled part.
         for block in _blocks(model):
             block.forward = torch.compile(block.forward)
     model = shard(model, config, dist) if dist.has_group else model.float()
     return model.eval() if frozen else model.train()
 
 
-def _quiet() -> None:
-    """The libraries' own bars would tear ours apart."""
+def _disable_progress_bars() -> None:
+    """Turn the libraries' progress bars off: they would be drawn into ours."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()
 
 
-def _construct(path: str | Path, config: ModelConfig, settings: Any) -> Any:
-    """The model as stored, in host memory."""
+def _load_pretrained(path: str | Path, config: ModelConfig, settings: Any) -> Any:
+    """Load a model as it is stored, into host memory."""
     from transformers import AutoModelForCausalLM
 
     try:
@@ -322,7 +341,7 @@ def _construct(path: str | Path, config: ModelConfig, settings: Any) -> Any:
         raise ModelUnusable(f"cannot load {path}: {error}", field="model.path") from error
 
 
-def _adapt(model: Any, lora: LoraSettings) -> Any:
+def _add_adapters(model: Any, lora: LoraSettings) -> Any:
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError:
@@ -331,7 +350,7 @@ def _adapt(model: Any, lora: LoraSettings) -> Any:
         ) from None
     settings = LoraConfig(
         r=lora.rank,
-        lora_alpha=lora.alpha,
+        lora_alpha=cast("int", lora.alpha),  # declared an int; a float works
         lora_dropout=lora.dropout,
         target_modules=list(lora.targets) or "all-linear",
         task_type="CAUSAL_LM",
@@ -342,22 +361,29 @@ def _adapt(model: Any, lora: LoraSettings) -> Any:
         raise RecipeError(str(error), field="model.lora.targets") from error
 
 
-def _base(model: Any) -> Any:
-    """The model below its adapters."""
+def _without_adapters(model: Any) -> Any:
+    """Return the model below its adapters."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def _blocks(model: Any) -> list[Any]:
-    """The transformer blocks: modules of the classes that the model says must not be split."""
-    names = set(getattr(_base(model), "_no_split_modules", None) or ())
-    return [it for it in model.modules() if it.__class__.__name__.removeprefix("FSDP") in names]
+    """Return the transformer blocks: modules of the classes that the model lists as not to split.
+
+    FSDP puts its name before that of a class that it shards.
+    """
+    names = set(getattr(_without_adapters(model), "_no_split_modules", None) or ())
+    return [
+        module
+        for module in model.modules()
+        if module.__class__.__name__.removeprefix("FSDP") in names
+    ]
 
 
 def shard(model: Any, config: ModelConfig, dist: DistributedContext) -> Any:
-    """The model under FSDP2, one group of parameters per block.
+    """Put a model under FSDP2, one group of parameters per block.
 
-    Every process comes with all weights in host memory, as they are stored; each block becomes
-    float32 on the device only to be cut at once, so the device never holds more than one whole.
+    Every process has all weights in host memory, as they are stored. Each block becomes float32
+    right before it is sharded, so no more than one whole block exists in float32 at a time.
     """
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -366,23 +392,23 @@ def shard(model: Any, config: ModelConfig, dist: DistributedContext) -> Any:
         if uses_bf16(config, dist.device)
         else MixedPrecisionPolicy()
     )
-    # Freeing gathered weights gains nothing where they are gathered from nobody.
-    free = dist.world_size > 1
+    # On a single device nothing is gathered, so freeing it after the forward pass gains nothing.
+    reshard = dist.world_size > 1
     for part in (*_blocks(model), model):
         part.float()
-        fully_shard(part, mesh=dist.mesh, mp_policy=policy, reshard_after_forward=free)
+        fully_shard(part, mesh=dist.mesh, mp_policy=policy, reshard_after_forward=reshard)
     return model.to(dist.device)
 
 
 def uses_bf16(config: ModelConfig, device: torch.device) -> bool:
-    """Whether the model is computed in bfloat16 on a device."""
+    """Return whether the model is computed in bfloat16 on a device."""
     return config.precision == "bf16" or (config.precision == "auto" and device.type == "cuda")
 
 
 def precision_context(
     config: ModelConfig, dist: DistributedContext
 ) -> contextlib.AbstractContextManager[Any]:
-    """The precision of a forward pass where no sharding takes care of it."""
+    """Return a context for forward passes in the recipe's precision; FSDP sees to it itself."""
     if uses_bf16(config, dist.device) and not dist.has_group:
         return torch.autocast(dist.device.type, torch.bfloat16)
     return contextlib.nullcontext()
@@ -393,10 +419,17 @@ def save_checkpoint(
 ) -> None:
     """Write a folder that can be served: weights, configuration, tokenizer, chat template.
 
-    Adapters are merged into the weights, and also written alone to `folder/adapter`. `half` stores
-    bfloat16. The folder appears complete; every process has to call this.
+    Adapters are merged into the weights, and also written alone to `folder/adapter`. The folder
+    appears under its name when it is complete. Every process has to call this.
+
+    Args:
+        model: Loaded by `load_for_training`.
+        folder: Replaced where it exists.
+        tokenizer: Folder or hub name that the tokenizer's files are copied from.
+        dist: The processes that share the model.
+        half: Store bfloat16 instead of float32.
     """
-    weights = _gathered(model, dist)
+    weights = _gather(model, dist)
     if dist.is_main:
         partial = folder.with_name(f".{folder.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
@@ -404,12 +437,13 @@ def save_checkpoint(
         base = model
         if hasattr(model, "peft_config"):
             _save_adapter(model, weights, partial / "adapter")
-            weights, base = _merged(model, weights), model.get_base_model()
-        kind = torch.bfloat16 if half else torch.float32
+            weights, base = _merge_adapters(model, weights), model.get_base_model()
+        dtype = torch.bfloat16 if half else torch.float32
         weights = {
-            name: it.to(kind) if it.is_floating_point() else it for name, it in weights.items()
+            name: tensor.to(dtype) if tensor.is_floating_point() else tensor
+            for name, tensor in weights.items()
         }
-        _write_weights(base, weights, partial, kind)
+        _write_weights(base, weights, partial, dtype)
         copy_tokenizer(tokenizer, partial)
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
@@ -417,43 +451,43 @@ def save_checkpoint(
 
 
 def gather_weights(model: Any, dist: DistributedContext) -> dict[str, torch.Tensor]:
-    """All weights under the plain model's names, adapters merged: what an engine is to load.
+    """Return all weights under the plain model's names, adapters merged, for an engine to load.
 
-    In host memory of the first process, nothing on the others; every process has to call this.
+    They are in host memory of the main process; the others get an empty dictionary. Every process
+    has to call this.
     """
-    weights = _gathered(model, dist)
+    weights = _gather(model, dist)
     if weights and hasattr(model, "peft_config"):
-        return _merged(model, weights)
+        return _merge_adapters(model, weights)
     return weights
 
 
-def _gathered(model: Any, dist: DistributedContext) -> dict[str, torch.Tensor]:
-    """All weights in host memory on the first process, nothing on the others."""
+def _gather(model: Any, dist: DistributedContext) -> dict[str, torch.Tensor]:
+    """Return all weights in host memory on the main process, nothing on the others."""
     if not dist.has_group:
-        return {name: it.detach().cpu() for name, it in model.state_dict().items()}
+        return {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
     from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
-    return get_model_state_dict(
-        model, options=StateDictOptions(full_state_dict=True, cpu_offload=True)
-    )
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    return cast("dict[str, torch.Tensor]", get_model_state_dict(model, options=options))
 
 
 def _write_weights(
-    base: Any, weights: dict[str, torch.Tensor], folder: Path, kind: torch.dtype
+    base: Any, weights: dict[str, torch.Tensor], folder: Path, dtype: torch.dtype
 ) -> None:
     from huggingface_hub import save_torch_state_dict
 
-    settings = base.config
-    if getattr(settings, "tie_word_embeddings", False):
+    config = base.config
+    if getattr(config, "tie_word_embeddings", False):
         weights.pop("lm_head.weight", None)
-    before = settings.dtype
-    settings.dtype = kind
-    settings.save_pretrained(folder)
-    settings.dtype = before
+    own_dtype = config.dtype
+    config.dtype = dtype
+    config.save_pretrained(folder)
+    config.dtype = own_dtype
     if base.generation_config is not None:
         base.generation_config.save_pretrained(folder)
     save_torch_state_dict(
-        {name: it.contiguous() for name, it in weights.items()},
+        {name: tensor.contiguous() for name, tensor in weights.items()},
         folder,
         max_shard_size="5GB",
         metadata={"format": "pt"},
@@ -461,14 +495,15 @@ def _write_weights(
 
 
 _PREFIX: Final = "base_model.model."
+"""What peft puts before the names of a model's weights."""
 
 
-def _merged(model: Any, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Full weights under the plain model's names: W + scale * B A."""
-    settings = model.peft_config["default"]
-    scale = settings.lora_alpha / settings.r
+def _merge_adapters(model: Any, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return full weights under the plain model's names: W + scale * B A."""
+    lora = model.peft_config["default"]
+    scale = lora.lora_alpha / lora.r
     merged: dict[str, torch.Tensor] = {}
-    for name, it in weights.items():
+    for name, tensor in weights.items():
         plain = name.removeprefix(_PREFIX)
         if ".lora_" in plain:
             continue
@@ -477,20 +512,20 @@ def _merged(model: Any, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.
             if name.endswith(".weight"):
                 down = weights[f"{stem}.lora_A.default.weight"].float()
                 up = weights[f"{stem}.lora_B.default.weight"].float()
-                it = it.float() + scale * (up @ down)
+                tensor = tensor.float() + scale * (up @ down)
             plain = plain.replace(".base_layer.", ".")
-        merged[plain] = it
+        merged[plain] = tensor
     return merged
 
 
 def _save_adapter(model: Any, weights: Mapping[str, torch.Tensor], folder: Path) -> None:
-    """The adapter alone, as `peft` loads it."""
+    """Write the adapter alone, as `peft` loads it."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True)
     adapter = {
-        name.replace(".default.", "."): it.contiguous()
-        for name, it in weights.items()
+        name.replace(".default.", "."): tensor.contiguous()
+        for name, tensor in weights.items()
         if ".lora_" in name
     }
     save_file(adapter, folder / "adapter_model.safetensors", {"format": "pt"})
@@ -498,7 +533,7 @@ def _save_adapter(model: Any, weights: Mapping[str, torch.Tensor], folder: Path)
 
 
 def copy_tokenizer(source: str | Path, folder: Path) -> None:
-    """The tokenizer's files of a folder or a hub name, as they are."""
+    """Copy the tokenizer's files of a folder or a hub name, as they are."""
     if not Path(source).is_dir():
         from transformers import AutoTokenizer
 

@@ -1,16 +1,15 @@
 """Which sequences meet in which step and micro-batch: a pure function of lengths and a seed.
 
-Owns the order of an epoch. Its invariants: every sequence occurs exactly once per epoch; a step
-depends on the seed, the epoch and the lengths alone, so a resumed run goes on with the very next
-step; the number of processes decides who computes a micro-batch, not which sequences a step holds.
+Invariants: every sequence occurs exactly once per epoch; a step depends on the seed, the epoch and
+the lengths alone, so a resumed run continues with the very next step; the number of processes
+decides who computes a micro-batch, not which sequences a step holds.
 
-A micro-batch is a list of whole sequences laid end to end without padding; attention stays within
-each (`trainer.attention`), so what is packed together never meets. Knows no tokens and no torch.
+A micro-batch is a list of whole sequences laid end to end without padding. Attention stays within
+each (`trainer.attention`), so sequences that are packed together do not see each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +17,9 @@ from numpy.typing import NDArray
 
 __all__ = ["BatchConfig", "EpochPlan", "MicroBatch", "Step", "local_micro_batches", "plan_epoch"]
 
+Indices = NDArray[np.int64]
 MicroBatch = tuple[int, ...]
-"""Numbers of the sequences that are laid end to end."""
+"""Indices of the sequences that are laid end to end."""
 Step = tuple[MicroBatch, ...]
 """The micro-batches whose gradients are summed before the weights change."""
 
@@ -33,13 +33,13 @@ class BatchConfig:
     tokens: int = 0
     """Tokens per step over all processes, at most; used where `sequences` is 0."""
     micro_tokens: int = 0
-    """Tokens computed at once on one device, at most, or the longest sequence's where that is more;
+    """Most tokens computed at once on one device, or the longest sequence's where that is more;
     0 = `data.context`. Decides memory, and never the result where `sequences` is set."""
     packing: bool = True
     """Several sequences in one micro-batch; false = one each."""
     length_window: int = 0
-    """Sort by length within so many steps, so that the sequences of a step are of similar length;
-    0 = off. The order of steps stays random."""
+    """Sort by length within this many steps, so that the sequences of a step are of similar
+    length; 0 = off. The order of steps stays random."""
     shuffle: bool = True
 
     def __post_init__(self) -> None:
@@ -62,85 +62,93 @@ class EpochPlan:
 def plan_epoch(
     lengths: NDArray[np.int32], config: BatchConfig, *, capacity: int, seed: int, epoch: int
 ) -> EpochPlan:
-    """The steps of an epoch. `capacity` = tokens of a micro-batch; no length may exceed it."""
-    draw = np.random.Generator(np.random.Philox(key=[seed % 2**64, epoch]))
+    """Plan the steps of an epoch.
+
+    Args:
+        lengths: Tokens of each sequence; none is longer than `capacity`.
+        config: How the epoch is cut.
+        capacity: Tokens of a micro-batch.
+        seed: Of the order.
+        epoch: Counted from 0; each has an order of its own.
+    """
+    generator = np.random.Generator(np.random.Philox(key=[seed % 2**64, epoch]))
     count = len(lengths)
-    order = draw.permutation(count) if config.shuffle else np.arange(count)
+    order: Indices = generator.permutation(count) if config.shuffle else np.arange(count)
     if config.tokens:
-        return EpochPlan(_by_tokens(order, lengths, config, capacity, draw))
+        return EpochPlan(_steps_by_tokens(order, lengths, config, capacity, generator))
     if config.length_window:
-        order = _sorted_windows(order, lengths, config.sequences * config.length_window)
+        order = _sort_windows(order, lengths, config.sequences * config.length_window)
     size = config.sequences
-    steps = [order[at : at + size] for at in range(0, count, size)]
+    steps: list[Indices] = [order[start : start + size] for start in range(0, count, size)]
     if config.length_window and config.shuffle:
-        steps = [steps[at] for at in draw.permutation(len(steps))]
+        steps = [steps[index] for index in generator.permutation(len(steps))]
     return EpochPlan(tuple(_pack(step, lengths, capacity, config.packing) for step in steps))
 
 
-def _sorted_windows(
-    order: NDArray[np.int64], lengths: NDArray[np.int32], window: int
-) -> NDArray[np.int64]:
-    parts = [order[at : at + window] for at in range(0, len(order), window)]
+def _sort_windows(order: Indices, lengths: NDArray[np.int32], window: int) -> Indices:
+    parts = [order[start : start + window] for start in range(0, len(order), window)]
     return np.concatenate([part[np.argsort(lengths[part], kind="stable")] for part in parts])
 
 
-def _by_tokens(
-    order: NDArray[np.int64],
+def _steps_by_tokens(
+    order: Indices,
     lengths: NDArray[np.int32],
     config: BatchConfig,
     capacity: int,
-    draw: np.random.Generator,
+    generator: np.random.Generator,
 ) -> tuple[Step, ...]:
-    """Full micro-batches first, from windows of the shuffled order; then steps of so many."""
+    """Fill micro-batches from windows of the shuffled order, then cut these into steps."""
     per_step = max(1, config.tokens // capacity)
+    # Packing needs sequences to choose from; of a whole epoch at once it would sort all the long
+    # ones to the front.
     window = max(256, 8 * per_step)
-    rows: list[MicroBatch] = []
-    for at in range(0, len(order), window):
-        rows += _pack(order[at : at + window], lengths, capacity, config.packing)
+    micro_batches: list[MicroBatch] = []
+    for start in range(0, len(order), window):
+        micro_batches += _pack(order[start : start + window], lengths, capacity, config.packing)
     if config.shuffle:
-        rows = [rows[at] for at in draw.permutation(len(rows))]
-    return tuple(tuple(rows[at : at + per_step]) for at in range(0, len(rows), per_step))
+        micro_batches = [
+            micro_batches[index] for index in generator.permutation(len(micro_batches))
+        ]
+    return tuple(
+        tuple(micro_batches[start : start + per_step])
+        for start in range(0, len(micro_batches), per_step)
+    )
 
 
-def _pack(
-    chosen: Sequence[int] | NDArray[np.int64],
-    lengths: NDArray[np.int32],
-    capacity: int,
-    packing: bool,
-) -> Step:
-    """Best fit, longest first: each sequence goes where the least room stays free."""
-    numbers = [int(it) for it in chosen]
+def _pack(order: Indices, lengths: NDArray[np.int32], capacity: int, packing: bool) -> Step:
+    """Pack by best fit, longest first: each sequence goes where the least room stays free."""
+    indices = [int(index) for index in order]
     if not packing:
-        return tuple((it,) for it in numbers)
-    rows: list[list[int]] = []
-    room = np.zeros(len(numbers), np.int64)
-    for number in sorted(numbers, key=lambda it: -int(lengths[it])):
-        need = int(lengths[number])
-        open_room = room[: len(rows)]
-        fitting = np.where(open_room >= need, open_room, np.iinfo(np.int64).max)
-        best = int(fitting.argmin()) if len(rows) else 0
-        if not rows or fitting[best] == np.iinfo(np.int64).max:
-            room[len(rows)] = capacity
-            rows.append([])
-            best = len(rows) - 1
-        rows[best].append(number)
-        room[best] -= need
-    return tuple(map(tuple, rows))
+        return tuple((index,) for index in indices)
+    micro_batches: list[list[int]] = []
+    room = np.zeros(len(indices), np.int64)
+    full = np.iinfo(np.int64).max
+    for index in sorted(indices, key=lambda index: -int(lengths[index])):
+        length = int(lengths[index])
+        open_room = room[: len(micro_batches)]
+        fitting = np.where(open_room >= length, open_room, full)
+        best = int(fitting.argmin()) if micro_batches else 0
+        if not micro_batches or fitting[best] == full:
+            room[len(micro_batches)] = capacity
+            micro_batches.append([])
+            best = len(micro_batches) - 1
+        micro_batches[best].append(index)
+        room[best] -= length
+    return tuple(map(tuple, micro_batches))
 
 
 def local_micro_batches(
     step: Step, rank: int, world_size: int, lengths: NDArray[np.int32]
 ) -> list[MicroBatch]:
-    """The micro-batches of one process: all get equally many, the last ones may be empty.
+    """Return the micro-batches of one process: all get equally many, the last ones may be empty.
 
-    Long ones are dealt first, forth and back, so that processes finish together.
+    Long ones are dealt first, in turns of alternating direction, so that processes finish together.
     """
-    costs = [sum(int(lengths[it]) for it in micro) for micro in step]
-    ranked = sorted(range(len(step)), key=lambda at: -costs[at])
-    rounds = -(-len(step) // world_size)
-    mine: list[MicroBatch] = []
-    for turn in range(rounds):
-        dealt = ranked[turn * world_size : (turn + 1) * world_size]
-        place = rank if turn % 2 == 0 else world_size - 1 - rank
-        mine.append(step[dealt[place]] if place < len(dealt) else ())
-    return mine
+    costs = [sum(int(lengths[index]) for index in micro_batch) for micro_batch in step]
+    by_cost = sorted(range(len(step)), key=lambda number: -costs[number])
+    local: list[MicroBatch] = []
+    for turn in range(-(-len(step) // world_size)):
+        dealt = by_cost[turn * world_size : (turn + 1) * world_size]
+        seat = rank if turn % 2 == 0 else world_size - 1 - rank
+        local.append(step[dealt[seat]] if seat < len(dealt) else ())
+    return local
