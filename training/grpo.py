@@ -1,5 +1,3 @@
-# pyright: basic, reportMissingImports=false
-# torch is an extra: the checker may run without it.
 """Group-relative policy optimisation over many turns.
 
     python -m training.grpo RECIPE.toml [--resume | --overwrite] [--plan] [--steps 10 ...]
@@ -11,10 +9,10 @@ sampled, by the ratio to the probability with which it was *recorded*, clipped. 
 re-tokenized, and no logprob of the past is recomputed: what was sampled is what is learned from.
 
 Sources: GRPO and its estimate of the divergence https://arxiv.org/abs/2402.03300; averaging over
-tokens and asymmetric clipping https://arxiv.org/abs/2503.14476; the growing horizon
-(ScalingInter-RL) https://arxiv.org/abs/2509.08755.
+tokens and asymmetric clipping https://arxiv.org/abs/2503.14476; the number of turns that
+grows with the steps (ScalingInter-RL) https://arxiv.org/abs/2509.08755.
 
-All processes of a job learn, each its share of a step's micro-batches; the first one plays: beside
+All processes of a job learn, each its share of a step's micro-batches; the main one plays: beside
 the learner (embedded) or on servers (SGLang). The others read the recorded episodes from the run's
 folder, so every process sees the same step. Knows no environment: `training.rollouts` plays.
 """
@@ -28,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import numpy as np
 import torch
@@ -54,7 +52,7 @@ from training.rollouts.results import Row, as_table, read_metric
 from training.rollouts.tasks import EnvironmentTasks, list_ids, split_tasks
 from training.runs.run_dir import RunDir
 from training.runs.tracking import Tracker, TrackingConfig
-from training.trainer.batches import collate, target_logprobs
+from training.trainer.batches import Batch, collate, target_logprobs
 from training.trainer.distributed import DistributedContext, distributed_context
 from training.trainer.learner import Learner, OptimizerConfig, latest_state, prune_states
 from training.trainer.memory import MemoryPlan, measure_model, plan_memory, require_memory
@@ -68,9 +66,21 @@ from training.trainer.models import (
 )
 from training.trainer.packing import Step, local_micro_batches
 
-__all__ = ["Clipping", "GRPORecipe", "Horizon", "Loss", "main", "plan", "policy_loss", "train"]
+__all__ = [
+    "ClipConfig",
+    "GRPORecipe",
+    "Loss",
+    "TurnLimit",
+    "main",
+    "plan",
+    "policy_loss",
+    "train",
+]
 
 LOG_FILE: Final = "log.jsonl"
+_FIRST_STAGE: Final = "judge-first"
+_FINAL_STAGE: Final = "judge-final"
+"""Names of the evaluations in recorded runs, which resumed ones look for."""
 _FREE: Final = ("rollout.client",)
 """What a resume may change: how servers are reached decides no result."""
 
@@ -79,8 +89,8 @@ _FREE: Final = ("rollout.client",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Horizon:
-    """From a step on, episodes may take so many replies."""
+class TurnLimit:
+    """From a step on, episodes may take this many replies."""
 
     from_step: int
     rounds: int
@@ -91,19 +101,20 @@ class Horizon:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clipping:
+class ClipConfig:
     """The loss of a token."""
 
-    low: float = 0.2
-    """Nothing is gained where a ratio falls below 1 - low."""
-    high: float = 0.2
-    """Nothing is gained where a ratio rises above 1 + high."""
-    kl: float = 0.0
-    """Weight of the divergence from the starting weights; 0 = they are not kept."""
+    eps_low: float = 0.2
+    """Where the ratio falls below 1 - eps_low, making the token less likely gains nothing."""
+    eps_high: float = 0.2
+    """Where the ratio rises above 1 + eps_high, making the token likelier gains nothing."""
+    kl_coef: float = 0.0
+    """Weight of the divergence from the reference, which are the starting weights; 0 = no
+    reference model is loaded."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.low < 1 or self.high <= 0 or self.kl < 0:
-            raise ValueError("low is between 0 and 1, high above 0, kl at least 0")
+        if not 0 < self.eps_low < 1 or self.eps_high <= 0 or self.kl_coef < 0:
+            raise ValueError("eps_low is between 0 and 1, eps_high above 0, kl_coef at least 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +124,13 @@ class GRPORecipe:
     model: ModelConfig
     """The agent to begin with; `path` is a checkpoint folder."""
     environments: tuple[EnvironmentTasks, ...]
-    """What is played; `explore` tasks are trained on, `evaluate` ones judge."""
+    """What is played: `explore` tasks are trained on, `evaluate` ones are held out."""
     out: Path = Path("runs/grpo")
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     optimizer: OptimizerConfig = field(
         default_factory=lambda: OptimizerConfig(lr=1e-6, schedule="constant", warmup=0.0)
     )
-    clipping: Clipping = field(default_factory=Clipping)
+    clip: ClipConfig = field(default_factory=ClipConfig)
     steps: int = 100
     """Rounds of playing and learning."""
     tasks: int = 16
@@ -133,12 +144,12 @@ class GRPORecipe:
     """What counts alike: every token of a step, or every episode however long."""
     minibatches: int = 1
     """Updates per pass over a step's episodes."""
-    passes: int = 1
-    """Times that a step's episodes are learned from."""
-    staleness: int = 0
-    """Tokens of weights that are more than so many steps old are not learned from. Above 0, the
+    ppo_epochs: int = 1
+    """Passes over a step's episodes."""
+    max_off_policy_steps: int = 0
+    """Tokens of weights that are more than this many steps old are not learned from. Above 0, the
     next step is played while this one is learned from."""
-    horizon: tuple[Horizon, ...] = ()
+    turn_curriculum: tuple[TurnLimit, ...] = ()
     """How many replies episodes may take, growing with the steps; empty = each environment's."""
     replay: tuple[str, ...] = ()
     """Recorded runs of the starting weights to learn from in step 0, in place of playing."""
@@ -150,21 +161,26 @@ class GRPORecipe:
     """Steps between saved states; 0 = only the last."""
     keep_states: int = 2
     evaluate: bool = True
-    """Judge the first and the last weights on the held-out tasks, greedily."""
+    """Play the held-out tasks greedily with the first and the last weights."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.steps, self.tasks, self.minibatches, self.passes, self.micro_tokens) < 1:
-            raise ValueError("steps, tasks, minibatches, passes and micro_tokens are at least 1")
-        if self.group < 2 or self.temperature <= 0 or self.staleness < 0:
-            raise ValueError("group is at least 2, temperature above 0, staleness at least 0")
+        counts = (self.steps, self.tasks, self.minibatches, self.ppo_epochs, self.micro_tokens)
+        if min(counts) < 1:
+            raise ValueError(
+                "steps, tasks, minibatches, ppo_epochs and micro_tokens are at least 1"
+            )
+        if self.group < 2 or self.temperature <= 0 or self.max_off_policy_steps < 0:
+            raise ValueError(
+                "group is at least 2, temperature above 0, max_off_policy_steps at least 0"
+            )
         if not self.model.path:
             raise ValueError("model.path is a checkpoint: GRPO improves an agent that can play")
 
-    def rounds(self, step: int) -> int:
-        """Replies that episodes of a step may take; 0 = each environment's own number."""
-        reached = [it for it in self.horizon if it.from_step <= step]
-        return max(reached, key=lambda it: it.from_step).rounds if reached else 0
+    def max_rounds(self, step: int) -> int:
+        """Return how many replies episodes of a step may take; 0 = each environment's number."""
+        reached = [limit for limit in self.turn_curriculum if limit.from_step <= step]
+        return max(reached, key=lambda limit: limit.from_step).rounds if reached else 0
 
 
 # The objective ------------------------------------------------------------------------------------
@@ -175,91 +191,116 @@ class Loss:
     """The loss of some tokens, and sums over them that describe it."""
 
     total: torch.Tensor
+    """Scalar, to be differentiated."""
     clipped: float = 0.0
     """Tokens whose gradient the clip removed."""
-    divergence: float = 0.0
-    """Of the estimate of KL(current || starting), in nats."""
-    drift: float = 0.0
-    """Of |ratio - 1|: how far the weights are from those that sampled."""
+    kl: float = 0.0
+    """Sum of the estimates of KL(policy || reference), in nats."""
+    ratio_dev: float = 0.0
+    """Sum of |ratio - 1|: how far the weights are from those that sampled."""
 
 
 def policy_loss(
-    current: torch.Tensor,
-    recorded: torch.Tensor,
+    logprobs: torch.Tensor,
+    old_logprobs: torch.Tensor,
     advantages: torch.Tensor,
-    shares: torch.Tensor,
-    clipping: Clipping,
-    starting: torch.Tensor | None = None,
+    token_weights: torch.Tensor,
+    clip: ClipConfig,
+    ref_logprobs: torch.Tensor | None = None,
 ) -> Loss:
-    """The loss of sampled tokens; all arguments are [tokens], logprobs in nats.
+    """Return the clipped policy-gradient loss of sampled tokens.
 
-    Each token counts by its share: -min(r A, clip(r, 1 - low, 1 + high) A) with
-    r = exp(current - recorded), plus kl (exp(s - c) - (s - c) - 1), an unbiased estimate of the
-    divergence that is never negative.
+    A token's loss is -min(r A, clip(r, 1 - eps_low, 1 + eps_high) A) with
+    r = exp(logprob - old logprob), plus kl_coef (exp(d) - d - 1) with d = ref logprob - logprob, an
+    unbiased estimate of the divergence that is never negative.
+
+    Args:
+        logprobs: [tokens], in nats: of the weights that are trained.
+        old_logprobs: [tokens]: as recorded when the tokens were sampled.
+        advantages: [tokens]: of each token's episode.
+        token_weights: [tokens]: what each token counts in the sum.
+        clip: Bounds of the ratio and weight of the divergence.
+        ref_logprobs: [tokens]: of the reference model; None = without it.
     """
-    ratio = torch.exp(current - recorded)
-    plain = ratio * advantages
-    bounded = ratio.clamp(1 - clipping.low, 1 + clipping.high) * advantages
-    each = -torch.minimum(plain, bounded)
-    divergence = torch.zeros(())
-    if starting is not None and clipping.kl:
-        gap = starting - current
-        estimate = torch.exp(gap) - gap - 1
-        each = each + clipping.kl * estimate
-        divergence = estimate.detach().sum()
+    ratio = torch.exp(logprobs - old_logprobs)
+    unclipped = ratio * advantages
+    clipped = ratio.clamp(1 - clip.eps_low, 1 + clip.eps_high) * advantages
+    token_loss = -torch.minimum(unclipped, clipped)
+    kl = torch.zeros(())
+    if ref_logprobs is not None and clip.kl_coef:
+        ref_gap = ref_logprobs - logprobs
+        token_kl = torch.exp(ref_gap) - ref_gap - 1
+        token_loss = token_loss + clip.kl_coef * token_kl
+        kl = token_kl.detach().sum()
     with torch.no_grad():
-        clipped = float((bounded < plain).sum())
-        drift = float((ratio - 1).abs().sum())
-    return Loss((shares * each).sum(), clipped, float(divergence), drift)
+        clipped_tokens = float((clipped < unclipped).sum())
+        ratio_dev = float((ratio - 1).abs().sum())
+    return Loss((token_weights * token_loss).sum(), clipped_tokens, float(kl), ratio_dev)
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One sequence of a step with what it counts."""
+    """One sequence of a step, with its advantage."""
 
     sequence: TokenSequence
     advantage: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class ScoredStep:
     """A step's episodes as examples."""
 
     examples: tuple[Example, ...]
-    """Those that teach something: of advantage 0 there are none."""
+    """Those of an advantage other than 0: the others have no gradient."""
     rewards: tuple[float, ...]
     groups: int
-    telling: int
+    informative_groups: int
     """Groups whose rewards differ."""
-    stale: int
+    off_policy_tokens: int
     """Sampled tokens that were left out for their age."""
 
 
-def judge(
+def score_groups(
     episodes: Sequence[episode_pb2.Episode],
     recipe: GRPORecipe,
     step: int,
-    perfect: Mapping[str, float],
-    known: Mapping[str, int] | None = None,
-) -> Judged:
-    """Compare each episode with those of the same task. Raises LogprobsMissing."""
-    rewards = [_reward(it) / perfect.get(it.environment, 1.0) for it in episodes]
-    names = [(it.environment, it.item_id) for it in episodes]
-    advantages = group_advantages(rewards, names, normalise=recipe.normalise)
+    perfect_scores: Mapping[str, float],
+    known_versions: Mapping[str, int] | None = None,
+) -> ScoredStep:
+    """Compare each episode with those of the same task.
+
+    Args:
+        episodes: All of a step.
+        recipe: The run's.
+        step: Its number; tokens of weights that are too old for it are left out.
+        perfect_scores: By environment; rewards are divided by them.
+        known_versions: Steps of weights whose versions do not name them.
+
+    Raises:
+        LogprobsMissing: An episode was recorded without logprobs.
+    """
+    rewards = [
+        _reward(episode) / perfect_scores.get(episode.environment, 1.0) for episode in episodes
+    ]
+    tasks = [(episode.environment, episode.item_id) for episode in episodes]
+    advantages = group_advantages(rewards, tasks, normalise=recipe.normalise)
+    max_age = recipe.max_off_policy_steps
     examples: list[Example] = []
-    stale = 0
+    off_policy_tokens = 0
     for episode, advantage in zip(episodes, advantages, strict=True):
-        parts = read_trajectories(episode, step=step, staleness=recipe.staleness, known=known)
-        stale += sum(it.stale for it in parts)
+        trajectories = read_trajectories(
+            episode, step=step, staleness=max_age, known=known_versions
+        )
+        off_policy_tokens += sum(trajectory.stale for trajectory in trajectories)
         if advantage:
-            examples += [Example(it.sequence, advantage) for it in parts]
-    telling = {name for name, advantage in zip(names, advantages, strict=True) if advantage}
-    return Judged(
+            examples += [Example(trajectory.sequence, advantage) for trajectory in trajectories]
+    informative = {task for task, advantage in zip(tasks, advantages, strict=True) if advantage}
+    return ScoredStep(
         examples=tuple(examples),
         rewards=tuple(rewards),
-        groups=len(set(names)),
-        telling=len(telling),
-        stale=stale,
+        groups=len(set(tasks)),
+        informative_groups=len(informative),
+        off_policy_tokens=off_policy_tokens,
     )
 
 
@@ -268,91 +309,111 @@ def _reward(episode: episode_pb2.Episode) -> float:
     return 0.0 if score is None else score
 
 
+_SUMMED: Final = ("tokens", "clip_frac", "kl", "ratio_dev")
+"""Metrics that are sums over the tokens of all processes; all but the first become means."""
+
+
 def learn(
     learner: Learner,
     examples: Sequence[Example],
     recipe: GRPORecipe,
     dist: DistributedContext,
-    starting: torch.nn.Module | None,
+    reference: torch.nn.Module | None,
 ) -> dict[str, float]:
-    """Update the weights by a step's examples; returns figures per token and of the last update.
+    """Update the weights by a step's examples.
 
     Every process comes with all examples and computes its share of them.
+
+    Returns:
+        Means per token, and the gradient's norm and the learning rate of the last update.
     """
-    counted: tuple[str, ...] = ("tokens", "clipped", "divergence", "drift")
-    figures: dict[str, float] = dict.fromkeys((*counted, "norm"), 0.0)
-    for number in range(recipe.passes):
+    metrics: dict[str, float] = dict.fromkeys((*_SUMMED, "grad_norm"), 0.0)
+    for epoch in range(recipe.ppo_epochs):
         order = list(examples)
-        random.Random(seeds.derive("grpo-order", recipe.seed, learner.step, number)).shuffle(order)
+        random.Random(seeds.derive("grpo-order", recipe.seed, learner.step, epoch)).shuffle(order)
         size = -(-len(order) // recipe.minibatches)
-        for at in range(0, len(order), size):
-            _update(learner, order[at : at + size], recipe, dist, starting, figures)
-    totals = dict(zip(counted, dist.all_reduce_sum([figures[it] for it in counted]), strict=True))
-    tokens = max(totals["tokens"], 1.0)
-    shares = {name: totals[name] / tokens for name in counted[1:]}
-    return figures | {"tokens": totals["tokens"]} | shares
+        for start in range(0, len(order), size):
+            _update(learner, order[start : start + size], recipe, dist, reference, metrics)
+    sums = dist.all_reduce_sum([metrics[name] for name in _SUMMED])
+    tokens = max(sums[0], 1.0)
+    means = {name: total / tokens for name, total in zip(_SUMMED[1:], sums[1:], strict=True)}
+    return metrics | {"tokens": sums[0]} | means
 
 
 def _update(
     learner: Learner,
-    chosen: Sequence[Example],
+    minibatch: Sequence[Example],
     recipe: GRPORecipe,
     dist: DistributedContext,
-    starting: torch.nn.Module | None,
-    figures: dict[str, float],
+    reference: torch.nn.Module | None,
+    metrics: dict[str, float],
 ) -> None:
+    """Update the weights once; adds this process's sums to `metrics`."""
     learner.begin_step()
-    targets = sum(it.sequence.targets for it in chosen)
-    lengths = np.array([len(it.sequence) for it in chosen], np.int32)
-    parts = _micro_batches(lengths, recipe.micro_tokens)
-    for numbers in local_micro_batches(parts, dist.rank, dist.world_size, lengths):
-        micro = [chosen[number] for number in numbers]
-        batch = collate([it.sequence for it in micro], dist.device)
-        with precision_context(recipe.model, dist):
-            current = target_logprobs(learner.model, batch, temperature=recipe.temperature)
-            with torch.no_grad():
-                first = (
-                    None
-                    if starting is None
-                    else target_logprobs(starting, batch, temperature=recipe.temperature)
-                )
-        if not micro:
-            # Nothing is left for this process; the others wait for its part in the gradients.
-            learner.backward(0.0 * current.sum())
+    targets = sum(example.sequence.targets for example in minibatch)
+    lengths = np.array([len(example.sequence) for example in minibatch], np.int32)
+    step = _micro_batches(lengths, recipe.micro_tokens)
+    for indices in local_micro_batches(step, dist.rank, dist.world_size, lengths):
+        examples = [minibatch[index] for index in indices]
+        batch = collate([example.sequence for example in examples], dist.device)
+        logprobs, ref_logprobs = _logprobs(learner.model, reference, batch, recipe, dist)
+        if not examples:
+            # This process has no micro-batch left, but the others wait for it in the collective
+            # operations of the backward pass.
+            learner.backward(0.0 * logprobs.sum())
             continue
         assert batch.old_logprobs is not None, "trajectories have logprobs"
-        device = current.device
-        advantages = torch.tensor([it.advantage for it in micro], device=device)[
-            batch.sequence_index
-        ]
-        counts = torch.tensor([it.sequence.targets for it in micro], device=device)[
-            batch.sequence_index
-        ]
-        shares = (
-            torch.full_like(current, 1 / targets)
+        advantages = _by_target([example.advantage for example in examples], batch)
+        counts = _by_target([example.sequence.targets for example in examples], batch)
+        token_weights = (
+            torch.full_like(logprobs, 1 / targets)
             if recipe.average == "tokens"
-            else 1 / (counts * len(chosen))
+            else 1 / (counts * len(minibatch))
         )
-        loss = policy_loss(current, batch.old_logprobs, advantages, shares, recipe.clipping, first)
+        loss = policy_loss(
+            logprobs, batch.old_logprobs, advantages, token_weights, recipe.clip, ref_logprobs
+        )
         learner.backward(loss.total)
-        figures["tokens"] += len(current)
-        figures["clipped"] += loss.clipped
-        figures["divergence"] += loss.divergence
-        figures["drift"] += loss.drift
-    figures["norm"], figures["lr"] = learner.update()
+        metrics["tokens"] += len(logprobs)
+        metrics["clip_frac"] += loss.clipped
+        metrics["kl"] += loss.kl
+        metrics["ratio_dev"] += loss.ratio_dev
+    metrics["grad_norm"], metrics["lr"] = learner.update()
 
 
-def _micro_batches(lengths: NDArray[np.int32], tokens: int) -> Step:
-    """Numbers of sequences by parts of at most so many tokens; a longer one stands alone."""
-    parts: list[list[int]] = []
+def _logprobs(
+    model: torch.nn.Module,
+    reference: torch.nn.Module | None,
+    batch: Batch,
+    recipe: GRPORecipe,
+    dist: DistributedContext,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return the targets' logprobs under the model and, without gradient, the reference."""
+    ref_logprobs = None
+    with precision_context(recipe.model, dist):
+        logprobs = target_logprobs(model, batch, temperature=recipe.temperature)
+        if reference is not None:
+            with torch.no_grad():
+                ref_logprobs = target_logprobs(reference, batch, temperature=recipe.temperature)
+    return logprobs, ref_logprobs
+
+
+def _by_target(values: Sequence[float], batch: Batch) -> torch.Tensor:
+    """Return for each target of a batch, [targets], the value of its sequence."""
+    return torch.tensor(values, device=batch.targets.device)[batch.sequence_index]
+
+
+def _micro_batches(lengths: NDArray[np.int32], micro_tokens: int) -> Step:
+    """Cut sequences into micro-batches of at most `micro_tokens`; a longer one stands alone."""
+    micro_batches: list[list[int]] = []
     room = 0
-    for number, length in enumerate(lengths.tolist()):
-        if not parts or length > room:
-            parts.append([])
-            room = tokens
-        parts[-1].append(number)
+    for index, length in enumerate(int(length) for length in lengths):
+        if not micro_batches or length > room:
+            micro_batches.append([])
+            room = micro_tokens
+        micro_batches[-1].append(index)
         room -= length
-    return tuple(map(tuple, parts))
+    return tuple(map(tuple, micro_batches))
 
 
 # The loop -----------------------------------------------------------------------------------------
@@ -421,23 +482,25 @@ class _Program:
         return nullcontext() if self._run_dir is None else self._run_dir.logging()
 
     def run(self, final: Path) -> None:
-        """What is left of the run."""
+        """Do what is left of the run."""
         recipe, console = self._recipe, self._console
-        chosen = self._by_first("tasks", lambda: run_loop(_choose(recipe)))
+        tasks = self._on_main("tasks", lambda: run_loop(_choose_tasks(recipe)))
         if recipe.evaluate:
             path = Path(recipe.model.path)
-            self._by_first("judge-first", lambda: _judge(recipe, chosen, path, "first", console))
-        self._by_all(
-            "learn", lambda: run_loop(_Learning(recipe, chosen, self._dist, console).run(final))
+            self._on_main(_FIRST_STAGE, lambda: _evaluate(recipe, tasks, path, "first", console))
+        self._on_all(
+            "learn",
+            lambda: run_loop(_TrainingSteps(recipe, tasks, self._dist, console).run(final)),
         )
         if recipe.evaluate:
-            self._by_first("judge-final", lambda: _judge(recipe, chosen, final, "final", console))
+            self._on_main(_FINAL_STAGE, lambda: _evaluate(recipe, tasks, final, "final", console))
 
-    def _by_first(self, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """A stage's result, on every process; they wait for the first one to have it."""
-        return self._dist.broadcast(self._run_dir.stage(name, work) if self._run_dir else None)
+    def _on_main(self, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Do a stage on the main process; returns its result on every process."""
+        result = self._run_dir.stage(name, work) if self._run_dir else None
+        return cast("dict[str, Any]", self._dist.broadcast(result))
 
-    def _by_all(self, name: str, work: Callable[[], dict[str, Any]]) -> None:
+    def _on_all(self, name: str, work: Callable[[], dict[str, Any]]) -> None:
         done = self._dist.broadcast(bool(self._run_dir and name in self._run_dir.finished))
         if self._run_dir is not None:
             self._run_dir.stage(name, work)
@@ -460,39 +523,43 @@ def _require_memory(recipe: GRPORecipe, dist: DistributedContext, console: Conso
     return memory
 
 
-class _Learning:
+class _TrainingSteps:
     """The steps of a run, from its last saved state on."""
 
     def __init__(
         self,
         recipe: GRPORecipe,
-        chosen: Mapping[str, Any],
+        tasks: Mapping[str, Any],
         dist: DistributedContext,
         console: Console,
     ) -> None:
         self._recipe = recipe
         self._dist = dist
         self._console = console
-        self._tasks: dict[str, list[str]] = {name: it["explore"] for name, it in chosen.items()}
-        self._perfect: dict[str, float] = {name: it["perfect"] for name, it in chosen.items()}
+        self._tasks: dict[str, list[str]] = {
+            name: split["explore"] for name, split in tasks.items()
+        }
+        self._perfect_scores: dict[str, float] = {
+            name: split["perfect"] for name, split in tasks.items()
+        }
         self._states = recipe.out / "states"
-        self._played = recipe.out / "rollouts"
-        self._updates = recipe.passes * recipe.minibatches
+        self._rollouts_folder = recipe.out / "rollouts"
+        self._updates = recipe.ppo_epochs * recipe.minibatches
         self._step = 0
 
     async def run(self, final: Path) -> dict[str, Any]:
         """Play and learn; the last weights go to `final`."""
         recipe = self._recipe
-        learner, starting = self._load()
+        learner, reference = self._load()
         async with AsyncExitStack() as stack:
             rollouts: Rollouts | None = None
             if self._dist.is_main:
                 rollouts = await stack.enter_async_context(self._rollouts())
                 await rollouts.start_policy(Path(recipe.model.path), version_name(0))
             if self._step:
-                await self._hand_over(rollouts, learner)
+                await self._sync_weights(rollouts, learner)
             with self._tracker() as tracker:
-                await self._steps(rollouts, learner, starting, tracker)
+                await self._steps(rollouts, learner, reference, tracker)
         save_checkpoint(learner.model, final, tokenizer=recipe.model.path, dist=self._dist)
         return {"steps": recipe.steps, "updates": learner.step}
 
@@ -501,7 +568,7 @@ class _Learning:
         return Rollouts(
             recipe.rollout,
             recipe.environments,
-            self._played,
+            self._rollouts_folder,
             temperature=recipe.temperature,
             seed=recipe.seed,
         )
@@ -510,9 +577,9 @@ class _Learning:
         recipe = self._recipe
         model = load_for_training(recipe.model.path, recipe.model, self._dist, seed=recipe.seed)
         model.to(self._dist.device)
-        starting = None
-        if recipe.clipping.kl:
-            starting = load_for_training(
+        reference = None
+        if recipe.clip.kl_coef:
+            reference = load_for_training(
                 recipe.model.path, recipe.model, self._dist, frozen=True
             ).to(self._dist.device)
         total = recipe.steps * self._updates
@@ -521,7 +588,7 @@ class _Learning:
         state = self._dist.broadcast(str(latest_state(self._states) or ""))
         if state:
             self._step = int(learner.load_state(Path(state))["next_step"])
-        return learner, starting
+        return learner, reference
 
     def _tracker(self) -> Tracker:
         out = self._recipe.out
@@ -540,7 +607,7 @@ class _Learning:
         self,
         rollouts: Rollouts | None,
         learner: Learner,
-        starting: torch.nn.Module | None,
+        reference: torch.nn.Module | None,
         tracker: Tracker,
     ) -> None:
         """`rollouts` is of the first process, which plays; the others read what was played."""
@@ -548,44 +615,44 @@ class _Learning:
         ahead: asyncio.Task[list[episode_pb2.Episode]] | None = None
         while self._step < recipe.steps:
             step = self._step
-            known: dict[str, int] = {}
+            known_versions: dict[str, int] = {}
             if step == 0 and recipe.replay:
-                episodes, known = _replayed(recipe)
+                episodes, known_versions = _read_replay(recipe)
             elif rollouts is not None:
                 episodes = await (ahead or self._play(rollouts, step))
                 await asyncio.to_thread(self._dist.barrier)
             else:
                 self._dist.barrier()
                 episodes = read_rollouts(
-                    self._played, step, self._tasks_of(step), samples=recipe.group
+                    self._rollouts_folder, step, self._step_tasks(step), samples=recipe.group
                 )
             ahead = None
-            if rollouts is not None and recipe.staleness and step + 1 < recipe.steps:
+            if rollouts is not None and recipe.max_off_policy_steps and step + 1 < recipe.steps:
                 ahead = asyncio.create_task(self._play(rollouts, step + 1))
-            judged = judge(episodes, recipe, step, self._perfect, known)
-            figures: dict[str, float] = {}
-            if judged.examples:
-                work = (learner, judged.examples, recipe, self._dist, starting)
+            scored = score_groups(episodes, recipe, step, self._perfect_scores, known_versions)
+            metrics: dict[str, float] = {}
+            if scored.examples:
+                work = (learner, scored.examples, recipe, self._dist, reference)
                 # In a thread, so that the next step may be played meanwhile.
-                figures = (
+                metrics = (
                     learn(*work) if rollouts is None else await asyncio.to_thread(learn, *work)
                 )
             self._step = step + 1
-            await self._hand_over(rollouts, learner)
-            tracker.record(self._step, self._figures(judged, figures))
+            await self._sync_weights(rollouts, learner)
+            tracker.record(self._step, self._metrics(scored, metrics))
             self._save(learner)
 
-    def _tasks_of(self, step: int) -> list[Task]:
-        return tasks_of(self._tasks, step, self._recipe.tasks, self._recipe.seed)
+    def _step_tasks(self, step: int) -> list[Task]:
+        return step_tasks(self._tasks, step, self._recipe.tasks, self._recipe.seed)
 
     async def _play(self, rollouts: Rollouts, step: int) -> list[episode_pb2.Episode]:
         recipe = self._recipe
         return await rollouts.play(
-            step, self._tasks_of(step), samples=recipe.group, max_rounds=recipe.rounds(step)
+            step, self._step_tasks(step), samples=recipe.group, max_rounds=recipe.max_rounds(step)
         )
 
-    async def _hand_over(self, rollouts: Rollouts | None, learner: Learner) -> None:
-        """The policy plays with the new weights from now on; all processes give their part."""
+    async def _sync_weights(self, rollouts: Rollouts | None, learner: Learner) -> None:
+        """Give the policy the new weights; every process has to call this."""
         if self._recipe.rollout.engine == "sglang":
             folder = self._recipe.out / "weights" / version_name(self._step)
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -605,75 +672,78 @@ class _Learning:
             if self._dist.is_main:
                 prune_states(self._states, self._recipe.keep_states)
 
-    def _figures(self, judged: Judged, learned: Mapping[str, float]) -> dict[str, float | None]:
-        count = len(judged.rewards)
+    def _metrics(self, scored: ScoredStep, learned: Mapping[str, float]) -> dict[str, float | None]:
+        count = len(scored.rewards)
         return {
-            "reward": sum(judged.rewards) / count if count else None,
+            "reward": sum(scored.rewards) / count if count else None,
             "episodes": count,
-            "groups": judged.groups,
-            "telling_groups": judged.telling,
-            "stale_tokens": judged.stale,
-            "rounds": self._recipe.rounds(self._step - 1),
+            "groups": scored.groups,
+            "informative_groups": scored.informative_groups,
+            "off_policy_tokens": scored.off_policy_tokens,
+            "rounds": self._recipe.max_rounds(self._step - 1),
             **learned,
         }
 
 
-def tasks_of(tasks: Mapping[str, Sequence[str]], step: int, count: int, seed: int) -> list[Task]:
-    """The tasks of a step: environments take turns, each going through its tasks in rounds.
+def step_tasks(tasks: Mapping[str, Sequence[str]], step: int, count: int, seed: int) -> list[Task]:
+    """Return the tasks of a step: environments take turns, each going through its tasks in rounds.
 
     A pure function of its arguments, so that a resumed run plays what it would have played.
     """
     names = list(tasks)
-    chosen: list[Task] = []
+    chosen_tasks: list[Task] = []
     for number in range(step * count, (step + 1) * count):
         name = names[number % len(names)]
-        turn, place = divmod(number // len(names), len(tasks[name]))
+        turn, index = divmod(number // len(names), len(tasks[name]))
         order = sorted(tasks[name])
         random.Random(seeds.derive("grpo-tasks", seed, name, turn)).shuffle(order)
-        chosen.append((name, order[place]))
-    return list(dict.fromkeys(chosen))
+        chosen_tasks.append((name, order[index]))
+    return list(dict.fromkeys(chosen_tasks))
 
 
-def _replayed(
+def _read_replay(
     recipe: GRPORecipe,
 ) -> tuple[list[episode_pb2.Episode], dict[str, int]]:
-    """Recorded episodes, and the version of the starting weights, which must have played them."""
+    """Return recorded episodes and the version of the starting weights, which played them."""
     episodes: list[episode_pb2.Episode] = []
     for name in recipe.replay:
         with RunReader.open(find_run(name)) as reader:
-            episodes += reader.episodes(lambda it: not it.failed)
-    episodes.sort(key=lambda it: (it.environment, it.item_id, it.sample, it.episode_id))
+            episodes += reader.episodes(lambda episode: not episode.failed)
+    episodes.sort(key=lambda e: (e.environment, e.item_id, e.sample, e.episode_id))
     return episodes, {weights_digest(Path(recipe.model.path)): 0}
 
 
-async def _choose(recipe: GRPORecipe) -> dict[str, Any]:
-    """Tasks to train on and to be judged on, and the score of a perfect episode."""
-    names = [it.name for it in recipe.environments]
+async def _choose_tasks(recipe: GRPORecipe) -> dict[str, Any]:
+    """Tasks to train on and to be scored on, and the score of a perfect episode."""
     async with Rollouts(
         recipe.rollout, recipe.environments, recipe.out / "rollouts", temperature=1.0, seed=0
     ) as rollouts:
-        chosen: dict[str, Any] = {}
-        for name, wanted in zip(names, recipe.environments, strict=True):
-            ids = await list_ids(rollouts.fleet, wanted)
-            chosen[name] = {
-                **asdict(split_tasks(wanted, *ids)),
-                "perfect": perfect_score(rollouts.fleet.described[name]),
+        tasks: dict[str, Any] = {}
+        for environment in recipe.environments:
+            ids = await list_ids(rollouts.fleet, environment)
+            tasks[environment.name] = {
+                **asdict(split_tasks(environment, *ids)),
+                "perfect": perfect_score(rollouts.fleet.described[environment.name]),
             }
-    return chosen
+    return tasks
 
 
-def _judge(
-    recipe: GRPORecipe, chosen: Mapping[str, Any], model: Path, name: str, console: Console
+def _evaluate(
+    recipe: GRPORecipe, tasks: Mapping[str, Any], model: Path, name: str, console: Console
 ) -> dict[str, Any]:
     agent = RolloutPolicy(policy=str(model), seed=recipe.seed)
     jobs = [
-        RolloutJob(it, chosen[it.name]["evaluate"], recipe.out / "evaluation" / name / it.name)
-        for it in recipe.environments
+        RolloutJob(
+            environment,
+            tasks[environment.name]["evaluate"],
+            recipe.out / "evaluation" / name / environment.name,
+        )
+        for environment in recipe.environments
     ]
     played = play(recipe.rollout, agent, jobs, console=console)
-    figures = {it.environment: read_metric(it) for it in played}
-    console.print(as_table([Row(name, figures)], list(figures), title=f"GRPO, {name} weights"))
-    return {it: figure.to_plain() for it, figure in figures.items()}
+    metrics = {run.environment: read_metric(run) for run in played}
+    console.print(as_table([Row(name, metrics)], list(metrics), title=f"GRPO, {name} weights"))
+    return {environment: metric.to_plain() for environment, metric in metrics.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

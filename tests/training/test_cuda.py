@@ -132,7 +132,7 @@ def test_an_agent_learns_beside_the_engine_that_plays_it(base, tmp_path):
     rows = read_log(recipe.out / "log.jsonl")
     assert [row["episodes"] for row in rows] == [16, 16]
     # Recorded by the engine, computed again by the learner: the same weights.
-    assert all(row.get("drift", 0.0) < 0.05 for row in rows)
+    assert all(row.get("ratio_dev", 0.0) < 0.05 for row in rows)
 
 
 def test_a_thousand_contexts_are_generated_at_once(base):

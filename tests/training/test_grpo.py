@@ -28,13 +28,13 @@ from training.data.sequences import Provenance, TokenSequence
 from training.data.tokenizer_training import TokenizerConfig, train_tokenizer
 from training.errors import RecipeError
 from training.grpo import (
-    Clipping,
+    ClipConfig,
     Example,
     GRPORecipe,
-    Horizon,
+    TurnLimit,
     learn,
     policy_loss,
-    tasks_of,
+    step_tasks,
     train,
 )
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
@@ -70,15 +70,17 @@ def base(tmp_path_factory) -> Path:
 # The loss ---------------------------------------------------------------------
 
 
-def loss_of(current: float, recorded: float, advantage: float, **clipping) -> tuple[float, float]:
-    """Loss of one token and its gradient by the current logprob."""
-    now = torch.tensor([current], requires_grad=True)
+def loss_of(
+    logprob: float, old_logprob: float, advantage: float, **clip: float
+) -> tuple[float, float]:
+    """Loss of one token and its gradient by its logprob."""
+    now = torch.tensor([logprob], requires_grad=True)
     found = policy_loss(
         now,
-        torch.tensor([recorded]),
+        torch.tensor([old_logprob]),
         torch.tensor([advantage]),
         torch.ones(1),
-        Clipping(**clipping),
+        ClipConfig(**clip),
     )
     found.total.backward()
     assert now.grad is not None
@@ -111,18 +113,18 @@ def test_a_token_that_moved_the_wrong_way_is_not_clipped(ratio, advantage):
 
 
 def test_the_upper_clip_may_be_wider_than_the_lower():
-    assert loss_of(math.log(1.25), 0.0, 1.0, low=0.2, high=0.3)[1] != 0.0
-    assert loss_of(math.log(1.25), 0.0, 1.0, low=0.2, high=0.2)[1] == 0.0
+    assert loss_of(math.log(1.25), 0.0, 1.0, eps_low=0.2, eps_high=0.3)[1] != 0.0
+    assert loss_of(math.log(1.25), 0.0, 1.0, eps_low=0.2, eps_high=0.2)[1] == 0.0
 
 
 def test_the_divergence_is_zero_at_the_start_and_never_negative():
     now, first = torch.randn(50), torch.randn(50)
     zero, one = torch.zeros(50), torch.ones(50)
-    same = policy_loss(now, now, zero, one, Clipping(kl=0.5), now)
-    away = policy_loss(now, now, zero, one, Clipping(kl=0.5), first)
+    same = policy_loss(now, now, zero, one, ClipConfig(kl_coef=0.5), now)
+    away = policy_loss(now, now, zero, one, ClipConfig(kl_coef=0.5), first)
     assert float(same.total) == pytest.approx(0.0, abs=1e-6)
-    assert away.divergence > 0
-    assert float(away.total) == pytest.approx(0.5 * away.divergence, rel=1e-5)
+    assert away.kl > 0
+    assert float(away.total) == pytest.approx(0.5 * away.kl, rel=1e-5)
 
 
 # One update -------------------------------------------------------------------
@@ -175,12 +177,12 @@ def test_an_update_moves_probability_to_what_was_better_than_its_group(base, tmp
         bad = recorded_by(model, example([5, 6, 17, 18], 2, -1.0), 0.7)
         before = likelihood(model, good), likelihood(model, bad)
         learner = Learner(model, recipe.optimizer, dist, seed=0, total=1)
-        figures = learn(learner, [good, bad], recipe, dist, None)
+        metrics_of_step = learn(learner, [good, bad], recipe, dist, None)
         assert likelihood(model, good) > before[0]
         assert likelihood(model, bad) < before[1]
         # What was recorded at 0.7 is what is computed at 0.7: nothing had moved.
-        assert figures["drift"] == pytest.approx(0.0, abs=1e-5)
-        assert figures["tokens"] == 5
+        assert metrics_of_step["ratio_dev"] == pytest.approx(0.0, abs=1e-5)
+        assert metrics_of_step["tokens"] == 5
 
 
 def test_micro_batches_decide_memory_and_never_the_result(base, tmp_path):
@@ -200,13 +202,13 @@ def test_micro_batches_decide_memory_and_never_the_result(base, tmp_path):
 # The recipe and the plan of steps ------------------------------------------------
 
 
-def test_the_horizon_grows_with_the_steps(base, tmp_path):
+def test_the_number_of_turns_grows_with_the_steps(base, tmp_path):
     stages = [{"from_step": 10, "rounds": 13}, {"from_step": 0, "rounds": 6}]
-    recipe = recipe_of(base, tmp_path, horizon=stages)
-    assert [recipe.rounds(step) for step in (0, 9, 10, 99)] == [6, 6, 13, 13]
-    assert recipe_of(base, tmp_path).rounds(5) == 0
+    recipe = recipe_of(base, tmp_path, turn_curriculum=stages)
+    assert [recipe.max_rounds(step) for step in (0, 9, 10, 99)] == [6, 6, 13, 13]
+    assert recipe_of(base, tmp_path).max_rounds(5) == 0
     with pytest.raises(ValueError, match="rounds at least 1"):
-        Horizon(from_step=0, rounds=0)
+        TurnLimit(from_step=0, rounds=0)
 
 
 def test_a_group_of_one_is_refused(base, tmp_path):
@@ -222,9 +224,9 @@ def test_what_only_an_imitation_reads_is_refused(base, tmp_path):
 
 def test_tasks_take_turns_and_each_is_played_once_a_round():
     tasks = {"maze": ["m1", "m2", "m3"], "echo": ["e1", "e2", "e3"]}
-    played = [task for step in range(3) for task in tasks_of(tasks, step, 2, seed=0)]
+    played = [task for step in range(3) for task in step_tasks(tasks, step, 2, seed=0)]
     assert sorted(played) == sorted((name, it) for name in tasks for it in tasks[name])
-    assert tasks_of(tasks, 1, 2, seed=0) == tasks_of(tasks, 1, 2, seed=0)
+    assert step_tasks(tasks, 1, 2, seed=0) == step_tasks(tasks, 1, 2, seed=0)
 
 
 # The whole loop ---------------------------------------------------------------
@@ -267,14 +269,14 @@ def test_a_run_plays_learns_and_goes_on_where_it_was_cut_off(speaker, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         from training import grpo
 
-        original = grpo._Learning._figures
+        original = grpo._TrainingSteps._metrics
 
         def stop_in_step_two(self, *rest):
             if self._step == 2:
                 raise KeyboardInterrupt
             return original(self, *rest)
 
-        patch.setattr(grpo._Learning, "_figures", stop_in_step_two)
+        patch.setattr(grpo._TrainingSteps, "_metrics", stop_in_step_two)
         with pytest.raises(KeyboardInterrupt):
             train(cut, console=console)
     resumed = train(cut, start=Start.RESUME, console=console)
@@ -282,7 +284,7 @@ def test_a_run_plays_learns_and_goes_on_where_it_was_cut_off(speaker, tmp_path):
     for one, other in zip(metrics(tmp_path / "straight"), metrics(tmp_path / "cut"), strict=True):
         assert one["reward"] == other["reward"]
         assert one["episodes"] == other["episodes"] == 8
-    assert any(it["telling_groups"] for it in metrics(tmp_path / "cut"))
+    assert any(it["informative_groups"] for it in metrics(tmp_path / "cut"))
     one, other = (load_file(it / "model.safetensors") for it in (straight, resumed))
     for name, weights in one.items():
         # Who shares a batch of the engine decides the last bits of recorded logprobs.
@@ -299,7 +301,7 @@ def test_reward_rises(speaker, tmp_path):
         group=8,
         save_every=0,
         evaluate=True,
-        clipping={"kl": 0.001},
+        clip={"kl_coef": 0.001},
         optimizer={"lr": 3e-3, "schedule": "constant", "warmup": 0.0},
     )
     train(recipe, console=Console(quiet=True))
@@ -310,11 +312,11 @@ def test_reward_rises(speaker, tmp_path):
 
 
 def test_the_next_step_may_be_played_while_this_one_is_learned_from(speaker, tmp_path):
-    recipe = whole(speaker, tmp_path / "run", staleness=1, steps=3)
+    recipe = whole(speaker, tmp_path / "run", max_off_policy_steps=1, steps=3)
     train(recipe, console=Console(quiet=True))
     found = metrics(tmp_path / "run")
     assert [it["episodes"] for it in found] == [8, 8, 8]
-    assert all(it["stale_tokens"] == 0 for it in found)
+    assert all(it["off_policy_tokens"] == 0 for it in found)
 
 
 def test_recorded_runs_without_logprobs_are_refused(base, tmp_path):
@@ -348,9 +350,9 @@ def test_two_processes_play_once_and_learn_what_one_learns(speaker, tmp_path):
     changes = {
         # An odd number of small micro-batches: one process has less to do than the other.
         "micro_tokens": 160,
-        "passes": 2,
+        "ppo_epochs": 2,
         "minibatches": 2,
-        "clipping": {"kl": 0.01},
+        "clip": {"kl_coef": 0.01},
         "optimizer": {"lr": 1e-4, "schedule": "constant", "warmup": 0.0},
         "evaluate": True,
     }
@@ -359,11 +361,11 @@ def test_two_processes_play_once_and_learn_what_one_learns(speaker, tmp_path):
     shared = whole(speaker, tmp_path / "shared", **changes)
     done = launch(shared, tmp_path / "recipe.toml")
     assert done.returncode == 0, done.stderr
-    names = ("reward", "episodes", "telling_groups", "tokens", "clipped")
-    close = ("divergence", "drift", "norm", "lr")
+    names = ("reward", "episodes", "informative_groups", "tokens", "clip_frac")
+    close = ("kl", "ratio_dev", "grad_norm", "lr")
     curves = [metrics(it.out) for it in (alone, shared)]
     assert len(curves[0]) == len(curves[1]) == 2
-    assert any(it["telling_groups"] for it in curves[0])
+    assert any(it["informative_groups"] for it in curves[0])
     for one, other in zip(*curves, strict=True):
         assert {name: one.get(name) for name in names} == {name: other.get(name) for name in names}
         for name in close:

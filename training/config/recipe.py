@@ -28,6 +28,13 @@ T = TypeVar("T")
 
 RENAMED_KEYS: Final[Mapping[str, str]] = {
     "at_once": "max_workers",
+    "clipping": "clip",
+    "clipping.low": "eps_low",
+    "clipping.high": "eps_high",
+    "clipping.kl": "kl_coef",
+    "horizon": "turn_curriculum",
+    "passes": "ppo_epochs",
+    "staleness": "max_off_policy_steps",
     "players": "rollout",
     "pretraining.player": "policy",
     "environments.*.base": "base_tasks",
