@@ -68,6 +68,7 @@ class LiveService:
         self._rate = rate
         self._timeout = timeout
         self._headers = dict(headers or {})
+        # Steps of live environments run in several threads, and `cancel` comes from another one.
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._throttler: Throttler | None = None
@@ -109,7 +110,7 @@ class LiveService:
             try:
                 done.result(_CLOSE_SECONDS)
             except (TimeoutError, CancelledError):
-                done.cancel()
+                done.cancel()  # a connection that does not close must not keep the server alive
             loop.call_soon_threadsafe(loop.stop)
 
     def _wait(self, work: Coroutine[Any, Any, T], owner: object) -> T:
@@ -122,6 +123,7 @@ class LiveService:
             raise self.unavailable("was asked in a step that was cancelled") from None
         finally:
             with self._lock:
+                # Calls without an owner share the key None: only the own entry is taken away.
                 if self._waiting.get(owner) is future:
                     del self._waiting[owner]
 
@@ -134,7 +136,7 @@ class LiveService:
 
     async def _take_turn(self) -> None:
         throttler = self._throttler
-        if throttler is None:
+        if throttler is None:  # made here because it belongs to the loop on which it waits
             throttler = Throttler(self._rate.calls, self._rate.seconds)
             self._throttler = throttler
         await throttler.acquire()
