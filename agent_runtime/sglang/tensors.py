@@ -1,4 +1,3 @@
-# pyright: basic, reportMissingImports=false
 """Weights handed to an engine on this machine by handle: nothing is written to a disk.
 
 Owns the form that SGLang's /update_weights_from_tensor reads: per bucket, a list of (name, tensor)
@@ -63,10 +62,10 @@ def _handles(bucket: list[tuple[str, Tensor]]) -> str:
     buffer = io.BytesIO()
     with _strategy:
         # The engine is no child of this process: file descriptors cannot be handed to it.
-        before = sharing.get_sharing_strategy()
-        sharing.set_sharing_strategy("file_system")
+        before = str(sharing.get_sharing_strategy())
+        sharing.set_sharing_strategy("file_system")  # pyright: ignore[reportUnknownMemberType]
         try:
             ForkingPickler(buffer).dump(bucket)
         finally:
-            sharing.set_sharing_strategy(before)
+            sharing.set_sharing_strategy(before)  # pyright: ignore[reportUnknownMemberType]
     return base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -1,5 +1,3 @@
-# pyright: basic, reportMissingImports=false
-# torch and transformers are extras: the checker may run without them.
 """The embedded engine against transformers' batched `generate`, on the same checkpoint.
 
     python -m benchmark.policy.embedded [--episodes 1 8 64] [--turns 1 6] [--rounds 5]

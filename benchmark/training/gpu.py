@@ -1,5 +1,3 @@
-# pyright: basic, reportMissingImports=false
-# torch is an extra: the checker may run without it.
 """Everything of training that needs a GPU, in one command that can be cut off and started again.
 
     python -m benchmark.training.gpu                        all parts, results in --out

@@ -1,5 +1,3 @@
-# pyright: basic, reportMissingImports=false
-# torch is an extra: the checker may run without it.
 """Behavioural cloning's speed on one device: tokens per second and share of the peak (MFU).
 
     python -m benchmark.training.mfu --out mfu.json              a 1B-class Llama, a few minutes
