@@ -117,8 +117,8 @@ class SheetWork(ToolEnvironment):
             episode.outputs[key] = None
 
     def sample_argument(self, tool: Tool, parameter: Parameter, rng: random.Random) -> Any:
-        if parameter.name == "name" and self._episode is not None:
-            return rng.choice(sorted(get_assignment(self._episode.task).book))
+        if parameter.name == "name" and self.running:
+            return rng.choice(sorted(get_assignment(self.episode.task).book))
         sample = _SAMPLES.get(parameter.name)
         return sample(rng) if sample else super().sample_argument(tool, parameter, rng)
 

@@ -54,7 +54,7 @@ class Todo(ToolEnvironment):
 
     def _seen_ids(self) -> list[str]:
         """Ids in the lists that the agent was shown, in the order of the calls."""
-        outputs = self._episode.outputs.values() if self._episode is not None else ()
+        outputs = self.episode.outputs.values() if self.running else ()
         return [
             str(entry["id"])
             for value in outputs

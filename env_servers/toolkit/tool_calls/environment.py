@@ -165,8 +165,8 @@ class ToolEnvironment(EpisodeEnvironment[ToolEpisode]):
         episode.session.close()
 
     def cancel(self) -> None:
-        if self._episode is not None:
-            self._episode.session.cancel()
+        if self.running:
+            self.episode.session.cancel()
 
     def render_error(self, message: str, last: Observation) -> Observation:
         return Observation(message, reward=self.episode.reported_reward())

@@ -61,7 +61,7 @@ def test_every_answer_is_written_by_the_expert_and_scored_1(
             if seen.terminated:
                 break
         assert (seen.reward, seen.terminated) == (1.0, True), item
-        grid = episode._episode.session.grid(get_assignment(official.get(item).payload).sheet)  # type: ignore[union-attr]
+        grid = episode.episode.session.grid(get_assignment(official.get(item).payload).sheet)
         assert strict_share(grid, get_assignment(official.get(item).payload).target) == 1.0
 
 
