@@ -14,8 +14,9 @@
         ├── PolicyMisbehaved        it answered with what cannot be used (NaN logprobs, no tokens)
         └── PolicyMisconfigured     what the user set cannot work (no key, unknown policy)
 
-`retriable` speaks of the whole episode: whether playing it again can succeed. Nothing in this
-package retries; the run's budget owns that.
+`retriable` speaks of the whole episode: whether playing it again can succeed; the run's retry
+budget decides whether that is done. What has no side effect or is idempotent (model requests,
+environment commands) is sent again by this package before such an error is raised.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Chat templates and tokenizers in the Hugging Face layout, without `transformers`.
 
-Owns the reading of `tokenizer.json`, `tokenizer_config.json` and the chat template of a model
+Reads `tokenizer.json`, `tokenizer_config.json` and the chat template of a model
 folder (or of a repository on the hub), and renders templates in jinja's sandbox with the names
-that they expect. Invariant: equal files and an equal `today` give equal ids.
+that they expect. Equal files and an equal `today` give equal ids.
 
 `tokenizers` and `jinja2` (extra `tokenizers`) are imported when a model is loaded, not before.
 """
@@ -83,8 +83,8 @@ class ModelTokenizer:
         listed = config.get("eos_token_id")
         ids = cast("list[object]", listed if isinstance(listed, list) else [listed])
         name = _special_tokens(config).get("eos_token")
-        found = self._tokenizer.token_to_id(name) if name else None
-        return [value for value in (found, *ids) if isinstance(value, int)]
+        token_id = self._tokenizer.token_to_id(name) if name else None
+        return [value for value in (token_id, *ids) if isinstance(value, int)]
 
 
 def check_vocabulary(folder: Path) -> None:
@@ -100,13 +100,13 @@ def check_vocabulary(folder: Path) -> None:
         inner: dict[str, Any] = config.get("text_config") or config
         size = inner.get("vocab_size")
         vocabulary: Any = tokenizer["model"]["vocab"]
-        known: Iterable[int] = (
+        vocabulary_ids: Iterable[int] = (
             cast("dict[str, int]", vocabulary).values()
             if isinstance(vocabulary, dict)
             else range(len(vocabulary))
         )
         added = [int(token["id"]) for token in tokenizer.get("added_tokens") or ()]
-        highest = max([*known, *added], default=-1)
+        highest = max([*vocabulary_ids, *added], default=-1)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise PolicyMisconfigured(f"{folder}: config or tokenizer: {error!r}") from error
     if isinstance(size, int) and highest >= size:
@@ -198,11 +198,11 @@ def _settings(folder: Path) -> dict[str, Any]:
         if not path.is_file():
             continue
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            document = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise PolicyMisconfigured(f"{path} is no JSON: {error}") from error
-        if isinstance(found, dict):
-            merged = {**cast("dict[str, Any]", found), **merged}
+        if isinstance(document, dict):
+            merged = {**cast("dict[str, Any]", document), **merged}
     return merged
 
 

@@ -1,11 +1,9 @@
 """The token ledger of one episode: every id that a policy read or wrote, in order, once.
 
-Owns the rule that makes records trainable: within a segment ids are appended, never changed, so
+One rule makes records trainable: within a segment ids are appended, never changed, so
 the prompt of every call starts with all that came before it. A rewritten history starts a new
 segment (`fork`), which is counted and carries its reason. Each sampled token has a finite logprob
 and names the generation that sampled it; nothing here patches what an engine left out.
-
-Pure: no I/O, no clock. Knows neither text nor chat templates.
 """
 
 from __future__ import annotations

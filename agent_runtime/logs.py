@@ -99,7 +99,9 @@ def log_file(path: Path, level: str = "info", **context: object) -> Generator[No
     """
     handlers = _open_file(path, _level_number(level))
     handlers[0].addFilter(
-        lambda record: all(_fields(record).get(name, it) == it for name, it in context.items())
+        lambda record: all(
+            _fields(record).get(name, value) == value for name, value in context.items()
+        )
     )
     for handler in handlers:
         _add(handler)

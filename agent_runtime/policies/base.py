@@ -1,8 +1,8 @@
 """What a policy is: from a conversation to the next reply.
 
 A `Policy` is shared by all episodes of a run; it opens one `PolicySession` per episode, which owns
-what that episode accumulates (token ledger, cache affinity). Sessions are single-shot: they raise
-typed errors and never retry.
+what that episode accumulates (token ledger, cache affinity). A request that was cut off may be sent
+again where it was sent, for it has no side effect; whole episodes are played anew by the run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LiveEpisode(Protocol):
     """The part of a live environment episode that scripted policies may use."""
 
     async def consult(self, advisor: environment_pb2.Advisor, seed: int) -> environment_pb2.Advice:
-        """A scripted player's advice for the current state; changes nothing."""
+        """Ask a scripted player for advice in the current state; changes nothing."""
         ...
 
 
@@ -69,13 +69,19 @@ class PolicySession(ABC):
 
     @abstractmethod
     async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:
-        """The next reply to an append-only conversation whose last message is the user's.
+        """Give the next reply to a conversation.
 
-        `turn` counts replies from 0; `seed` is the sampling seed of this turn. Raises PolicyError.
+        Args:
+            messages: The whole conversation so far; the last message is the user's.
+            turn: Counts replies from 0.
+            seed: Sampling seed of this turn.
+
+        Raises:
+            PolicyError: The model or its server failed.
         """
 
     def token_segments(self) -> list[episode_pb2.TokenSegment]:
-        """The token ledger; empty for text-only policies."""
+        """Return the token ledger; empty for text-only policies."""
         return []
 
     async def close(self) -> None:
@@ -97,7 +103,7 @@ class Policy(ABC):
 
     @abstractmethod
     def open(self, context: EpisodeContext) -> PolicySession:
-        """A session for one episode."""
+        """Open a session for one episode."""
 
     async def start(self) -> None:
         """Connect and check; called once before the first session. Raises PolicyError."""

@@ -1,6 +1,6 @@
 """Any server with OpenAI's chat completions API as a policy.
 
-Owns the translation between conversations and that API's messages, tool calls and usage figures.
+Conversations are translated to that API's messages and tool calls, and back.
 Text only: it reports no token ids, so its episodes can be cloned from but not trained on by
 policy gradients. Where the episode's format is function calling, the model's first tool call
 becomes the JSON text {"thought", "function_name", "arguments"} that environment servers read;

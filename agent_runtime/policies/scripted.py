@@ -1,7 +1,7 @@
 """Scripted players as policies: the environment's own expert, random and no-op.
 
-Owns nothing but the choice of advisor: the environment gives the advice, rendered in the episode's
-action format, so one policy plays every environment. Knows no environment and samples no tokens.
+The environment gives the advice, rendered in the episode's action format, so one policy plays every
+environment. No tokens are sampled.
 """
 
 from __future__ import annotations

@@ -349,9 +349,9 @@ class _SGLangSession(PolicySession):
         Raises ContextOverflow where the context cannot hold the first observation.
         """
         prompt = self._conversation.prompt(messages)
-        wanted = self._policy.config.sampling.max_new_tokens
+        max_new_tokens = self._policy.config.sampling.max_new_tokens
         limit = self._policy.context_limit
-        budget = min(wanted, limit - len(prompt)) if limit else wanted
+        budget = min(max_new_tokens, limit - len(prompt)) if limit else max_new_tokens
         if budget < 1:
             return self._exhausted(turn, len(prompt), f"{limit} tokens")
         try:
@@ -363,7 +363,7 @@ class _SGLangSession(PolicySession):
         self._conversation.append_reply(
             generated.ids, generated.logprobs, generation=turn, versions=generated.versions
         )
-        cut = generated.finish is FinishReason.LENGTH and budget < wanted
+        cut = generated.finish is FinishReason.LENGTH and budget < max_new_tokens
         return Completion(
             text=self._conversation.reply_text(generated.ids, self._policy.config.sampling.stop),
             finish_reason=FinishReason.CONTEXT if cut else generated.finish,
@@ -437,15 +437,14 @@ def _concurrency_rules(config: PolicyConfig) -> ConcurrencyRules:
     return ConcurrencyRules(ceiling=ceiling, start=start, floor=min(defaults.floor, start))
 
 
-def _context_limit(wanted: int, server: Mapping[str, Any]) -> int:
+def _context_limit(option: int, server: Mapping[str, Any]) -> int:
     """The smallest of the limits that are known; 0 = none is.
 
     `max_req_input_len` is what the server's memory allows; it is counted as a limit of prompt and
     reply together, a few tokens less than could be used.
     """
-    limits = (wanted, server.get("context_length"), server.get("max_req_input_len"))
-    known = [limit for limit in limits if isinstance(limit, int) and limit > 0]
-    return min(known, default=0)
+    limits = (option, server.get("context_length"), server.get("max_req_input_len"))
+    return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=0)
 
 
 def _api_key(options: SGLangOptions) -> str:

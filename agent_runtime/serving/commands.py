@@ -1,7 +1,7 @@
 """The command lines of engines and routers: pure functions of a configuration and a machine.
 
-Owns which flags SGLang 0.5.x and its router need on CUDA and on a machine without it. Knows no
-processes. All commands go through `engine_main.py`, which makes SGLang importable on a CPU-only
+Which flags SGLang 0.5.x and its router need, on CUDA and on a machine without it.
+All commands go through `engine_main.py`, which makes SGLang importable on a CPU-only
 machine and ends the server with the process that started it.
 """
 

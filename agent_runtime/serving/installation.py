@@ -2,8 +2,8 @@
 
     python -m agent_runtime.serving.installation [FOLDER]
 
-Owns the search order and the recipe. SGLang pins torch, transformers and some ninety others; in an
-environment of its own those pins bind nobody else. Runs installers; starts no server.
+SGLang pins torch, transformers and some ninety others; in an
+environment of its own those pins bind nobody else.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ def default_folder() -> Path:
     return Path(cache, "agentgym", "sglang")
 
 
-def find_python(wanted: Path | None = None, environment: Mapping[str, str] | None = None) -> Path:
+def find_python(python: Path | None = None, environment: Mapping[str, str] | None = None) -> Path:
     """Return the interpreter that has SGLang.
 
     The given one, else the one that the variable names, the isolated installation, or this one.
     Raises PolicyMisconfigured where none is there; it says how to make one.
     """
     variables = os.environ if environment is None else environment
-    named = wanted or (Path(variables[VARIABLE]) if variables.get(VARIABLE) else None)
+    named = python or (Path(variables[VARIABLE]) if variables.get(VARIABLE) else None)
     candidates = [named] if named else [_python_in(default_folder()), Path(sys.executable)]
-    for python in candidates:
-        if python.is_file() and _has_sglang(python):
-            # Not resolved: an environment's interpreter is a link, and its place is what matters.
-            return python.absolute()
+    for candidate in candidates:
+        if candidate.is_file() and _has_sglang(candidate):
+            # Not resolved: an environment's interpreter is a link, and where that lies matters.
+            return candidate.absolute()
     where = f"{named} has no SGLang" if named else "SGLang is not installed"
     raise PolicyMisconfigured(
         f"{where}: run `{_INSTALL}`, or name an interpreter that has it with --serve.python "

@@ -22,13 +22,13 @@ class Machine:
     accelerators: int = 0
     """CUDA devices; 0 = models run on the CPU."""
 
-    def device(self, wanted: Device) -> str:
-        """`cpu` or `cuda`; raises PolicyMisconfigured where CUDA is wanted and absent."""
-        if wanted == "cuda" and not self.accelerators:
+    def device(self, device: Device) -> str:
+        """`cpu` or `cuda`; raises PolicyMisconfigured where CUDA is asked for and absent."""
+        if device == "cuda" and not self.accelerators:
             raise PolicyMisconfigured("this machine has no CUDA device: use --device cpu")
-        if wanted == "auto":
+        if device == "auto":
             return "cuda" if self.accelerators else "cpu"
-        return wanted
+        return device
 
 
 def detect() -> Machine:

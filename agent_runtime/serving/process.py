@@ -1,6 +1,6 @@
 """One server process: started in a process group of its own, watched for readiness, ended.
 
-Owns the group: whatever the server spawned ends with it. Knows no engine and no HTTP.
+Whatever the server spawned ends with it: it is started as a process group of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SGLang's native request and reply as data: what is sent, what may be believed of an answer.
 
-Owns the shape of /generate (0.5.x). Pure; nothing that an engine left out is filled in. Numbers
-are checked by the token ledger.
+The shape of /generate (0.5.x). Nothing that an engine left out is filled in; numbers are checked by
+the token ledger.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ class Streamed:
         ids = cast("list[int]", _field(event, "output_ids", list))
         meta = cast("dict[str, Any]", _field(event, "meta_info", dict))
         rows = cast("list[Any]", _field(meta, "output_token_logprobs", list))
-        known = len(self.ids)
+        received = len(self.ids)
         count = meta.get("completion_tokens", len(ids))
         if len(ids) == count:
-            fresh, self._rows = ids[known:], list(rows)
+            fresh, self._rows = ids[received:], list(rows)
         else:
             fresh = ids
             self._rows += rows
@@ -122,7 +122,7 @@ def read_scores(answer: Mapping[str, Any], ids: Sequence[int]) -> list[float | N
     rows = cast("list[Any]", _field(meta, "input_token_logprobs", list))
     logprobs, scored = _columns(rows)
     # 0.5.23 names the last id of the vocabulary 0 in these rows; its logprob is the right one.
-    alike = all(found in (sent, 0) for found, sent in zip(scored, ids, strict=False))
+    alike = all(scored_id in (sent, 0) for scored_id, sent in zip(scored, ids, strict=False))
     if len(scored) != len(ids) or not alike:
         raise PolicyMisbehaved("the server scored other tokens than it was sent")
     return logprobs
