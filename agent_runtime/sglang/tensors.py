@@ -12,7 +12,7 @@ import io
 import threading
 from collections.abc import Iterator, Mapping
 from multiprocessing.reduction import ForkingPickler
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,18 +54,19 @@ class WeightTensors:
 
 
 def _handles(bucket: list[tuple[str, Tensor]]) -> str:
-    import torch.multiprocessing as sharing
+    import torch.multiprocessing
 
+    sharing: Any = torch.multiprocessing  # its functions carry no types
     if all(tensor.device.type == "cpu" for _, tensor in bucket):
         # A storage that is shared stays so: the trainer's own is left alone.
         bucket = [(name, tensor.clone()) for name, tensor in bucket]
     buffer = io.BytesIO()
     with _strategy:
         # The engine is no child of this process: file descriptors cannot be handed to it.
-        before = str(sharing.get_sharing_strategy())
-        sharing.set_sharing_strategy("file_system")  # pyright: ignore[reportUnknownMemberType]
+        before = sharing.get_sharing_strategy()
+        sharing.set_sharing_strategy("file_system")
         try:
             ForkingPickler(buffer).dump(bucket)
         finally:
-            sharing.set_sharing_strategy(before)  # pyright: ignore[reportUnknownMemberType]
+            sharing.set_sharing_strategy(before)
     return base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -70,7 +70,7 @@ async def _refuse(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
     await abort(context, errors.unauthenticated().status())
 
 
-_REFUSING: Final = grpc.stream_stream_rpc_method_handler(_refuse)
+_REFUSING: Final[grpc.RpcMethodHandler[Any, Any]] = grpc.stream_stream_rpc_method_handler(_refuse)
 """Refuses a call of any kind. It is one of streams because gRPC reads the request of a unary
 handler before it runs: 25 refused requests of 62 MiB took 1.8 GB. A stream's is never asked for,
 and flow control keeps it with the caller. The status is the same on the wire."""
