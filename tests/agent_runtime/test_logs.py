@@ -19,16 +19,18 @@ from agent_runtime.logs import bind_context, configure_logging, get_logger, log_
 log = get_logger("agent_runtime.test")
 
 
+def unconfigure() -> None:
+    while logs._configured:
+        logs._remove(logs._configured.pop())
+    for package in logs._PACKAGES:
+        logging.getLogger(package).setLevel(logging.NOTSET)
+
+
 @pytest.fixture(autouse=True)
 def _unconfigured() -> Iterator[None]:
-    packages = ["agent_runtime", "orchestrator", "training", "benchmark", "__main__"]
-    levels = {name: logging.getLogger(name).level for name in packages}
+    unconfigure()  # commands that ran in this process before have configured it
     yield
-    for handler in logs._configured:
-        logs._remove(handler)
-    logs._configured.clear()
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
+    unconfigure()
 
 
 def events(path: Path) -> list[dict[str, Any]]:
