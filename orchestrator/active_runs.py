@@ -14,22 +14,18 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from google.protobuf import struct_pb2
 from rich.console import Console
 
 from agent_runtime.agent import EpisodePlan
-from agent_runtime.agents import PlaySettings
 from agent_runtime.logs import get_logger
 from agent_runtime.policies.base import Policy
 from agentgym.env.v1 import environment_pb2 as pb
-from orchestrator import seeds
 from orchestrator.config import RunConfig, parse_action_format
 from orchestrator.dispatcher import Dispatcher
+from orchestrator.episode_plans import EnvironmentPlay, plan_episode
 from orchestrator.fleet import Fleet
 from orchestrator.progress import RunProgress
-from orchestrator.prompts import to_conversation_start
 from orchestrator.records import EpisodeKey
 from orchestrator.retry import RetryBudget
 from orchestrator.scheduler import Assignment, EnvironmentPlan, Limits, Scheduler, work_items
@@ -62,25 +58,6 @@ class RunOutcome:
         return self.finished == self.planned
 
 
-@dataclass(frozen=True, slots=True)
-class _EnvironmentPlay:
-    """How one environment is played, as plans of episodes need it."""
-
-    settings: PlaySettings
-    split: str
-    """Empty = single items are played."""
-    options: struct_pb2.Struct
-    conversation_start: pb.ConversationStart | None
-
-    @classmethod
-    def from_config(cls, config: RunConfig, environment: str) -> _EnvironmentPlay:
-        settings = config.environment_settings(environment)
-        options = struct_pb2.Struct()
-        options.update(dict(settings.options))
-        start = to_conversation_start(settings.conversation_start)
-        return cls(settings, config.environment_split(environment), options, start)
-
-
 class ActiveRun:
     """A run that is being played: its store, its keys and the plans of its episodes."""
 
@@ -95,10 +72,16 @@ class ActiveRun:
         self.config = config
         self.store = store
         self._fleet = fleet
-        self._categories = {
-            (name, task.item_id): task.category for name, listed in tasks.items() for task in listed
+        self._environments = {
+            name: EnvironmentPlay.from_settings(
+                fleet.described[name],
+                config.environment_settings(name),
+                split=config.environment_split(name),
+                categories={task.item_id: task.category for task in listed},
+                action_format=parse_action_format(config.action_format),
+            )
+            for name, listed in tasks.items()
         }
-        self._environments = {name: _EnvironmentPlay.from_config(config, name) for name in tasks}
         self.keys = work_items(
             [
                 EnvironmentPlan(environment=name, item_ids=[task.item_id for task in listed])
@@ -110,33 +93,11 @@ class ActiveRun:
 
     def plan(self, assignment: Assignment) -> EpisodePlan:
         """Return what is to be played for an assignment of this run."""
-        key, config = assignment.key, self.config
-        environment = self._environments[key.environment]
-        names: dict[str, Any] = {"environment": key.environment, "item_id": key.item_id}
-
-        def turn_seed(turn: int) -> int:
-            return seeds.sampling_seed(config.seed, **names, sample=key.sample, turn=turn)
-
-        run_id = self.store.manifest.run_id
-        return EpisodePlan(
-            run_id=run_id,
-            episode_id=seeds.episode_id(
-                run_id, **names, sample=key.sample, policy=key.policy, attempt=assignment.attempt
-            ),
-            environment=self._fleet.described[key.environment],
-            item_id=key.item_id,
-            category=self._categories[(key.environment, key.item_id)],
-            split=environment.split,
-            sample=key.sample,
-            policy=key.policy,
-            attempt=assignment.attempt,
-            seed=seeds.episode_seed(config.seed, **names),
-            action_format=parse_action_format(config.action_format),
-            profile=environment.settings.profile,
-            options=environment.options,
-            max_rounds=environment.settings.max_rounds,
-            conversation_start=environment.conversation_start,
-            turn_seed=turn_seed,
+        return plan_episode(
+            assignment,
+            self._environments[assignment.key.environment],
+            run_id=self.store.manifest.run_id,
+            run_seed=self.config.seed,
         )
 
     def log_start(self, finished: Collection[EpisodeKey]) -> None:

@@ -289,7 +289,7 @@ def score_groups(
     off_policy_tokens = 0
     for episode, advantage in zip(episodes, advantages, strict=True):
         trajectories = read_trajectories(
-            episode, step=step, staleness=max_age, known=known_versions
+            episode, step=step, max_off_policy_steps=max_age, known_versions=known_versions
         )
         off_policy_tokens += sum(trajectory.stale for trajectory in trajectories)
         if advantage:

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, cast
 import tyro
 from rich.console import Console
 
-from agent_runtime.agents import AgentManifest, AgentMetric, PlaySettings, write_agent_manifest
+from agent_runtime.agents import AgentManifest, AgentMetric, write_agent_manifest
 from agent_runtime.agents.manifest import AGENT_FILE
 from agent_runtime.engine.checkpoint import read_architecture, weight_files, weights_digest
 from agent_runtime.engine.numpy_backend import import_numpy
@@ -269,13 +269,7 @@ def _manifest(
         temperature=0.0,
         max_new_tokens=run.rollout.max_new_tokens,
         environments={
-            tasks.name: PlaySettings(
-                profile=tasks.profile,
-                options=dict(tasks.options),
-                conversation_start=tasks.conversation_start,
-                max_rounds=tasks.max_rounds,
-                items=run.split[tasks.name].evaluate,
-            )
+            tasks.name: replace(tasks.settings(), items=run.split[tasks.name].evaluate)
             for tasks in run.environments
         },
         metrics={name: _agent_metric(metric) for name, metric in played.items()},

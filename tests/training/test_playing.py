@@ -48,7 +48,7 @@ def test_an_agent_clones_an_expert_plays_and_its_episodes_are_data_again(tmp_pat
             "batch": {"sequences": 4, "micro_tokens": 4096},
             "optimizer": {"lr": 5e-3},
             "agent_eval": {
-                "env": "maze",
+                "environments": ["maze"],
                 "episodes": 3,
                 "max_new_tokens": 24,
                 "embedded": {"threads": 1, "max_slots": 4, "cache_gib": 0.2, "device": "cpu"},

@@ -16,6 +16,7 @@ from orchestrator.configuration import (
     apply_overrides,
     convert,
     differences,
+    parse_names,
     read_toml,
     to_plain,
 )
@@ -27,6 +28,7 @@ __all__ = ["RENAMED_KEYS", "build", "load_recipe", "recipe_differences", "rename
 T = TypeVar("T")
 
 RENAMED_KEYS: Final[Mapping[str, str]] = {
+    "agent_eval.env": "environments",
     "at_once": "max_workers",
     "clipping": "clip",
     "clipping.low": "eps_low",
@@ -49,6 +51,8 @@ RENAMED_KEYS: Final[Mapping[str, str]] = {
 
 Runs that were recorded with the old names stay resumable, and old recipe files readable.
 """
+_ONCE_COMMA_SEPARATED: Final = frozenset({"agent_eval.env"})
+"""Old keys whose value was one text of names, and is a list now."""
 
 
 def load_recipe(kind: type[T], path: Path | None, overrides: Mapping[str, str] | None = None) -> T:
@@ -109,6 +113,8 @@ def _rename(value: Any, path: str) -> Any:
         name = RENAMED_KEYS.get(old, key)
         if name in renamed or (name != key and name in value):
             raise RecipeError(f"is set twice: it was renamed to {name}", field=old)
+        if old in _ONCE_COMMA_SEPARATED and isinstance(inner, str):
+            inner = list(parse_names(inner))
         renamed[name] = _rename(inner, old)
     return renamed
 

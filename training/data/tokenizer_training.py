@@ -68,6 +68,28 @@ def train_tokenizer(texts: Iterable[str], folder: Path, config: TokenizerConfig)
         ExtraMissing: The extra `tokenizers` is not installed.
         RecipeError: There is no text.
     """
+    tokenizer, trainer = _untrained(config)
+    seen = 0
+
+    def counted() -> Iterable[str]:
+        nonlocal seen
+        for text in texts:
+            seen += 1
+            yield text
+
+    if config.multiword_tokens:
+        texts = list(texts)
+    tokenizer.train_from_iterator(counted(), trainer)
+    if not seen:
+        raise RecipeError("the sources hold no text to train a tokenizer on", field="data.sources")
+    if config.multiword_tokens:
+        tokenizer.add_tokens(_plain_tokens(find_multiword_tokens(texts, config.multiword_tokens)))
+    _write_files(tokenizer, folder)
+    return tokenizer.get_vocab_size()
+
+
+def _untrained(config: TokenizerConfig) -> tuple[Any, Any]:
+    """Return a tokenizer that knows bytes only, and what trains it; raises ExtraMissing."""
     try:
         from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     except ImportError:
@@ -91,24 +113,16 @@ def train_tokenizer(texts: Iterable[str], folder: Path, config: TokenizerConfig)
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         special_tokens=special,
     )
-    seen = 0
+    return tokenizer, trainer
 
-    def counted() -> Iterable[str]:
-        nonlocal seen
-        for text in texts:
-            seen += 1
-            yield text
 
-    if config.multiword_tokens:
-        texts = list(texts)
-    tokenizer.train_from_iterator(counted(), trainer)
-    if config.multiword_tokens:
-        multiword = find_multiword_tokens(texts, config.multiword_tokens)
-        tokenizer.add_tokens(
-            [AddedToken(token, special=False, normalized=False) for token in multiword]
-        )
-    if not seen:
-        raise RecipeError("the sources hold no text to train a tokenizer on", field="data.sources")
+def _plain_tokens(tokens: Iterable[str]) -> list[Any]:
+    from tokenizers import AddedToken
+
+    return [AddedToken(token, special=False, normalized=False) for token in tokens]
+
+
+def _write_files(tokenizer: Any, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
@@ -122,4 +136,3 @@ def train_tokenizer(texts: Iterable[str], folder: Path, config: TokenizerConfig)
     }
     text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
     (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
-    return tokenizer.get_vocab_size()

@@ -51,14 +51,14 @@ def read_trajectories(
     episode: episode_pb2.Episode,
     *,
     step: int = 0,
-    staleness: int = 0,
-    known: Mapping[str, int] | None = None,
+    max_off_policy_steps: int = 0,
+    known_versions: Mapping[str, int] | None = None,
 ) -> list[Trajectory]:
     """The segments of an episode that hold sampled tokens.
 
-    Tokens of weights that are more than `staleness` updates older than those of `step` are no
-    targets. `known` names versions that are not `step-N`. Raises LogprobsMissing where the record
-    has no token ids, no logprobs or no known versions.
+    Tokens of weights that are more than `max_off_policy_steps` updates older than those of `step`
+    are no targets. `known_versions` names versions that are not `step-N`. Raises LogprobsMissing
+    where the record has no token ids, no logprobs or no known versions.
     """
     if not episode.token_segments:
         raise LogprobsMissing(
@@ -73,7 +73,8 @@ def read_trajectories(
             continue
         logprobs = _logprobs(episode, segment, sampled)
         fresh = sampled & (
-            step - _sampling_steps(episode, segment, sampled, known or {}) <= staleness
+            step - _sampling_steps(episode, segment, sampled, known_versions or {})
+            <= max_off_policy_steps
         )
         origin = Provenance(
             source=episode.run_id,

@@ -15,10 +15,11 @@ from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.logs import get_logger
 from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling
 from agent_runtime.scores import metric_value
+from orchestrator.client import ClientConfig
 from orchestrator.command_line import run_loop
 from orchestrator.config import RunConfig
-from orchestrator.configuration import parse_names
 from orchestrator.errors import RunFolderError
+from orchestrator.fleet import FleetConfig
 from orchestrator.run import run
 from orchestrator.statistics import summarise_run
 from orchestrator.store import RunReader
@@ -32,8 +33,8 @@ log = get_logger(__name__)
 class AgentEvalConfig:
     """Which tasks are played after a checkpoint."""
 
-    env: str = ""
-    """Environments, separated by commas; empty = those of `suite`."""
+    environments: tuple[str, ...] = ()
+    """Empty = those of `suite`."""
     suite: str = "games"
     split: str = "eval"
     episodes: int = 50
@@ -42,6 +43,10 @@ class AgentEvalConfig:
     max_new_tokens: int = 256
     concurrency: int = 64
     embedded: EmbeddedOptions = field(default_factory=EmbeddedOptions)
+    fleet: FleetConfig = field(default_factory=FleetConfig)
+    """Where the environments are served; default: on this machine."""
+    client: ClientConfig = field(default_factory=ClientConfig)
+    """How to reach them."""
 
 
 def evaluate_agent(
@@ -63,12 +68,14 @@ def evaluate_agent(
         AgentRuntimeError: The checkpoint could not be loaded.
     """
     run_config = RunConfig(
-        environments=parse_names(config.env),
+        environments=config.environments,
         suite=config.suite,
         split=config.split,
         episodes=config.episodes,
         policies=(PolicySpec("embedded", str(checkpoint)),),
         concurrency=config.concurrency,
+        fleet=config.fleet,
+        client=config.client,
         agent=PolicyConfig(
             sampling=Sampling(temperature=config.temperature, max_new_tokens=config.max_new_tokens),
             embedded=config.embedded,

@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
-
-from google.protobuf import struct_pb2
+from typing import Self
 
 from agent_runtime.agent import EpisodePlan
 from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies import PolicyConfig, Sampling, make_policy
 from agent_runtime.policies.base import Policy, TrainablePolicy
 from agent_runtime.weights import Weights
-from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
 from orchestrator.client import connection_options
 from orchestrator.dispatcher import Dispatcher
+from orchestrator.episode_plans import EnvironmentPlay, plan_episode
 from orchestrator.fleet import Fleet
 from orchestrator.manifest import (
     MANIFEST_FILE,
@@ -33,7 +31,6 @@ from orchestrator.manifest import (
     begin_session,
     utc_now,
 )
-from orchestrator.prompts import to_conversation_start
 from orchestrator.records import EpisodeKey
 from orchestrator.retry import RetryBudget, RetryPolicy
 from orchestrator.scheduler import Assignment, Limits, Scheduler
@@ -90,9 +87,6 @@ class Rollouts:
             embedded=rollout.embedded,
             sglang=rollout.sglang,
         )
-        self._conversation_starts = {
-            tasks.name: to_conversation_start(tasks.conversation_start) for tasks in environments
-        }
         self._policy: TrainablePolicy | None = None
         self._stack = AsyncExitStack()
 
@@ -167,6 +161,13 @@ class Rollouts:
         max_rounds: int,
     ) -> None:
         """Play what the store does not have yet."""
+        plays = self._environment_plays(max_rounds)
+        run_id = store.manifest.run_id
+
+        def plan(assignment: Assignment) -> EpisodePlan:
+            play = plays[assignment.key.environment]
+            return plan_episode(assignment, play, run_id=run_id, run_seed=self._seed, step=step)
+
         scheduler = Scheduler(
             keys,
             limits=Limits(total=self._rollout.concurrency),
@@ -179,7 +180,7 @@ class Rollouts:
             self.fleet,
             {POLICY_NAME: policy},
             lambda _environment: store,
-            partial(self._plan, store.manifest.run_id, step, max_rounds),
+            plan,
             lambda _record: None,
         )
         await dispatcher.run()
@@ -200,37 +201,17 @@ class Rollouts:
             config={"step": step, "samples": samples, "max_rounds": max_rounds},
         )
 
-    def _plan(self, run_id: str, step: int, max_rounds: int, assignment: Assignment) -> EpisodePlan:
-        """Return what is played for an assignment of a step."""
-        key = assignment.key
-        tasks = self._environments[key.environment]
-        environment = self.fleet.described[key.environment]
-        own = tasks.max_rounds or environment.max_rounds
-        options = struct_pb2.Struct()
-        options.update(dict(tasks.options))
-        names: dict[str, Any] = {"environment": key.environment, "item_id": key.item_id}
-
-        def turn_seed(turn: int) -> int:
-            return seeds.sampling_seed(self._seed, **names, sample=key.sample, turn=turn, step=step)
-
-        return EpisodePlan(
-            run_id=run_id,
-            episode_id=seeds.episode_id(
-                run_id, **names, sample=key.sample, policy=key.policy, attempt=assignment.attempt
-            ),
-            environment=environment,
-            item_id=key.item_id,
-            sample=key.sample,
-            policy=key.policy,
-            attempt=assignment.attempt,
-            seed=seeds.episode_seed(self._seed, **names, step=step),
-            action_format=types_pb2.ACTION_FORMAT_REACT,
-            profile=tasks.profile,
-            options=options,
-            max_rounds=min(own, max_rounds) if max_rounds else own,
-            conversation_start=self._conversation_starts[key.environment],
-            turn_seed=turn_seed,
-        )
+    def _environment_plays(self, max_rounds: int) -> dict[str, EnvironmentPlay]:
+        """Return how each environment is played in a step of at most so many replies; 0 = all."""
+        plays: dict[str, EnvironmentPlay] = {}
+        for name, tasks in self._environments.items():
+            described = self.fleet.described[name]
+            play = EnvironmentPlay.from_settings(described, tasks.settings())
+            rounds = play.max_rounds or described.max_rounds
+            if max_rounds:
+                rounds = min(rounds, max_rounds)
+            plays[name] = replace(play, max_rounds=rounds)
+        return plays
 
 
 def read_rollouts(

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from agent_runtime.agents import PlaySettings
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator import seeds
 from orchestrator.fleet import Fleet
@@ -57,6 +58,15 @@ class EnvironmentTasks:
             raise ValueError(
                 "conversation_start is a list of two texts: instruction and acknowledgement"
             )
+
+    def settings(self) -> PlaySettings:
+        """Return how the environment is played."""
+        return PlaySettings(
+            profile=self.profile,
+            options=self.options,
+            conversation_start=self.conversation_start,
+            max_rounds=self.max_rounds,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from training.config.cli import parse_command
-from training.config.recipe import build, load_recipe, recipe_differences
+from training.config.recipe import build, load_recipe, recipe_differences, rename_keys
 from training.config.start import Start
 from training.errors import RecipeError
 
@@ -104,3 +104,9 @@ def test_a_key_that_a_recorded_recipe_did_not_have_may_be_off(off: object) -> No
         "a.new"
     ]
     assert [it.field for it in recipe_differences({"a": {}}, {"a": {"new": 1}})] == ["a.new"]
+
+
+def test_names_that_were_one_text_once_are_read_as_a_list() -> None:
+    assert rename_keys({"agent_eval": {"env": "maze, wordle"}}) == {
+        "agent_eval": {"environments": ["maze", "wordle"]}
+    }

@@ -53,8 +53,8 @@ def test_every_sampled_token_is_a_target_with_its_recorded_logprob(renderer):
 
 def test_tokens_of_weights_that_are_too_old_are_no_targets(renderer):
     episode = versioned(renderer, "step-1", "step-3")
-    (strict,) = read_trajectories(episode, step=3, staleness=1)
-    (loose,) = read_trajectories(episode, step=3, staleness=2)
+    (strict,) = read_trajectories(episode, step=3, max_off_policy_steps=1)
+    (loose,) = read_trajectories(episode, step=3, max_off_policy_steps=2)
     assert loose.stale == 0
     assert strict.stale > 0
     assert strict.sequence.targets + strict.stale == loose.sequence.targets
@@ -65,7 +65,7 @@ def test_versions_that_are_not_steps_may_be_named(renderer):
     with pytest.raises(LogprobsMissing, match="weights-abc") as caught:
         read_trajectories(episode)
     assert caught.value.field == "token_segments.policy_versions"
-    assert read_trajectories(episode, known={"weights-abc": 0})
+    assert read_trajectories(episode, known_versions={"weights-abc": 0})
     assert version_step(version_name(7), {}) == 7
 
 
