@@ -1,44 +1,51 @@
 """One read-only database that strangers may query, shared by all episodes of a process.
 
-Contains its connections and the answers that are remembered. The file never changes, every
-statement ends within the limits, and equal statements get equal answers. Safe to use from several
-threads; a statement occupies one connection.
+Contains the answers that are remembered, and how a statement is asked: in a worker process, at
+first as a light statement, then, where it turns out to need more, as a heavy one. The file never
+changes, every statement ends within the limits, and equal statements get equal answers. Safe to
+use from several threads.
 """
 
 from __future__ import annotations
 
-import sqlite3
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
-from env_servers.environments.bird.guard import Guard, Limits
+from env_servers.environments.bird.guard import Limits, Row
 from env_servers.environments.bird.query_limits import QueryLimits, process_query_limits
+from env_servers.environments.bird.statement_pool import (
+    StatementPool,
+    StatementTooSlow,
+    WorkerDied,
+    process_statement_pool,
+)
 from env_servers.sdk import EnvironmentUnavailable
 
-__all__ = ["Database", "Outcome", "Row", "check_file"]
-
-Row = tuple[Any, ...]
+__all__ = ["Database", "Outcome", "Row", "check_file", "step_deadline"]
 
 _HEADER: Final = b"SQLite format 3\0"
-_KEPT_ROWS: Final = 50
-"""Rows of a result that can be shown."""
 _REMEMBERED: Final = 256
 """Answers that are remembered per database."""
 _MEMORABLE_BYTES: Final = 16_384
 """Of an answer's values, or of its statement, at most, for it to be remembered."""
-_IDLE: Final = 6
-"""Connections that wait for work, at most."""
-_CACHE_KIB: Final = 1024
-_MAPPED_BYTES: Final = 1 << 30
-_BROKEN: Final = frozenset(
-    (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB)
-)
-"""Codes for which no statement can be blamed."""
+_STEP_SECONDS: Final = 45.0
+"""For all statements of a step and their waiting: less than servers grant a step."""
+_LIGHT_SECONDS: Final = 8.0
+"""For a light statement, by the clock on the wall; it has 1 s of CPU time."""
+_HEAVY_SECONDS: Final = 5.0
+_HEAVY_SECONDS_PER_STEP: Final = 1 / 20_000_000
+"""For a heavy one: more where it may take more steps."""
+_MOST_HEAVY_SECONDS: Final = 15.0
+_MOST_DEATHS: Final = 2
+"""Workers that a statement may take along: one may have died by chance."""
+_TOO_SLOW: Final = "query stopped: it takes too long"
+_TOO_LARGE: Final = "query stopped: it needs too much memory"
+_DEADLY: Final = "query stopped: it ends the process that runs it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +55,11 @@ class Outcome:
     columns: tuple[str, ...] = ()
     """Empty for a statement that is no query."""
     rows: tuple[Row, ...] = ()
-    """The first rows, at most 50."""
+    """The first rows, at most 50; of long values the first 256 characters."""
     count: int = 0
     """All rows."""
-    distinct: frozenset[Row] = frozenset()
-    """All different rows."""
+    distinct: str = ""
+    """A digest of the set of all rows."""
     error: str | None = None
     """Why there is no result."""
     size: int = 0
@@ -65,6 +72,11 @@ class Outcome:
     def matches(self, other: Outcome) -> bool:
         """Return whether both are results with the same set of rows."""
         return self.error is None and other.error is None and self.distinct == other.distinct
+
+
+def step_deadline() -> float:
+    """Return when all statements of a step that begins now have to have ended."""
+    return time.monotonic() + _STEP_SECONDS
 
 
 class Database:
@@ -92,8 +104,12 @@ class Database:
         self._path: Path | None = None
         self._lock = threading.Lock()
         self._opening = threading.Lock()
-        self._idle: list[tuple[sqlite3.Connection, Guard]] = []
         self._answers: OrderedDict[str, Outcome] = OrderedDict()
+
+    @property
+    def pool(self) -> StatementPool:
+        """The workers that run this process's statements."""
+        return process_statement_pool()
 
     def path(self) -> Path:
         """Return the file; raises EnvironmentUnavailable."""
@@ -103,17 +119,23 @@ class Database:
                 self._path = self._locate()
             return self._path
 
-    def ask(self, statement: str) -> Outcome:
+    def ask(self, statement: str, deadline: float | None = None) -> Outcome:
         """Return the answer to one statement of whatever text: never an exception because of it.
 
-        Raises EnvironmentUnavailable where the file is damaged or the process has no room.
+        Args:
+            statement: The text.
+            deadline: When it is stopped at the latest, in `time.monotonic`; None = that of a step
+                that begins now.
+
+        Raises:
+            EnvironmentUnavailable: The file is damaged, or the process has no room.
         """
         with self._lock:
             answer = self._answers.get(statement)
             if answer is not None:
                 self._answers.move_to_end(statement)
                 return answer
-        outcome = self._ask_anew(statement)
+        outcome = self._ask_anew(statement, step_deadline() if deadline is None else deadline)
         short = outcome.size <= _MEMORABLE_BYTES and len(statement) <= _MEMORABLE_BYTES
         if short and not outcome.by_chance:
             with self._lock:
@@ -123,80 +145,67 @@ class Database:
         return outcome
 
     def close(self) -> None:
-        """Close the connections that wait."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection, _ in idle:
-            connection.close()
+        """End the workers that wait for statements."""
+        self.pool.close()
 
-    def _ask_anew(self, statement: str) -> Outcome:
-        with self._query_limits.light_query():
-            outcome = self._run(statement, heavy=False)
-        if outcome is None:
-            with self._query_limits.heavy_query():
-                outcome = self._run(statement, heavy=True)
-        assert outcome is not None, "only light statements are stopped for being heavy"
-        return outcome
+    def _ask_anew(self, statement: str, deadline: float) -> Outcome:
+        path, deaths = str(self.path()), 0
+        with self._query_limits.light_query(deadline):
+            ends = min(deadline, time.monotonic() + _LIGHT_SECONDS)
+            try:
+                outcome = self._run(path, statement, ends, heavy=False)
+            except StatementTooSlow:
+                outcome = None
+            except WorkerDied:
+                # It may have taken too much CPU time in one go, or died by chance.
+                outcome, deaths = None, 1
+        if outcome is not None:
+            return outcome
+        with self._query_limits.heavy_query(deadline):
+            return self._run_heavy(path, statement, deadline, deaths)
 
-    def _run(self, statement: str, *, heavy: bool) -> Outcome | None:
-        """Return the answer; None where the statement is heavy and may not be."""
-        with self._lock:
-            idle = self._idle.pop() if self._idle else None
-        connection, guard = idle or self._connect()
-        guard.begin(heavy=heavy)
-        try:
-            outcome = _fetch(connection.cursor(), statement, guard, self.limits)
-        except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError) as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BROKEN:
-                raise EnvironmentUnavailable(f"cannot query {self._path}: {error}") from error
-            text = guard.refusal or str(error).encode("utf-8", "replace").decode()
-            outcome = Outcome(error=text, by_chance=guard.by_chance, steps=guard.steps)
-        outgrown = guard.outgrown
-        with self._lock:
-            keep = len(self._idle) < _IDLE
-            if keep:
-                self._idle.append((connection, guard))
-        if not keep:
-            connection.close()
-        return None if outgrown else outcome
+    def _run_heavy(self, path: str, statement: str, deadline: float, deaths: int) -> Outcome:
+        seconds = _HEAVY_SECONDS + _HEAVY_SECONDS_PER_STEP * self.limits.steps
+        ends = min(deadline, time.monotonic() + min(_MOST_HEAVY_SECONDS, seconds))
+        while deaths < _MOST_DEATHS:
+            try:
+                outcome = self._run(path, statement, ends, heavy=True)
+            except StatementTooSlow:
+                return Outcome(error=_TOO_SLOW, by_chance=True)
+            except WorkerDied:
+                deaths += 1
+            else:
+                return outcome or Outcome(error=_TOO_LARGE, by_chance=True)
+        return Outcome(error=_DEADLY, by_chance=True)
 
-    def _connect(self) -> tuple[sqlite3.Connection, Guard]:
-        path = self.path()
-        connection = sqlite3.connect(
-            f"file:{quote(str(path))}?mode=ro&immutable=1",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=0,
+    def _run(self, path: str, statement: str, ends: float, *, heavy: bool) -> Outcome | None:
+        """Return the answer; None where the statement needs more than it may take."""
+        answer = self.pool.ask(path, self.limits, statement, heavy=heavy, deadline=ends)
+        if "broken" in answer:
+            raise EnvironmentUnavailable(f"cannot query {path}: {answer['broken']}")
+        if "outgrown" in answer or "exhausted" in answer:
+            return None
+        return _read_outcome(answer)
+
+
+def _read_outcome(answer: dict[str, Any]) -> Outcome:
+    """Return what a worker answered; bytes come as lists of their hexadecimal digits."""
+    if "error" in answer:
+        return Outcome(
+            error=answer["error"], by_chance=answer.get("by_chance", False), steps=answer["steps"]
         )
-        connection.execute("PRAGMA query_only = 1")
-        connection.execute("PRAGMA trusted_schema = 0")
-        connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        connection.execute(f"PRAGMA mmap_size = {_MAPPED_BYTES}")
-        return connection, Guard(connection, self.limits)
-
-
-def _fetch(cursor: sqlite3.Cursor, statement: str, guard: Guard, limits: Limits) -> Outcome:
-    """Return all rows, one by one, as far as the limits go."""
-    cursor.execute(statement)
-    rows: list[Row] = []
-    distinct: set[Row] = set()
-    count = size = 0
-    for row in cursor:
-        count += 1
-        size += sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
-        if count > limits.rows or size > limits.result_bytes:
-            cursor.close()
-            error = f"query stopped: its result has more than {limits.rows} rows"
-            if count <= limits.rows:
-                error = "query stopped: its result is too large"
-            return Outcome(error=error, steps=guard.steps)
-        if count <= _KEPT_ROWS:
-            rows.append(row)
-        distinct.add(row)
-    columns = tuple(column[0] for column in cursor.description or ())
-    return Outcome(columns, tuple(rows), count, frozenset(distinct), size=size, steps=guard.steps)
+    rows = (
+        tuple(bytes.fromhex(value[0]) if isinstance(value, list) else value for value in row)
+        for row in answer["rows"]
+    )
+    return Outcome(
+        columns=tuple(answer["columns"]),
+        rows=tuple(rows),
+        count=answer["count"],
+        distinct=answer["distinct"],
+        size=answer["size"],
+        steps=answer["steps"],
+    )
 
 
 def check_file(path: Path) -> None:

@@ -12,7 +12,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
-from env_servers.environments.bird.database import Outcome
+from env_servers.environments.bird.database import Outcome, step_deadline
 from env_servers.environments.bird.expert import answer, explore, random_advice
 from env_servers.environments.bird.prompt import (
     CONVERSATION_STARTS,
@@ -100,8 +100,9 @@ class Bird(EpisodeEnvironment[_Episode]):
         episode = self.episode
         if episode.profile == "multi_turn":
             return self._take_round(episode, action)
-        outcome = episode.puzzle.base.database.ask(action)
-        return self._score(shortened(outcome), outcome)
+        deadline = step_deadline()
+        outcome = episode.puzzle.base.database.ask(action, deadline)
+        return self._score(shortened(outcome), outcome, deadline)
 
     def fork_episode(self, episode: _Episode) -> _Episode:
         return episode
@@ -129,8 +130,9 @@ class Bird(EpisodeEnvironment[_Episode]):
         verb, _, rest = text.partition(" ") if " " in text[:20] else (text, "", "")
         database = episode.puzzle.base.database
         if verb.lower() == SUBMIT:
-            outcome = database.ask(rest.strip() or episode.tried)
-            return self._score(as_table(outcome), outcome)
+            deadline = step_deadline()
+            outcome = database.ask(rest.strip() or episode.tried, deadline)
+            return self._score(as_table(outcome), outcome, deadline)
         used = episode.used + 1
         if verb.lower() == DESCRIBE:
             table = rest.strip().strip('"`;')
@@ -154,10 +156,10 @@ class Bird(EpisodeEnvironment[_Episode]):
             stop_reason=StopReason.NONE if left > 0 else StopReason.STEP_LIMIT,
         )
 
-    def _score(self, text: str, outcome: Outcome) -> Observation:
+    def _score(self, text: str, outcome: Outcome, deadline: float) -> Observation:
         """End the episode: 1 where the rows are the gold statement's, else 0."""
         episode = self.episode
-        gold = episode.puzzle.base.database.ask(episode.puzzle.sql)
+        gold = episode.puzzle.base.database.ask(episode.puzzle.sql, deadline)
         if gold.by_chance:
             # This machine's failure, and not an answer's: it must not become a reward.
             raise EnvironmentUnavailable(f"the gold statement could not be run: {gold.error}")

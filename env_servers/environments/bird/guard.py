@@ -9,6 +9,7 @@ steps of SQLite's virtual machine, which are the same on every run.
 from __future__ import annotations
 
 import os
+import re
 import resource
 import sqlite3
 import threading
@@ -18,7 +19,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any, Final
 
-__all__ = ["NOW", "Guard", "Limits"]
+__all__ = ["NOW", "Guard", "Limits", "Row", "reserved_bytes"]
+
+Row = tuple[Any, ...]
 
 NOW: Final = "2024-06-27 00:00:00"
 """What every clock of every database says, UTC."""
@@ -52,6 +55,8 @@ _LIGHT_TICKS: Final = 2000
 """Strides after which a statement counts as heavy."""
 _LIGHT_BYTES: Final = 32 * 2**20
 """Growth after which it counts as heavy, likewise."""
+_LIGHT_SECONDS: Final = 0.5
+"""CPU time after which it counts as heavy, likewise."""
 _SURELY: Final = 4
 """Times the limit by which the process may grow, whoever takes the memory."""
 _READ_ONLY: Final = "attempt to write a readonly database"
@@ -96,6 +101,13 @@ _DATES: Final = {
     "unixepoch": 0,
 }
 """Functions of dates, with the place of the argument that says when."""
+_FORMATS: Final = ("format", "printf")
+_CONVERSION: Final = re.compile(r"%[-+ 0#!,]*(\*|\d+)?(?:\.(\*|\d+)?)?l{0,2}(.)", re.S)
+"""Width, precision and type of a part of a format."""
+_WITHOUT_VALUE: Final = ("%", "n")
+_INTEGER: Final = re.compile(r"\s*[-+]?\d{1,20}")
+_REPEATED: Final = "c"
+"""The type whose precision says how often a character is repeated."""
 _HERE: Final = ("localtime", "utc")
 """Modifiers that depend on where a machine stands."""
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
@@ -114,6 +126,7 @@ class Guard:
         self._taken = 0
         self._calls = 0
         self._drawn = 0
+        self._formatting = _open_empty(limits)
         self._heavy = True
         self.refusal: str | None = None
         """Why the running statement was stopped, in words for the agent."""
@@ -137,7 +150,8 @@ class Guard:
         """Forget the last statement; the next one may be `heavy` or has to be light."""
         self._heavy = heavy
         self._ticks = self._calls = self._drawn = 0
-        self._deadline = time.thread_time() + self._limits.seconds
+        seconds = self._limits.seconds if heavy else min(_LIGHT_SECONDS, self._limits.seconds)
+        self._deadline = time.thread_time() + seconds
         self._memory, self._taken = _resident_bytes(), _taken_bytes()
         self.refusal = None
         self.by_chance = self.outgrown = False
@@ -148,14 +162,20 @@ class Guard:
         if self._ticks > self._most_ticks:
             self.refusal = f"query stopped: it needs more than {self._limits.steps} steps"
         elif time.thread_time() > self._deadline:
-            self.by_chance = True
-            self.refusal = "query stopped: it takes too long"
+            self._stop_for_time()
         elif not self._heavy:
             self.outgrown = self._ticks > _LIGHT_TICKS or self._grows_by(_LIGHT_BYTES)
         elif self._grows_by(self._limits.memory_bytes):
             self.by_chance = True
             self.refusal = "query stopped: it needs too much memory"
         return self.outgrown or self.refusal is not None
+
+    def _stop_for_time(self) -> None:
+        if not self._heavy:
+            self.outgrown = True
+            return
+        self.by_chance = True
+        self.refusal = "query stopped: it takes too long"
 
     def _grows_by(self, limit: int) -> bool:
         """Return whether the process grew by more, and this statement is the one that takes memory.
@@ -200,6 +220,21 @@ class Guard:
             if _has_function(name):
                 function = partial(_date, name, index)
                 connection.create_function(name, -1, function, deterministic=True)
+        for name in _FORMATS:
+            if _has_function(name):
+                function = partial(self._format, name)
+                connection.create_function(name, -1, function, deterministic=True)
+
+    def _format(self, name: str, *arguments: Any) -> Any:
+        """Return what SQLite's own function says: None for a text that is too long.
+
+        SQLite appends repeated characters one by one, up to 2**31 of them, before it says so; they
+        are counted beforehand.
+        """
+        if _repeated_characters(arguments) > self._limits.value_bytes:
+            return None
+        marks = ", ".join("?" * len(arguments))
+        return self._formatting.execute(f"SELECT {name}({marks})", arguments).fetchone()[0]
 
     def _draw(self) -> int:
         """splitmix64 of the number of draws so far, as a signed integer."""
@@ -261,8 +296,51 @@ def _open_statm(process_id: int) -> int:
 _RUSAGE_THREAD: Final[int | None] = getattr(resource, "RUSAGE_THREAD", None)
 
 
+def _repeated_characters(arguments: tuple[Any, ...]) -> int:
+    """Return how many characters the precisions of `%c` in a format ask for, all together."""
+    if not arguments or not isinstance(arguments[0], str) or _REPEATED not in arguments[0]:
+        return 0
+    total, values = 0, iter(arguments[1:])
+    for width, precision, kind in _CONVERSION.findall(arguments[0]):
+        if width == "*":
+            next(values, None)
+        count = _to_integer(next(values, None) if precision == "*" else precision)
+        if kind not in _WITHOUT_VALUE:
+            next(values, None)
+        if kind == _REPEATED:
+            total += abs(count)
+    return total
+
+
+def _to_integer(value: Any) -> int:
+    """Return a value as SQLite reads it where an integer is expected."""
+    if isinstance(value, bytes):
+        value = value.decode("latin-1")
+    if isinstance(value, str):
+        digits = _INTEGER.match(value)
+        return int(digits[0]) if digits else 0
+    if isinstance(value, float):
+        return int(value) if abs(value) < _WORD else _WORD
+    return value or 0
+
+
 def _constant(value: str) -> str:
     return value
+
+
+def reserved_bytes() -> int:
+    """Return the address space of this process; 0 where the system does not tell."""
+    statm = _open_statm(os.getpid())
+    if statm < 0:
+        return 0
+    return int(os.pread(statm, 64, 0).split()[0]) * _PAGE_BYTES
+
+
+def _open_empty(limits: Limits) -> sqlite3.Connection:
+    """Return an empty database that computes values no longer than a guarded one's."""
+    connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.value_bytes)
+    return connection
 
 
 @cache

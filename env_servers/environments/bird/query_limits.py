@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,8 +19,9 @@ from env_servers.sdk import EnvironmentUnavailable
 
 __all__ = ["QueryLimits", "process_query_limits"]
 
-_PATIENCE_SECONDS: Final = 40.0
+_PATIENCE_SECONDS: Final = 24.0
 """How long a heavy statement waits for room: less than the time that servers grant a step."""
+_NO_ROOM: Final = "a statement that needs much work had to wait too long: too many others do, too"
 
 
 class QueryLimits:
@@ -31,26 +33,36 @@ class QueryLimits:
         self._patience_seconds = patience_seconds
 
     @contextmanager
-    def light_query(self) -> Iterator[None]:
-        """Hold room among the light statements; wait for it as long as it takes."""
-        with self._light:
+    def light_query(self, deadline: float) -> Iterator[None]:
+        """Hold room among the light statements; `deadline` in `time.monotonic`.
+
+        Raises:
+            EnvironmentUnavailable: Where there is none by then.
+        """
+        left = deadline - time.monotonic()
+        with _room(self._light, left, "a statement had to wait too long: too many others run"):
             yield
 
     @contextmanager
-    def heavy_query(self) -> Iterator[None]:
-        """Hold room among the heavy statements.
+    def heavy_query(self, deadline: float) -> Iterator[None]:
+        """Hold room among the heavy statements; `deadline` in `time.monotonic`.
 
         Raises:
-            EnvironmentUnavailable: Where there is none for too long.
+            EnvironmentUnavailable: Where there is none by then, or for too long.
         """
-        if not self._heavy.acquire(timeout=self._patience_seconds):
-            raise EnvironmentUnavailable(
-                "a statement that needs much work had to wait too long: too many others do, too"
-            )
-        try:
+        left = min(self._patience_seconds, deadline - time.monotonic())
+        with _room(self._heavy, left, _NO_ROOM):
             yield
-        finally:
-            self._heavy.release()
+
+
+@contextmanager
+def _room(semaphore: threading.Semaphore, seconds: float, refusal: str) -> Iterator[None]:
+    if not semaphore.acquire(timeout=max(0.0, seconds)):
+        raise EnvironmentUnavailable(refusal)
+    try:
+        yield
+    finally:
+        semaphore.release()
 
 
 @cache
