@@ -52,7 +52,7 @@ def nested(levels: int) -> str:
 async def answer(harness, statement: str) -> str:
     """What an agent sees of a statement: an observation, never an error of the environment."""
     play = await harness.play()
-    return expect_observation(await play.ask(1, action=statement)).text
+    return expect_observation(await play.ask(1, action=statement)).observation
 
 
 @contextlib.asynccontextmanager
@@ -74,6 +74,7 @@ async def test_a_statement_that_doubles_29_times_is_an_observation(bird, how):
         attack = asyncio.ensure_future(answer(attacker, nested(29)))
         while not attack.done():
             assert await answer(honest, "SELECT 48") == "[(48,)]"
+            await asyncio.sleep(0.1)
         assert (await attack).startswith("query stopped: ")
         assert server.process.poll() is None
 
@@ -102,4 +103,5 @@ async def test_patterns_that_take_minutes_are_an_observation(bird):
         attack = asyncio.ensure_future(answer(attacker, slow))
         while not attack.done():
             assert await answer(honest, "SELECT 48") == "[(48,)]"
+            await asyncio.sleep(0.1)
         assert await attack == "query stopped: it takes too long"

@@ -25,7 +25,7 @@ from tests.env_servers.environments.bird.conftest import guarded, write_database
 from tests.kit.data import REPOSITORY
 
 TABLE = "CREATE TABLE number (n INTEGER PRIMARY KEY); INSERT INTO number VALUES (1), (2), (3);"
-SLOW = "SELECT printf('%.*c', 150000, 'a') || n LIKE '%{0}b%' FROM number".format("a" * 990)
+SLOW = "SELECT printf('%.*c', 150000, 'a') || n LIKE '%{}b%' FROM number".format("a" * 990)
 """One step of SQLite a row that takes a good while."""
 
 
@@ -56,6 +56,10 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def resident_pages() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+
 def nested(levels: int) -> str:
     tables = ["a0 AS (SELECT 1 AS x)"]
     for n in range(1, levels + 1):
@@ -64,10 +68,10 @@ def nested(levels: int) -> str:
 
 
 def test_memory_that_grows_while_a_statement_is_prepared_has_a_limit(database: Database) -> None:
-    before = Path("/proc/self/statm").read_text().split()
+    before = resident_pages()
     error = database.ask(nested(24)).error
     assert error in ("query stopped: it needs too much memory", "query stopped: it takes too long")
-    grown = int(Path("/proc/self/statm").read_text().split()[1]) - int(before[1])
+    grown = resident_pages() - before
     assert grown * 4096 < 64 * 2**20
     assert database.ask("SELECT COUNT(*) FROM number").rows == ((3,),)
 
@@ -125,9 +129,10 @@ def test_where_no_worker_starts_nobody_is_blamed(
 
 
 def test_who_finds_no_room_by_the_deadline_is_told(path: Path) -> None:
-    database = Database("test", lambda: path, Limits(), QueryLimits(light=1, heavy=1))
-    with pytest.raises(EnvironmentUnavailable, match="had to wait too long"):
-        with QueryLimits.light_query(database._query_limits, time.monotonic() + 60):
+    query_limits = QueryLimits(light=1, heavy=1)
+    database = Database("test", lambda: path, Limits(), query_limits)
+    with query_limits.light_query(time.monotonic() + 60):
+        with pytest.raises(EnvironmentUnavailable, match="had to wait too long"):
             database.ask("SELECT 1", time.monotonic() + 0.01)
 
 
