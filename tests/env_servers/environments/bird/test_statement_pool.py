@@ -25,8 +25,11 @@ from tests.env_servers.environments.bird.conftest import guarded, write_database
 from tests.kit.data import REPOSITORY
 
 TABLE = "CREATE TABLE number (n INTEGER PRIMARY KEY); INSERT INTO number VALUES (1), (2), (3);"
-SLOW = "SELECT printf('%.*c', 150000, 'a') || n LIKE '%{}b%' FROM number".format("a" * 990)
-"""One step of SQLite a row that takes a good while."""
+SLOW = (
+    f"SELECT printf('%.*c', 150000, 'a') || a.n LIKE '%{'a' * 990}b%'"
+    " FROM number a, number b, number c, number d, number e, number f"
+)
+"""729 rows, each of them one long step of SQLite: minutes, and never a thousand steps."""
 
 
 @pytest.fixture
@@ -77,8 +80,7 @@ def test_memory_that_grows_while_a_statement_is_prepared_has_a_limit(database: D
 
 
 def test_a_statement_that_cannot_be_stopped_is_ended_with_its_worker(database: Database) -> None:
-    endless = f"WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) {SLOW}, c"
-    outcome = database.ask(endless, time.monotonic() + 3)
+    outcome = database.ask(SLOW, time.monotonic() + 3)
     assert outcome.error == "query stopped: it takes too long"
     assert outcome.by_chance
     assert database.ask("SELECT 1").rows == ((1,),)
@@ -154,9 +156,10 @@ def test_workers_end_with_their_parent_in_the_middle_of_a_statement(path: Path) 
         f"database = Database('test', lambda: Path({str(path)!r}), Limits())\n"
         "database.ask('SELECT 1')\n"
         "print(*database.pool.idle_pids(), flush=True)\n"
-        f"statement = {SLOW + ' a, number b, number c, number d'!r}\n"
+        f"statement = {SLOW!r}\n"
         "threading.Thread(target=database.ask, args=(statement,), daemon=True).start()\n"
         "while database.pool.idle_pids(): time.sleep(0.01)\n"
+        "time.sleep(0.2)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     # Only this pipe's text is read: the worker may still live when its parent is gone.
