@@ -180,7 +180,8 @@ class Database:
 
     def _run(self, path: str, statement: str, ends: float, *, heavy: bool) -> Outcome | None:
         """Return the answer; None where the statement needs more than it may take."""
-        answer = self.pool.ask(path, self.limits, statement, heavy=heavy, deadline=ends)
+        seconds = ends - time.monotonic()
+        answer = self.pool.ask(path, self.limits, statement, heavy=heavy, seconds=seconds)
         if "broken" in answer:
             raise EnvironmentUnavailable(f"cannot query {path}: {answer['broken']}")
         if "outgrown" in answer or "exhausted" in answer:

@@ -44,6 +44,7 @@ _INHERITED: Final = ("DYLD_LIBRARY_PATH", "LD_LIBRARY_PATH", "PATH")
 """Of the environment: what Python may need to start. No tokens, no keys."""
 _LARGEST_ANSWER: Final = 32 * 2**20
 _READ_BYTES: Final = 1 << 18
+_START_SECONDS: Final = 10.0
 _IDLE: Final = 16
 """Workers that wait for statements, at most."""
 _OPEN_FILES: Final = 8
@@ -93,6 +94,15 @@ class StatementWorker:
         self._readable.register(self._stdout, select.POLLIN)
         self.files: deque[str] = deque(maxlen=_OPEN_FILES)
         """Databases that it opened last."""
+        try:
+            self._read(time.monotonic() + _START_SECONDS)
+        except (OSError, WorkerDied, StatementTooSlow) as error:
+            # Before it has seen a statement: no statement is to blame.
+            self.end()
+            status = self._process.returncode
+            raise EnvironmentUnavailable(
+                f"no process for statements starts: it ended with status {status}"
+            ) from error
 
     @property
     def pid(self) -> int:
@@ -150,12 +160,12 @@ class StatementPool:
         self._idle: list[StatementWorker] = []
 
     def ask(
-        self, path: str, limits: Limits, statement: str, *, heavy: bool, deadline: float
+        self, path: str, limits: Limits, statement: str, *, heavy: bool, seconds: float
     ) -> dict[str, Any]:
         """Return what a worker answered.
 
         Raises:
-            StatementTooSlow: There was no answer by the deadline, in `time.monotonic`.
+            StatementTooSlow: There was no answer after so many seconds by the clock.
             WorkerDied: The statement's worker died, by it or by chance.
             EnvironmentUnavailable: No worker can be started.
         """
@@ -164,7 +174,7 @@ class StatementPool:
         request = json.dumps([path, _limit_values(limits), heavy, text]).encode()
         worker = self._take(path)
         try:
-            answer = worker.ask(request, deadline)
+            answer = worker.ask(request, time.monotonic() + seconds)
         except BaseException:
             worker.end()
             raise

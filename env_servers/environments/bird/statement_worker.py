@@ -63,6 +63,7 @@ def main() -> None:
     _confine()
     threading.Thread(target=_die_with_parent, daemon=True).start()
     connections = Connections()
+    _write_answer({"ready": True})
     started_with = reserved_bytes()
     while True:
         request = _read_request()

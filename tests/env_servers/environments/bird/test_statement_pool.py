@@ -107,6 +107,17 @@ class DyingPool(StatementPool):
         return super().ask(*arguments, **options)
 
 
+@pytest.mark.parametrize("executable", ("/nowhere/python", "/bin/false"))
+def test_where_no_worker_starts_nobody_is_blamed(
+    path: Path, monkeypatch: pytest.MonkeyPatch, executable: str
+) -> None:
+    pool = StatementPool()
+    monkeypatch.setattr(Database, "pool", pool)
+    monkeypatch.setattr(sys, "executable", executable)
+    with pytest.raises(EnvironmentUnavailable, match="no process for statements starts"):
+        guarded(path).ask("SELECT 1")
+
+
 @pytest.mark.parametrize(
     ("deaths", "error"), ((1, None), (2, "query stopped: it ends the process that runs it"))
 )
@@ -118,16 +129,6 @@ def test_a_statement_may_lose_one_worker(
     outcome = guarded(path).ask("SELECT 1")
     assert (outcome.error, outcome.by_chance) == (error, error is not None)
     pool.close()
-
-
-def test_where_no_worker_starts_nobody_is_blamed(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pool = StatementPool()
-    monkeypatch.setattr(Database, "pool", pool)
-    monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(EnvironmentUnavailable, match="no process for statements starts"):
-        guarded(path).ask("SELECT 1")
 
 
 def test_who_finds_no_room_by_the_deadline_is_told(path: Path) -> None:
@@ -176,8 +177,7 @@ def test_workers_know_no_secrets_and_write_no_files(
 ) -> None:
     monkeypatch.setenv("AGENTGYM_TOKEN", "secret")
     pool = StatementPool()
-    ends = time.monotonic() + 30
-    pool.ask(str(path), Limits(), "SELECT 1", heavy=False, deadline=ends)
+    pool.ask(str(path), Limits(), "SELECT 1", heavy=False, seconds=30)
     (pid,) = pool.idle_pids()
     assert b"secret" not in Path(f"/proc/{pid}/environ").read_bytes()
     limits = Path(f"/proc/{pid}/limits").read_text()
