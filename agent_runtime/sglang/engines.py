@@ -91,6 +91,10 @@ class EngineGroup:
         self._gate_closed_at = 0.0
         self._recovering: asyncio.Task[None] | None = None
         self._update: WeightUpdate | None = None
+        # One update of an engine at a time. SGLang that is asked for two at once answers one with
+        # the other's error: the recovery's retry of a folder that was not there once failed the
+        # good update that came after it.
+        self._updating: dict[str, asyncio.Lock] = {}
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -253,6 +257,17 @@ class EngineGroup:
         )
 
     async def _update_one(self, address: str, update: WeightUpdate) -> None:
+        async with self._updating[address]:
+            await self._update_alone(address, update)
+
+    async def _restore(self, address: str) -> None:
+        """Give a stale engine the weights that it should have, as they are once it is its turn."""
+        async with self._updating[address]:
+            if self._update is not None and address in self.health.stale:
+                with contextlib.suppress(PolicyError):
+                    await self._update_alone(address, self._update)
+
+    async def _update_alone(self, address: str, update: WeightUpdate) -> None:
         client = self._clients[address]
         self._set_health(address, self.health[address].update_begun())
         try:
@@ -326,9 +341,7 @@ class EngineGroup:
         while True:
             await self.probe()
             for address in self.health.stale:
-                if self._update is not None:
-                    with contextlib.suppress(PolicyError):
-                        await self._update_one(address, self._update)
+                await self._restore(address)
             if self.health.may_serve:
                 self.recoveries += 1
                 self._gate.set()
@@ -370,6 +383,7 @@ class EngineGroup:
                 continue
             clients[url] = client
         self._clients = clients or {self._front.base_url: self._front}
+        self._updating = {address: asyncio.Lock() for address in self._clients}
         self.health = GroupHealth(self._clients)
 
     async def _probe_one(self, address: str) -> None:

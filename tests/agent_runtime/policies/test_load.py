@@ -214,7 +214,8 @@ async def test_the_concurrency_limit_follows_what_the_engine_reports(
 
 @pytest.mark.slow
 async def test_ten_thousand_requests_are_held_at_once(models: tuple[Path, Path]) -> None:
-    engine = Engine(models[0], step_ms=500.0)
+    # Replies take a minute: time for a slow machine to send the ten thousand.
+    engine = Engine(models[0], step_ms=1500.0)
     await engine.start()
     most = 0
     try:
