@@ -45,6 +45,34 @@ def test_every_file_of_a_package_that_git_tracks_is_in_the_wheel(wheel: frozense
     assert present - wheel == set()
 
 
+@pytest.mark.parametrize(
+    ("data", "notice"),
+    [
+        ("textcraft/recipes.tsv", "textcraft/COPYRIGHT"),
+        ("weather/cities.tsv", "weather/ATTRIBUTION"),
+        ("wordle/words/guesses.txt", "wordle/words/COPYRIGHT"),
+    ],
+)
+def test_data_of_others_ships_with_its_notice(
+    wheel: frozenset[str], data: str, notice: str
+) -> None:
+    environments = "env_servers/environments"
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
+    assert {f"{environments}/{data}", f"{environments}/{notice}"} <= wheel
+    assert f"{environments}/{notice}" in project["license-files"]
+    text = (REPOSITORY / environments / notice).read_text("utf-8")
+    assert "Copyright" in text and "WARRANTY" in text.upper()
+
+
+def test_data_files_are_written_here_or_have_a_notice() -> None:
+    environments = REPOSITORY / "env_servers" / "environments"
+    for table in sorted([*environments.rglob("*.tsv"), *environments.rglob("*.txt")]):
+        head = table.read_text("utf-8")[:400]
+        notices = [table.with_name(name) for name in ("COPYRIGHT", "ATTRIBUTION")]
+        ours = "ritten for this project" in head
+        assert ours or any(notice.is_file() for notice in notices), table
+
+
 def test_the_version_is_written_in_one_place() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
     assert f"{project['name']} {version(project['name'])}" == SERVER_VERSION
