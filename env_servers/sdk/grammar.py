@@ -68,6 +68,9 @@ digits."""
 
 ReplyReader = Callable[[str], "str | Rejected"]
 
+END_MARK: Final = "</s>"
+"""How the models of the original's time end a reply where their server leaves it in the text."""
+
 _SINGLE_ACTION = re.compile(r"Action:\s*([^\n]*)")
 _NOT_WORDS = re.compile(r"[^A-Za-z0-9, ]+")
 _SPACES = re.compile(r"\s+")
@@ -207,6 +210,8 @@ class Grammar:
     """A native action as (verb, arguments), so that scripted players can speak every format."""
     write_react: Callable[[Advice], str] | None = None
     """A scripted player's advice as a ReAct reply, where the environment has a form of its own."""
+    drops_end_mark: bool = False
+    """A `</s>` at the very end is no part of the reply, nor are the blanks before it."""
     _by_name: dict[str, Verb] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -218,6 +223,8 @@ class Grammar:
 
     def read(self, reply: str, action_format: ActionFormat) -> str | Rejected:
         """Return one native action, or why there is none."""
+        if self.drops_end_mark and reply.endswith(END_MARK):
+            reply = reply.removesuffix(END_MARK).rstrip()
         if action_format is ActionFormat.REACT:
             return self.read_react(reply)
         if action_format is ActionFormat.FUNCTION_CALLING:

@@ -166,4 +166,5 @@ GRAMMAR: Final = Grammar(
     ),
     read_react=read_last_action,
     express=_express,
+    drops_end_mark=True,
 )

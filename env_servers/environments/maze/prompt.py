@@ -112,6 +112,7 @@ GRAMMAR: Final = Grammar(
     ),
     read_react=read_first_action,
     express=_express,
+    drops_end_mark=True,
 )
 
 _ROLE: Final = "You are good at finding the way through mazes, and you will now be put into one. "

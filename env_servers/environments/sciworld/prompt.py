@@ -198,4 +198,4 @@ def expressible(action: str) -> bool:
     return True
 
 
-GRAMMAR: Final = Grammar(verbs=VERBS, express=_express)
+GRAMMAR: Final = Grammar(verbs=VERBS, express=_express, drops_end_mark=True)

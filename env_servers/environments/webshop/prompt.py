@@ -122,4 +122,5 @@ GRAMMAR: Final = Grammar(
     ),
     read_react=_read_react,
     express=_express,
+    drops_end_mark=True,
 )

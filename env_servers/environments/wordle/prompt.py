@@ -102,6 +102,7 @@ GRAMMAR: Final = Grammar(
     ),
     read_react=read_first_action,
     express=_express,
+    drops_end_mark=True,
 )
 
 _ROLE: Final = "You are good at word puzzles, and you will now play a game of Wordle. "
