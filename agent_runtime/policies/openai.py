@@ -31,6 +31,7 @@ from agent_runtime.policies.base import (
 )
 from agent_runtime.policies.config import OpenAIOptions, PolicyConfig
 from agent_runtime.sampling import FinishReason
+from agent_runtime.usage import read_count
 from agentgym.env.v1 import types_pb2
 
 __all__ = ["OpenAIPolicy"]
@@ -149,9 +150,9 @@ class _OpenAISession(PolicySession):
         return Completion(
             text=text,
             finish_reason=_FINISH.get(finish, FinishReason.STOP),
-            prompt_tokens=usage.prompt,
-            completion_tokens=usage.completion,
-            cached_tokens=usage.cached,
+            prompt_tokens=usage.prompt or 0,
+            completion_tokens=usage.completion or 0,
+            cached_tokens=usage.cached or 0,
             policy_version=_version(body),
             cost_usd=usage.cost(self._options),
         )
@@ -192,11 +193,11 @@ class _OpenAISession(PolicySession):
 
 @dataclass(frozen=True, slots=True)
 class _Usage:
-    """Token counts of one reply; zeros where the server gives none."""
+    """Token counts of one reply; None where the server gives none that can be."""
 
-    prompt: int = 0
-    completion: int = 0
-    cached: int = 0
+    prompt: int | None = None
+    completion: int | None = None
+    cached: int | None = None
 
     @classmethod
     def read(cls, usage: object) -> _Usage:
@@ -206,20 +207,21 @@ class _Usage:
         details = counts.get("prompt_tokens_details")
         nested = cast("dict[str, object]", details) if isinstance(details, dict) else {}
         return cls(
-            _count(counts.get("prompt_tokens")),
-            _count(counts.get("completion_tokens")),
-            _count(nested.get("cached_tokens")),
+            read_count(counts.get("prompt_tokens"), "prompt_tokens"),
+            read_count(counts.get("completion_tokens"), "completion_tokens"),
+            read_count(nested.get("cached_tokens"), "cached_tokens"),
         )
 
     def cost(self, options: OpenAIOptions) -> float | None:
-        """US dollars; None where a price is unknown."""
+        """US dollars; None where a price or a count is unknown."""
         full, output = options.usd_per_million_input, options.usd_per_million_output
-        if full is None or output is None:
+        if full is None or output is None or self.prompt is None or self.completion is None:
             return None
         cached = options.usd_per_million_cached
         cached = full if cached is None else cached
-        fresh = self.prompt - self.cached
-        return (fresh * full + self.cached * cached + self.completion * output) / 1e6
+        reused = min(self.cached or 0, self.prompt)
+        fresh = self.prompt - reused
+        return (fresh * full + reused * cached + self.completion * output) / 1e6
 
 
 def _declared(tools_json: str) -> list[Any]:
@@ -230,10 +232,6 @@ def _declared(tools_json: str) -> list[Any]:
     if not isinstance(tools, list):
         raise PolicyMisconfigured("the environment's functions are no JSON list")
     return cast("list[Any]", tools)
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
 
 
 def _first_choice(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from agent_runtime.errors import PolicyMisbehaved
 from agent_runtime.ledger import VersionSpan
 from agent_runtime.sampled_reply import SampledReply
 from agent_runtime.sampling import FinishReason, Sampling
+from agent_runtime.usage import read_count
 
 __all__ = ["Streamed", "generate_body", "read_reply", "read_scores"]
 
@@ -62,13 +63,12 @@ def read_reply(answer: Mapping[str, Any], prompt_tokens: int) -> SampledReply:
     reason = _FINISH.get(str(finish.get("type")))
     if reason is None:
         raise PolicyMisbehaved(f"unknown finish reason {finish.get('type')!r}")
-    cached = meta.get("cached_tokens")
     return SampledReply(
         ids=ids,
         logprobs=logprobs,
         versions=_versions(meta, len(ids)),
         finish=reason,
-        cached=cached if isinstance(cached, int) else 0,
+        cached=read_count(meta.get("cached_tokens"), "cached_tokens") or 0,
     )
 
 
