@@ -1,7 +1,7 @@
 """One HTTP server that speaks JSON: pooled connections, limits, and typed errors.
 
-Bounds how many requests are in flight and how fast they start, and gives each failure its type.
-Nothing here repeats a request.
+Bounds how many requests are in flight, how fast they start and how large a reply may be, and gives
+each failure its type. Nothing here repeats a request.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import asyncio
 import email.utils
 import ipaddress
 import json
+import math
 import re
 import time
-from collections.abc import AsyncGenerator, Mapping
+import zlib
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -47,7 +49,17 @@ _CONNECT_TIMEOUT: Final = 10.0
 # about to close is never picked for a request.
 _KEEPALIVE: Final = 4.0
 _THROTTLE_INTERVAL: Final = 0.05
-_JSON: Final = {"Content-Type": "application/json"}
+_REPLY_LIMIT: Final = 16 << 20
+"""Bytes of a reply, decompressed: ids and logprobs of some 400,000 tokens. What is read from more
+would be many times as large in memory."""
+_ERROR_LIMIT: Final = 64 << 10
+"""Bytes that are read of a refusal."""
+_RETRY_AFTER_LIMIT: Final = 300.0
+"""Seconds for which a server's wish to be left alone is respected; then it is asked again."""
+_ANY_ZLIB: Final = 32 + zlib.MAX_WBITS
+"""gzip or deflate, whichever the data's header says."""
+# Replies are small or on this network: compressed, they would only cost time.
+_HEADERS: Final = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 
 
 class Endpoint:
@@ -117,7 +129,10 @@ class Endpoint:
             headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
             # The limiter bounds what is in flight; the pool must not queue beneath it.
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE)
-            self._session = aiohttp.ClientSession(connector=connector, headers=headers)
+            # Decompressed here, within a limit that aiohttp does not know.
+            self._session = aiohttp.ClientSession(
+                connector=connector, headers=headers, auto_decompress=False
+            )
 
     async def close(self) -> None:
         """Close all connections."""
@@ -158,9 +173,9 @@ class Endpoint:
             self._request("POST", path, self._timeout, body, headers) as response,
         ):
             if response.status >= 300:
-                raise self._error(response, await response.read())
+                raise await self._error(response)
             buffer = bytearray()
-            async for chunk in response.content.iter_any():
+            async for chunk in self._chunks(response):
                 buffer += chunk
                 while (end := buffer.find(b"\n\n")) >= 0:
                     event = bytes(buffer[:end])
@@ -214,10 +229,12 @@ class Endpoint:
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
         async with self._request(method, path, timeout, body, headers) as response:
-            content = await response.read()
             if response.status >= 300:
-                raise self._error(response, content)
-            return content
+                raise await self._error(response)
+            content = bytearray()
+            async for chunk in self._chunks(response):
+                content += chunk
+            return bytes(content)
 
     @asynccontextmanager
     async def _request(
@@ -236,7 +253,7 @@ class Endpoint:
                 method,
                 self.base_url + path,
                 data=None if body is None else orjson.dumps(body),
-                headers={**_JSON, **(headers or {})},
+                headers={**_HEADERS, **(headers or {})},
                 timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_TIMEOUT),
                 allow_redirects=False,
             ) as response:
@@ -251,8 +268,27 @@ class Endpoint:
             text = str(error) or type(error).__name__
             raise PolicyLost(f"{self.base_url}: {text}") from error
 
-    def _error(self, response: aiohttp.ClientResponse, content: bytes) -> PolicyError:
-        text = self._redact(content.decode("utf-8", "replace"))
+    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
+        """Read a body by and by, decompressed; raises PolicyMisbehaved beyond the limit."""
+        unpack = _unpacker(response.headers.get("Content-Encoding", ""))
+        left = _REPLY_LIMIT
+        async for packed in response.content.iter_any():
+            try:
+                chunk = unpack(packed, left + 1)
+            except zlib.error as error:
+                raise PolicyMisbehaved(f"the reply cannot be decompressed: {error}") from error
+            left -= len(chunk)
+            if left < 0:
+                raise PolicyMisbehaved(f"the reply is longer than {_REPLY_LIMIT >> 20} MiB")
+            yield chunk
+
+    async def _error(self, response: aiohttp.ClientResponse) -> PolicyError:
+        content = bytearray()
+        async for chunk in self._chunks(response):
+            content += chunk
+            if len(content) >= _ERROR_LIMIT:
+                break
+        text = self._redact(content[:_ERROR_LIMIT].decode("utf-8", "replace"))
         return error_for(response.status, text, response.headers)
 
     def _redact(self, text: str) -> str:
@@ -320,15 +356,38 @@ def _event(data: bytes) -> dict[str, Any]:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Read `Retry-After`, a number of seconds or a date; returns seconds, None = not said."""
-    value = headers.get("Retry-After", "").strip()
-    if value.isdecimal():
-        return float(value)
+    """Read how long a server asks to wait, in seconds; None = it does not say.
+
+    `retry-after-ms` goes before `Retry-After`, which is a number of seconds or a date.
+    """
+    for name, unit in (("retry-after-ms", 0.001), ("Retry-After", 1.0)):
+        value = headers.get(name, "").strip()
+        try:
+            return _bounded_wait(float(value) * unit)
+        except ValueError:
+            continue
     try:
-        moment = email.utils.parsedate_to_datetime(value).timestamp()
-    except ValueError:
+        moment = email.utils.parsedate_to_datetime(headers.get("Retry-After", "")).timestamp()
+    except (ValueError, OverflowError):
         return None
-    return max(0.0, moment - time.time())
+    return _bounded_wait(moment - time.time())
+
+
+def _bounded_wait(seconds: float) -> float:
+    """Raises ValueError for what is no number."""
+    if math.isnan(seconds):
+        raise ValueError(seconds)
+    return min(max(0.0, seconds), _RETRY_AFTER_LIMIT)
+
+
+def _unpacker(encoding: str) -> Callable[[bytes, int], bytes]:
+    """Return what decompresses pieces of a body, giving no more bytes than it is told."""
+    if encoding in ("", "identity"):
+        return lambda packed, _limit: packed
+    if encoding not in ("gzip", "deflate"):
+        raise PolicyMisbehaved(f"the reply is compressed by {encoding[:40]!r}, without being asked")
+    decompressor = zlib.decompressobj(_ANY_ZLIB)
+    return decompressor.decompress
 
 
 def _json_object(content: bytes) -> dict[str, Any]:

@@ -13,11 +13,16 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from agentgym.env.v1 import types_pb2
 from orchestrator.seeds import unit_interval
 
 __all__ = ["Decision", "FailedAttempt", "Failure", "GiveUp", "Retry", "RetryBudget", "RetryPolicy"]
+
+
+_LONGEST_WISH: Final = 300.0
+"""Seconds for which a server's wish to be left alone is respected; then it is asked again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,7 @@ class RetryPolicy:
     first_delay: float = 1.0
     """Seconds before the first retry of an episode; doubled for each further one."""
     max_delay: float = 60.0
-    """Seconds; a server's own wish may be longer."""
+    """Seconds; a server's own wish may be longer, up to five minutes."""
     jitter: float = 0.5
     """Share of a delay that is drawn, from 0 to 1, so that failures do not come back at once."""
 
@@ -129,4 +134,4 @@ class RetryBudget:
         doubled = math.ldexp(policy.first_delay, min(attempts - 1, 64))
         drawn = unit_interval("retry-jitter", self._seed, repr(key), attempts)
         delay = min(policy.max_delay, doubled) * (1 - policy.jitter * drawn)
-        return max(delay, retry_after or 0.0)
+        return max(delay, min(retry_after or 0.0, _LONGEST_WISH))

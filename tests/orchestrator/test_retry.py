@@ -66,6 +66,11 @@ def test_a_server_s_wish_to_wait_is_respected():
     assert RetryBudget(RetryPolicy()).decide("key", attempts=1, failure=overloaded).delay == 90.0
 
 
+def test_a_server_that_asks_for_years_is_asked_again_after_minutes():
+    overloaded = Failure(fault=types_pb2.FAULT_INFRASTRUCTURE, retry_after=1e8)
+    assert RetryBudget(RetryPolicy()).decide("key", attempts=1, failure=overloaded).delay == 300.0
+
+
 @pytest.mark.parametrize(
     "values", [{"max_attempts": 0}, {"jitter": 1.5}, {"budget": -1}, {"max_delay": -1}]
 )
