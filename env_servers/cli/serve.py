@@ -14,6 +14,7 @@ from env_servers.sdk import Execution, SdkError, environment_names
 from env_servers.sdk.data import official_data_dir
 from env_servers.server import EnvironmentServer, Security, ServerConfig, ServerLimits, serve
 from env_servers.server.app import run_loop
+from env_servers.server.clients import TokenFileError
 from env_servers.server.logs import LogConfig, configure_logs
 from env_servers.server.security import AddressUnavailable, SecurityMisconfigured
 from env_servers.server.upkeep import UpkeepFailed
@@ -55,6 +56,9 @@ class Serve:
     """PEM private key of the certificate."""
     client_ca: Path | None = None
     """PEM roots that clients must be signed by (mTLS)."""
+    token_file: Path | None = None
+    """TOML file of tokens: [NAME] with token and scopes (play, operate); AGENTGYM_TOKEN holds one
+    that admits to everything."""
     insecure: bool = False
     """Allow plain text on addresses that other machines reach."""
     metrics_port: int = 0
@@ -81,7 +85,7 @@ class Serve:
         status = 0
         try:
             run_loop(self._serve())
-        except (SecurityMisconfigured, AddressUnavailable) as error:
+        except (SecurityMisconfigured, AddressUnavailable, TokenFileError) as error:
             raise SdkError(str(error)) from error
         except UpkeepFailed:
             status = 1
@@ -127,6 +131,7 @@ class Serve:
                 tls_key=self.tls_key,
                 client_ca=self.client_ca,
                 token=os.environ.get("AGENTGYM_TOKEN", ""),
+                token_file=self.token_file,
             ),
             insecure=self.insecure,
             metrics_port=self.metrics_port,

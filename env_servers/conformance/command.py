@@ -27,12 +27,19 @@ def check_server(
 ) -> int:
     """Check a running server; 0 = it conforms, 1 = it does not.
 
-    The bearer token is read from AGENTGYM_TOKEN. Raises SdkError where the server does not answer
-    or has no such environment.
+    The bearer token is read from AGENTGYM_TOKEN, those of two further clients from
+    AGENTGYM_OTHER_TOKEN and AGENTGYM_OPERATOR_TOKEN. Raises SdkError where the server does not
+    answer or has no such environment.
     """
-    token = os.environ.get("AGENTGYM_TOKEN", "")
     target = Target(
-        address=address, environment=environment, ca=ca, cert=cert, key=key, token=token
+        address=address,
+        environment=environment,
+        ca=ca,
+        cert=cert,
+        key=key,
+        token=os.environ.get("AGENTGYM_TOKEN", ""),
+        other_token=os.environ.get("AGENTGYM_OTHER_TOKEN", ""),
+        operator_token=os.environ.get("AGENTGYM_OPERATOR_TOKEN", ""),
     )
     console = Console()
     try:

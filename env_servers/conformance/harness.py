@@ -107,10 +107,13 @@ class Harness:
         self._ids.append(f"conformance-{secrets.token_hex(8)}")
         return self._ids[-1]
 
-    async def open_stream(self, *, credits_first: bool = True) -> StreamClient:
-        """A new stream; takes its Credits unless they are to be looked at."""
+    async def open_stream(self, *, credits_first: bool = True, token: str = "") -> StreamClient:
+        """A new stream; takes its Credits unless they are to be looked at.
+
+        `token` is another client's.
+        """
         stream = StreamClient(
-            self.stub.Interact(metadata=self.target.metadata()), self.target.timeout
+            self.stub.Interact(metadata=self.target.metadata(token)), self.target.timeout
         )
         self._streams.append(stream)
         if credits_first:
@@ -159,20 +162,23 @@ class Harness:
                         metadata=self.target.metadata(),
                     )
 
-    async def summary(self, episode_id: str) -> pb.EpisodeSummary | None:
-        """What ListEpisodes says of an episode; None = it is not live."""
-        token = ""
+    async def summary(self, episode_id: str, *, token: str = "") -> pb.EpisodeSummary | None:
+        """What ListEpisodes says of an episode; None = it is not live, or another client's.
+
+        `token` is that of another client, who asks.
+        """
+        page_token = ""
         while True:
             page = await self.stub.ListEpisodes(
-                pb.ListEpisodesRequest(page_size=1000, page_token=token),
+                pb.ListEpisodesRequest(page_size=1000, page_token=page_token),
                 timeout=self.target.timeout,
-                metadata=self.target.metadata(),
+                metadata=self.target.metadata(token),
             )
             for episode in page.episodes:
                 if episode.episode_id == episode_id:
                     return episode
-            token = page.next_page_token
-            if not token:
+            page_token = page.next_page_token
+            if not page_token:
                 return None
 
 

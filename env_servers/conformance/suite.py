@@ -15,6 +15,7 @@ from typing import Final
 import grpc.aio
 
 from env_servers.conformance import (
+    client_checks,
     deadline_checks,
     episode_checks,
     lease_checks,
@@ -81,6 +82,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     *deadline_checks.CHECKS,
     *limit_checks.CHECKS,
     *unary_checks.CHECKS,
+    *client_checks.CHECKS,
 )
 """(rule, check) in the order of docs/protocol.md."""
 

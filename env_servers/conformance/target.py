@@ -31,6 +31,10 @@ class Target:
     """PEM private key of this client (mTLS)."""
     token: str = ""
     """Bearer token."""
+    other_token: str = ""
+    """Bearer token of another client, with the scope play; empty = its rules are skipped."""
+    operator_token: str = ""
+    """Bearer token of a third one, with the scope operate alone; empty = its rules are skipped."""
     timeout: float = 10.0
     """Seconds that an answer may take before a check gives up."""
 
@@ -50,6 +54,7 @@ class Target:
         )
         return grpc.aio.secure_channel(self.address, credentials, options=options)
 
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What every call carries."""
-        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
+    def metadata(self, token: str = "") -> tuple[tuple[str, str], ...]:
+        """What every call carries; `token` is another client's."""
+        shown = token or self.token
+        return (("authorization", f"Bearer {shown}"),) if shown else ()

@@ -22,7 +22,7 @@ from env_servers.conformance.verdicts import (
     expect_well_formed,
 )
 
-__all__ = ["CHECKS", "list_environments"]
+__all__ = ["CHECKS", "expect_refused", "list_environments"]
 
 _SERVICE: Final = "agentgym.env.v1.EnvironmentService"
 _PAGE: Final = 3
@@ -263,13 +263,18 @@ async def _refused(harness: Harness, method: Any, request: Any, reason: str) -> 
     try:
         await _call(harness, method, request)
     except grpc.aio.AioRpcError as error:
-        status = _status(error)
-        number: int = error.code().value[0]
-        expect_equal(status.code, number, "code in the details, compared with the call's")
-        info = expect_well_formed(status)
-        expect_equal(info.reason, reason, "the reason")
-        return dict(info.metadata)
+        return expect_refused(error, reason)
     raise Violation(f"the call was answered instead of refused with {reason}")
+
+
+def expect_refused(error: grpc.aio.AioRpcError, reason: str) -> dict[str, str]:
+    """The metadata of a call's error, which must have this reason."""
+    status = _status(error)
+    number: int = error.code().value[0]
+    expect_equal(status.code, number, "code in the details, compared with the call's")
+    info = expect_well_formed(status)
+    expect_equal(info.reason, reason, "the reason")
+    return dict(info.metadata)
 
 
 def _status(error: grpc.aio.AioRpcError) -> status_pb2.Status:

@@ -25,6 +25,7 @@ from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import environment_pb2_grpc
 from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable, Execution
 from env_servers.server.admission import AdmissionController, available_memory, derive_capacity
+from env_servers.server.clients import Clients
 from env_servers.server.commands import CommandHandler
 from env_servers.server.config import ServerConfig
 from env_servers.server.guard import InlineGuard
@@ -69,7 +70,8 @@ class EnvironmentServer:
         self.tracing = tracing or _configured_tracing(config)
         self.handler = CommandHandler(hosts, limits, self._admission(hosts), self.tracing)
         self.table = self.handler.table
-        self.service = EnvironmentService(self.handler)
+        self.clients = Clients(config.security)
+        self.service = EnvironmentService(self.handler, self.clients)
         self.metrics = ServerMetrics(self.handler, self.workers, self.threads)
         self.health = health.aio.HealthServicer()
         self.upkeep = Upkeep()
@@ -155,8 +157,7 @@ class EnvironmentServer:
         )
 
     def _interceptors(self) -> list[grpc.aio.ServerInterceptor]:
-        token = self.config.security.token
-        return [TokenInterceptor(token)] if token else []
+        return [TokenInterceptor(self.clients)] if self.clients.ask_for_tokens else []
 
     async def _set_health(self, *, serving: bool) -> None:
         status = health_pb2.HealthCheckResponse.SERVING

@@ -89,6 +89,7 @@ class CommandHandler:
                 and episode.steps_inline
                 and command.seq == episode.seq + 1
                 and body in STEP_BODIES
+                and (episode.stream is stream or episode.owner == stream.owner)
             ):
                 if episode.stream is not stream:
                     episode.attach(stream)
@@ -158,15 +159,15 @@ class CommandHandler:
             case "fork":
                 return Deferred(self._opener.fork(stream, command))
             case "close":
-                return self._verbs.close(command)
+                return self._verbs.close(stream, command)
             case None:
                 raise errors.unsupported_verb()
             case _:
                 pass
-        pending = self.table.pending_opens.get(command.episode_id)
+        pending = self.table.own_opening(command.episode_id, stream.owner)
         if pending is not None and body == "cancel":
             return self._verbs.cancel_open(pending, command)
-        episode = self.table.find(command.episode_id)
+        episode = self.table.find(command.episode_id, stream.owner)
         episode.touch(now)
         if episode.stream is not stream:
             episode.attach(stream)

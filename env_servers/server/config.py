@@ -28,7 +28,9 @@ class Security:
     client_ca: Path | None = None
     """PEM roots that clients must be signed by (mTLS)."""
     token: str = ""
-    """Bearer token that every call must carry; read from AGENTGYM_TOKEN by the CLI."""
+    """Bearer token that admits to everything; read from AGENTGYM_TOKEN by the CLI."""
+    token_file: Path | None = None
+    """TOML file of further tokens, each with a client's name and scopes; see `server.clients`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,6 +61,7 @@ class Episode:
         "last_used",
         "lease",
         "origin",
+        "owner",
         "reset",
         "runner",
         "seq",
@@ -77,6 +78,7 @@ class Episode:
         runner: Runner,
         *,
         client: str = "",
+        owner: str = "",
         lease: float,
         cache_events: int,
         now: float,
@@ -88,6 +90,8 @@ class Episode:
         self.origin = origin
         self.runner = runner
         self.client = client
+        self.owner = owner
+        """Name of the client that opened it: only its streams may use it."""
         self.lease = lease
         self.last_used = now
         self.seq = -1

@@ -51,6 +51,7 @@ __all__ = [
     "hung",
     "invalid_argument",
     "lacks_capability",
+    "lacks_scope",
     "not_deterministic",
     "replay_diverged",
     "response_evicted",
@@ -393,6 +394,13 @@ def unauthenticated() -> CommandError:
     """The call lacks the bearer token."""
     return CommandError(
         pb.ERROR_REASON_UNAUTHENTICATED, "a bearer token is required, and this is not it"
+    )
+
+
+def lacks_scope(client: str, scope: str) -> CommandError:
+    """The call's token is for other things."""
+    return CommandError(
+        pb.ERROR_REASON_UNAUTHENTICATED, f"the {client} does not have the scope {scope}"
     )
 
 

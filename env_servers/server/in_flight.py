@@ -17,13 +17,17 @@ T = TypeVar("T")
 class InFlight(Generic[T]):
     """One executing command: the opening of an episode, a step or a consultation."""
 
-    __slots__ = ("cancelled", "closed", "request", "seq", "task")
+    __slots__ = ("cancelled", "closed", "owner", "request", "seq", "task")
 
-    def __init__(self, seq: int, request: object, task: asyncio.Task[T]) -> None:
+    def __init__(
+        self, seq: int, request: object, task: asyncio.Task[T], *, owner: str = ""
+    ) -> None:
         """`request` identifies the command: an equal one joins it, another one is refused."""
         self.seq = seq
         self.request = request
         self.task = task
+        self.owner = owner
+        """Name of the client whose command it is, for the opening of an episode."""
         self.closed = False
         """The episode was closed while this opened it."""
         self.cancelled: asyncio.Future[None] = task.get_loop().create_future()

@@ -47,6 +47,8 @@ class OpenRequest(NamedTuple):
 class OpenPlan:
     """How an episode is to be opened."""
 
+    owner: str
+    """Name of the client that opens it."""
     reset: ResetSpec
     origin: Origin
     journal: list[StepInput]
@@ -92,7 +94,7 @@ class EpisodeOpener:
             command.reset.initial_state_hash,
             *(entry.state_hash for entry in command.reset.journal),
         ]
-        existing = self._table.episodes.get(command.episode_id)
+        existing = self._table.own(command.episode_id, stream.owner)
         if existing is not None and _is_stale(existing, reset, journal):
             # The client went on elsewhere and comes back with a longer journal.
             self._table.discard(existing)
@@ -102,6 +104,7 @@ class EpisodeOpener:
             return self._reopen(stream, existing, journal, hashes)
         host = self._hosts[reset.environment]
         plan = OpenPlan(
+            stream.owner,
             reset,
             origin=reset,
             journal=journal,
@@ -115,19 +118,20 @@ class EpisodeOpener:
         """Open an episode as a copy of another one; raises CommandError."""
         seq = command.seq
         origin = ForkOrigin(command.fork.from_episode_id, seq)
-        existing = self._table.episodes.get(command.episode_id)
+        existing = self._table.own(command.episode_id, stream.owner)
         if existing is not None and existing.origin == origin:
             return self._reopen(stream, existing, existing.journal[:seq], ())
-        pending = self._table.pending_opens.get(command.episode_id)
+        pending = self._table.own_opening(command.episode_id, stream.owner)
         if pending is not None and pending.request == OpenRequest(origin, None):
             return self._opened(stream, pending, command)
-        source = self._table.find(command.fork.from_episode_id)
+        source = self._table.find(command.fork.from_episode_id, stream.owner)
         if source.in_flight is not None:
             raise errors.episode_busy(source.episode_id, source.in_flight.seq)
         if seq > source.seq:
             raise errors.seq_gap(source, source.seq, f"it cannot be forked at {seq}")
         hashes = source.hashes[: seq + 1]
         plan = OpenPlan(
+            stream.owner,
             source.reset,
             origin=origin,
             journal=source.journal[:seq],
@@ -176,7 +180,7 @@ class EpisodeOpener:
         """Start opening an episode, or join the same opening that is under way."""
         episode_id = self._parser.episode_id(command.episode_id)
         pending = self._table.pending_opens.get(episode_id)
-        if pending is not None and pending.request != plan.request:
+        if pending is not None and (pending.owner, pending.request) != (plan.owner, plan.request):
             raise errors.being_opened(episode_id)
         if episode_id in self._table.episodes:
             raise errors.seq_conflict(episode_id, "is live and was opened otherwise")
@@ -184,7 +188,8 @@ class EpisodeOpener:
             self._check_admission(stream, plan.reset.environment)
             creation = self._create(episode_id, plan, plan.start(), stream)
             self._admission.admit(plan.reset.environment, stream.client)
-            pending = InFlight(command.seq, plan.request, self._background.spawn(creation))
+            opening = self._background.spawn(creation)
+            pending = InFlight(command.seq, plan.request, opening, owner=plan.owner)
             self._table.pending_opens[episode_id] = pending
         return self._opened(stream, pending, command)
 
@@ -223,6 +228,7 @@ class EpisodeOpener:
             plan.origin,
             runner,
             client=stream.client,
+            owner=plan.owner,
             lease=plan.lease,
             cache_events=self._limits.cache_events,
             now=time.monotonic(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import os
 import socket
@@ -14,8 +13,9 @@ import grpc
 import grpc.aio
 
 from env_servers.server import errors
+from env_servers.server.clients import Clients, Scope
 from env_servers.server.config import Security, ServerConfig
-from env_servers.server.errors import abort
+from env_servers.server.errors import CommandError, abort
 
 __all__ = [
     "AddressUnavailable",
@@ -41,13 +41,13 @@ class AddressUnavailable(ValueError):
 
 
 class TokenInterceptor(grpc.aio.ServerInterceptor):
-    """Refuses calls without `authorization: Bearer TOKEN`; costs nothing per message.
+    """Refuses calls without `authorization: Bearer TOKEN`, or whose token is for other things.
 
-    Nothing that a refused caller sends is read: see `_REFUSING`.
+    It costs nothing per message. Nothing that a refused caller sends is read: see `_refusing`.
     """
 
-    def __init__(self, token: str) -> None:
-        self._expected = f"Bearer {token}"
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
 
     async def intercept_service(
         self,
@@ -58,22 +58,33 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
         """Pass the call on, or answer it with UNAUTHENTICATED."""
         handler = await continuation(handler_call_details)
-        metadata = dict(handler_call_details.invocation_metadata or ())
-        authorization = str(metadata.get("authorization", ""))
-        # Compared in constant time: the time of a refusal must not tell how much of it was right.
-        if handler is None or hmac.compare_digest(authorization.encode(), self._expected.encode()):
-            return handler  # None: no such method, which gRPC answers itself
-        return _REFUSING
+        if handler is None:
+            return None  # no such method, which gRPC answers itself
+        client = self._clients.by_token(handler_call_details.invocation_metadata)
+        if client is None:
+            return _refusing(errors.unauthenticated())
+        method = handler_call_details.method.rpartition("/")[2]
+        if method in _PLAYING and Scope.PLAY not in client.scopes:
+            return _refusing(errors.lacks_scope(client.name, Scope.PLAY))
+        return handler
 
 
-async def _refuse(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-    await abort(context, errors.unauthenticated().status())
+_PLAYING: Final = frozenset({"Interact", "Reset", "Step", "Close"})
+"""Methods of the scope `play`; the others only ask."""
 
 
-_REFUSING: Final[grpc.RpcMethodHandler[Any, Any]] = grpc.stream_stream_rpc_method_handler(_refuse)
-"""Refuses a call of any kind. It is one of streams because gRPC reads the request of a unary
-handler before it runs: 25 refused requests of 62 MiB took 1.8 GB. A stream's is never asked for,
-and flow control keeps it with the caller. The status is the same on the wire."""
+def _refusing(error: CommandError) -> grpc.RpcMethodHandler[Any, Any]:
+    """Return what refuses a call of any kind.
+
+    It is a handler of streams because gRPC reads the request of a unary handler before it runs: 25
+    refused requests of 62 MiB took 1.8 GB. A stream's is never asked for, and flow control keeps it
+    with the caller. The status is the same on the wire.
+    """
+
+    async def refuse(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        await abort(context, error.status())
+
+    return grpc.stream_stream_rpc_method_handler(refuse)
 
 
 def check_security(security: Security) -> None:

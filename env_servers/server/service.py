@@ -15,6 +15,7 @@ from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import environment_pb2_grpc, types_pb2
 from env_servers.sdk import SdkError
 from env_servers.server import errors
+from env_servers.server.clients import Client, Clients, Scope
 from env_servers.server.commands import CommandHandler
 from env_servers.server.config import CONTRACT_REVISION, ServerLimits
 from env_servers.server.errors import CommandError, abort
@@ -49,8 +50,9 @@ T = TypeVar("T")
 class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
     """Serves one command handler."""
 
-    def __init__(self, handler: CommandHandler) -> None:
+    def __init__(self, handler: CommandHandler, clients: Clients) -> None:
         self.handler = handler
+        self.clients = clients
         self.streams: set[Stream] = set()
         self._described: dict[str, pb.GetEnvironmentResponse] = {}
 
@@ -64,6 +66,7 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
         stream = Stream(
             context.write,
             client=context.peer(),
+            owner=self.clients.of_call(context).name,
             max_items=limits.max_items,
             max_in_flight=limits.max_in_flight,
             trace_context=self._trace_context(context),
@@ -107,6 +110,7 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
         stream = Stream(
             keep,
             client=context.peer(),
+            owner=self.clients.of_call(context).name,
             max_items=self.handler.limits.max_items,
             max_in_flight=2,
             trace_context=self._trace_context(context),
@@ -153,8 +157,8 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
     async def ListEpisodes(  # noqa: N802
         self, request: pb.ListEpisodesRequest, context: Context
     ) -> pb.ListEpisodesResponse:
-        """List a page of the live episodes."""
-        return await _guarded(context, self._list_episodes(request))
+        """List a page of the caller's live episodes, or of all where it operates the server."""
+        return await _guarded(context, self._list_episodes(request, self.clients.of_call(context)))
 
     async def _get(self, request: pb.GetEnvironmentRequest) -> pb.GetEnvironmentResponse:
         if request.contract_revision not in (0, CONTRACT_REVISION):
@@ -195,12 +199,15 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
             response.next_page_token = str(stop)
         return response
 
-    async def _list_episodes(self, request: pb.ListEpisodesRequest) -> pb.ListEpisodesResponse:
+    async def _list_episodes(
+        self, request: pb.ListEpisodesRequest, client: Client
+    ) -> pb.ListEpisodesResponse:
         start, stop = _page(request.page_token, request.page_size)
         episodes = [
             episode
             for episode in self.handler.table.episodes.values()
             if request.environment in ("", episode.reset.environment)
+            and (episode.owner == client.name or Scope.OPERATE in client.scopes)
         ]
         now = time.monotonic()
         response = pb.ListEpisodesResponse(total_size=len(episodes))

@@ -44,6 +44,7 @@ class Stream:
         "episodes",
         "in_flight",
         "max_in_flight",
+        "owner",
         "tasks",
         "trace_context",
     )
@@ -53,11 +54,21 @@ class Stream:
         send: Callable[[pb.InteractResponse], Awaitable[None]],
         *,
         client: str,
+        owner: str = "",
         max_items: int,
         max_in_flight: int,
         trace_context: Any = None,
     ) -> None:
-        """`trace_context` is that of the call's metadata, where the server traces."""
+        """Describe a call.
+
+        Args:
+            send: Writes a message.
+            client: Peer address.
+            owner: Name of the authenticated client; empty = it is not told apart.
+            max_items: Events per message.
+            max_in_flight: Commands that may execute away from the loop at once.
+            trace_context: That of the call's metadata, where the server traces.
+        """
         self._send = send
         self._max_items = max_items
         self._begin_message()
@@ -67,6 +78,7 @@ class Stream:
         self._closed = False
         self._progress: asyncio.Event | None = None
         self.client = client
+        self.owner = owner
         self.trace_context = trace_context
         self.max_in_flight = max_in_flight
         self.in_flight = 0

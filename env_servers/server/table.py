@@ -46,12 +46,22 @@ class EpisodeTable:
         self._idle_limit = idle_limit
         self._journal_replayable = journal_replayable
 
-    def find(self, episode_id: str) -> Episode:
-        """Return a live episode; raises CommandError where there is none."""
+    def own(self, episode_id: str, owner: str) -> Episode | None:
+        """Return a client's live episode; None = it has none of this id."""
         episode = self.episodes.get(episode_id)
+        return episode if episode is not None and episode.owner == owner else None
+
+    def own_opening(self, episode_id: str, owner: str) -> InFlight[Episode] | None:
+        """Return the opening of a client's episode; None = none of this id is under way."""
+        opening = self.pending_opens.get(episode_id)
+        return opening if opening is not None and opening.owner == owner else None
+
+    def find(self, episode_id: str, owner: str = "") -> Episode:
+        """Return a client's live episode; raises CommandError where it has none of this id."""
+        episode = self.own(episode_id, owner)
         if episode is not None:
             return episode
-        if episode_id in self.pending_opens:
+        if self.own_opening(episode_id, owner) is not None:
             raise errors.being_opened(episode_id)
         raise errors.episode_not_found(
             episode_id[:MAX_ID_BYTES], journal_replayable=self._journal_replayable

@@ -127,10 +127,10 @@ class EpisodeVerbs:
             pending.cancel_waiters()
         return events.cancelled(found=found)
 
-    def close(self, command: pb.Command) -> WriteAnswer:
+    def close(self, stream: Stream, command: pb.Command) -> WriteAnswer:
         """End an episode, or the opening of one."""
-        episode = self._table.episodes.get(command.episode_id)
-        pending = self._table.pending_opens.get(command.episode_id)
+        episode = self._table.own(command.episode_id, stream.owner)
+        pending = self._table.own_opening(command.episode_id, stream.owner)
         if episode is not None:
             self._table.discard(episode)
         elif pending is not None:

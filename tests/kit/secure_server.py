@@ -16,10 +16,13 @@ TOKEN = "sesame"
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
 
 
-def write_certificates(folder: Path) -> Path:
-    """Write ca.pem, and key pairs of server and client that it signed; returns the folder."""
+def write_certificates(folder: Path, *clients: str) -> Path:
+    """Write ca.pem, and key pairs of server, client and more clients that it signed.
+
+    Returns the folder.
+    """
     _certify(folder, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test ca")
-    for name in ("server", "client"):
+    for name in ("server", "client", *clients):
         signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-subj", f"/CN={name}"]
         signed += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
         signed += ["-addext", "basicConstraints=critical,CA:FALSE"]

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from env_servers.server.clients import TokenFileError, read_token_file
 from tests.env_servers.server.conftest import harness_for
 from tests.kit.servers import serving
 
@@ -46,6 +47,34 @@ def test_files_that_are_no_certificates_are_named(tmp_path):
     assert "PEM" in refusal(serve("--tls-cert", path, "--tls-key", path))
     missing = tmp_path / "missing.pem"
     assert "missing.pem" in refusal(serve("--tls-cert", missing, "--tls-key", path))
+
+
+def test_a_bad_token_file_says_which_client_is_wrong(tmp_path):
+    path = tmp_path / "tokens.toml"
+    assert "tokens.toml" in refusal(serve("--token-file", path))
+    path.write_text('[alice]\ntoken = "x"\nscopes = ["fly"]\n')
+    assert "[alice]" in (said := refusal(serve("--token-file", path)))
+    assert "play, operate" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "no tokens"),
+        ("[a", "no TOML"),
+        ('a = "b"', "needs token and scopes"),
+        ('[a]\ntoken = ""\nscopes = ["play"]', "printable"),
+        ('[a]\ntoken = "x"\nscopes = "play"', "needs token and scopes"),
+        ('[a]\ntoken = "x"\nscopes = []', "some of"),
+        ('[a]\ntoken = "x"\nscopes = ["play"]\nfrom = 1', "nothing else"),
+        ('[a]\ntoken="x"\nscopes=["play"]\n[b]\ntoken="x"\nscopes=["play"]', "another client"),
+    ],
+)
+def test_what_a_token_file_cannot_mean_is_refused(tmp_path, text, problem):
+    path = tmp_path / "tokens.toml"
+    path.write_text(text)
+    with pytest.raises(TokenFileError, match=problem):
+        read_token_file(path)
 
 
 def test_a_taken_port_is_a_sentence():

@@ -1,5 +1,7 @@
 """The episode table: who hangs on which stream, what is reaped, what is given back."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from agentgym.env.v1 import environment_pb2 as pb
@@ -107,7 +109,7 @@ def test_what_is_not_there_says_why(table):
         table.find("nobody")
     assert caught.value.reason == pb.ERROR_REASON_EPISODE_NOT_FOUND
     assert caught.value.metadata == {"journal_replayable": "true"}
-    table.pending_opens["soon"] = object()
+    table.pending_opens["soon"] = SimpleNamespace(owner="")
     with pytest.raises(CommandError) as caught:
         table.find("soon")
     assert caught.value.reason == pb.ERROR_REASON_EPISODE_BUSY
