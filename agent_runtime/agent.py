@@ -7,6 +7,7 @@ it passes through and leaves no record.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from google.protobuf import struct_pb2
 from agent_runtime import tracing
 from agent_runtime.conversation import Message, Role, normalize_reply
 from agent_runtime.episode import RemoteEpisode, Transition
-from agent_runtime.errors import AgentRuntimeError
+from agent_runtime.errors import AgentRuntimeError, OutcomeNotFinite
 from agent_runtime.logs import bind_context
 from agent_runtime.policies.base import (
     Completion,
@@ -194,6 +195,7 @@ class _EpisodeRun:
         started = time.perf_counter()
         with tracing.span("step", seq=live.seq + 1):
             transition = await (live.reset() if reply is None else live.step_reply(reply))
+        _require_finite(transition)
         self._observe(transition, reply, time.perf_counter() - started)
         return transition
 
@@ -244,6 +246,13 @@ class _EpisodeRun:
             record.score = score
             record.success = score >= self._plan.environment.success_score
         return record
+
+
+def _require_finite(transition: Transition) -> None:
+    """Raise OutcomeNotFinite for a reward or score that no mean could take in."""
+    for name, value in (("reward", transition.reward), ("score", transition.score)):
+        if value is not None and not math.isfinite(value):
+            raise OutcomeNotFinite(f"the environment gave a {name} of {value} at {transition.seq}")
 
 
 _STOP_BY_FAULT = {

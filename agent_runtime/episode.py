@@ -253,7 +253,9 @@ class RemoteEpisode:
     def _is_behind(self, failure: EnvironmentFailure) -> bool:
         """Tell whether the server knows the episode not at all, or only an older state of it."""
         if failure.reason == "SEQ_GAP":
-            return int(failure.metadata.get("expected", self.seq + 1)) <= self.seq
+            expected = failure.metadata.get("expected", "")
+            # Of a server that says something else, nothing is known: the error stands.
+            return expected.isdecimal() and len(expected) < 20 and int(expected) <= self.seq
         return failure.reason == "EPISODE_NOT_FOUND"
 
     async def _change_server(self) -> None:

@@ -4,6 +4,9 @@
     ├── EnvironmentFailure          an in-band error of an environment server
     ├── ConnectionLost              no server answers; says which address, after how long
     ├── ContractMismatch            client and server speak different contract revisions
+    ├── OutcomeNotFinite            an environment gave a reward or score that is no finite number
+    ├── EpisodeBroken               this program failed while it played; the log has the traceback
+    ├── RecordInvalid               what was played cannot be stored
     └── PolicyError                 the model or its server failed
         ├── PolicyUnavailable       down, unreachable or out of time
         │   ├── PolicyLost          the connection broke, or the server is going away or starting
@@ -29,6 +32,8 @@ __all__ = [
     "ContextOverflow",
     "ContractMismatch",
     "EnvironmentFailure",
+    "EpisodeBroken",
+    "OutcomeNotFinite",
     "PolicyError",
     "PolicyLost",
     "PolicyMisbehaved",
@@ -37,6 +42,7 @@ __all__ = [
     "PolicyRejected",
     "PolicyStale",
     "PolicyUnavailable",
+    "RecordInvalid",
 ]
 
 
@@ -82,6 +88,26 @@ class ContractMismatch(AgentRuntimeError):
 
     retriable = False
     reason = "CONTRACT_REVISION_UNSUPPORTED"
+
+
+class OutcomeNotFinite(AgentRuntimeError):
+    """When an environment gives NaN or infinity as a reward or score."""
+
+    fault = types_pb2.FAULT_ENVIRONMENT
+    retriable = False
+    reason = "OUTCOME_NOT_FINITE"
+
+
+class EpisodeBroken(AgentRuntimeError):
+    """When code of this program or of a policy raises what it should not: one episode's failure."""
+
+    reason = "EPISODE_BROKEN"
+
+
+class RecordInvalid(AgentRuntimeError):
+    """When the record of an episode cannot be stored; a record that says so takes its place."""
+
+    reason = "RECORD_INVALID"
 
 
 class PolicyError(AgentRuntimeError):

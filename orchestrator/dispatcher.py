@@ -14,11 +14,12 @@ from contextlib import suppress
 from agent_runtime.agent import EpisodePlan, failed_record, play
 from agent_runtime.connection import Connection
 from agent_runtime.episode import RemoteEpisode
-from agent_runtime.errors import AgentRuntimeError, ConnectionLost
+from agent_runtime.errors import AgentRuntimeError, ConnectionLost, EpisodeBroken, RecordInvalid
 from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies.base import Policy
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.episode.v1 import episode_pb2
+from orchestrator.errors import DuplicateEpisode, InvalidEpisode, StoreWriteFailed
 from orchestrator.fleet import Fleet, ServerHandle
 from orchestrator.records import fault_name
 from orchestrator.retry import Decision, Failure, GiveUp
@@ -86,7 +87,8 @@ class Dispatcher:
 
         Raises:
             FleetError: No environment server is left.
-            ExceptionGroup: What tasks of episodes raised; records that cannot be stored.
+            StoreWriteFailed: The disk or the database takes no more records.
+            ExceptionGroup: What tasks of episodes raised: a defect of this program.
         """
         self._fleet.on_failure = self.fail
         if self._fleet.failure is not None:
@@ -123,8 +125,11 @@ class Dispatcher:
     async def _play_bound(self, assignment: Assignment, plan: EpisodePlan) -> None:
         key = assignment.key
         try:
-            record = await self._record(assignment, plan)
-            await self._find_store(key.environment).append(record)
+            record = await self._store(assignment, plan, await self._record(assignment, plan))
+        except StoreWriteFailed as error:
+            self.scheduler.cancelled(key)
+            self.fail(error)
+            return
         except asyncio.CancelledError:
             if not self.scheduler.draining:
                 raise
@@ -139,6 +144,22 @@ class Dispatcher:
         else:
             self.scheduler.succeeded(key)
         self._on_record(record)
+
+    async def _store(
+        self, assignment: Assignment, plan: EpisodePlan, record: episode_pb2.Episode
+    ) -> episode_pb2.Episode:
+        """Store a record, or one that says why it could not be; returns what was stored."""
+        store = self._find_store(assignment.key.environment)
+        try:
+            await store.append(record)
+        except DuplicateEpisode:
+            raise
+        except InvalidEpisode as error:
+            log.exception("record refused")
+            policy = self._policies[assignment.key.policy]
+            record = failed_record(plan, policy, RecordInvalid(str(error)))
+            await store.append(record)
+        return record
 
     def _log_failure(self, assignment: Assignment, failure: Failure, decision: Decision) -> None:
         """Say why an attempt failed and what was decided about it."""
@@ -170,6 +191,9 @@ class Dispatcher:
             return await play(plan, self._remote_episode(plan, handle), policy)
         except AgentRuntimeError as error:
             return failed_record(plan, policy, error)
+        except Exception as error:  # boundary of an episode: it fails alone
+            log.exception("episode broke")
+            return failed_record(plan, policy, EpisodeBroken(repr(error)))
         finally:
             self._fleet.release(handle)
 

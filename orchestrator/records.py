@@ -40,6 +40,8 @@ __all__ = [
 RECORD_SCHEMA: Final = 1
 """The only `Episode.schema_version` that this program reads and writes."""
 _COMPRESSION_LEVEL: Final = 3
+_TOO_LARGE: Final = 1 << 63
+"""The database's integers are smaller."""
 _WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -107,7 +109,9 @@ def episode_key(episode: episode_pb2.Episode) -> EpisodeKey:
 
 def check(episode: episode_pb2.Episode, *, run_id: str) -> None:
     """Raise InvalidEpisode where a record must not enter a run's store."""
-    problem = _identity_problem(episode, run_id) or _outcome_problem(episode)
+    problem = (
+        _identity_problem(episode, run_id) or _outcome_problem(episode) or _figure_problem(episode)
+    )
     if problem:
         raise InvalidEpisode(f"episode {episode.episode_id or '(no id)'}: {problem}")
 
@@ -122,7 +126,7 @@ def _identity_problem(episode: episode_pb2.Episode, run_id: str) -> str:
             return f"{field} is empty"
     if episode.attempt < 1:
         return "attempts count from 1"
-    if max(episode.started_unix_ms, episode.ended_unix_ms) >= 1 << 63:
+    if max(episode.started_unix_ms, episode.ended_unix_ms) >= _TOO_LARGE:
         return "its times are beyond 63 bits"
     return ""
 
@@ -135,6 +139,17 @@ def _outcome_problem(episode: episode_pb2.Episode) -> str:
         for field in ("reward", "score", "success"):
             if episode.HasField(field):
                 return f"it failed and has a {field}: a failure is never a result"
+    return ""
+
+
+def _figure_problem(episode: episode_pb2.Episode) -> str:
+    calls = episode.generations
+    for field in ("prompt_tokens", "completion_tokens"):
+        if sum(getattr(call, field) for call in calls) >= _TOO_LARGE:
+            return f"its {field} are beyond 63 bits"
+    seconds = (episode.environment_seconds, episode.policy_seconds)
+    if not all(map(math.isfinite, (*seconds, *(call.cost_usd for call in calls)))):
+        return "its seconds or costs are not finite"
     return ""
 
 

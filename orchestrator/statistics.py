@@ -34,6 +34,8 @@ _CONFIDENCE: Final = 0.95
 _RESAMPLES: Final = 1000
 _BOOTSTRAP_ITEMS: Final = 2000
 """Above this many items the normal approximation is as good, and a bootstrap would take seconds."""
+_LARGEST_SQUARED: Final = 1e150
+"""Larger values are scaled first, for their squares and sums are no floats."""
 
 
 class Interval(NamedTuple):
@@ -174,6 +176,11 @@ def mean_interval(
     clusters = _clusters(values)
     if len(clusters) < 2:
         return None
+    largest = max(abs(value) for _, value in values)
+    if largest > _LARGEST_SQUARED:
+        scaled = [(item_id, value / largest) for item_id, value in values]
+        low, high = mean_interval(scaled, confidence=confidence) or (math.nan, math.nan)
+        return Interval(low * largest, high * largest)
     if len(clusters) > _BOOTSTRAP_ITEMS:
         centre = math.fsum(value for _, value in values) / len(values)
         z = NormalDist().inv_cdf((1 + confidence) / 2)
@@ -209,7 +216,12 @@ def _clustered_variance(clusters: Sequence[Sequence[float]]) -> float:
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
+    if not values:
+        return None
+    try:
+        return math.fsum(values) / len(values)
+    except OverflowError:  # their mean is a float, their sum is not
+        return math.fsum(value / len(values) for value in values)
 
 
 def _count(names: Iterable[str]) -> dict[str, int]:

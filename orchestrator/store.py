@@ -25,9 +25,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
+from google.protobuf.message import EncodeError
+
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.errors import (
     DuplicateEpisode,
+    InvalidEpisode,
     OrchestratorError,
     StoreCorrupt,
     StoreWriteFailed,
@@ -337,8 +340,8 @@ class RunStore(RunReader):
     async def append(self, episode: episode_pb2.Episode) -> None:
         """Store a record; it is durable on return. Do not change the record before that.
 
-        A cancelled append is still carried out. Raises InvalidEpisode, DuplicateEpisode or
-        StoreWriteFailed.
+        A cancelled append is still carried out. Raises InvalidEpisode (also as DuplicateEpisode)
+        or StoreWriteFailed.
         """
         await asyncio.shield(asyncio.wrap_future(self.submit(episode)))
 
@@ -350,7 +353,8 @@ class RunStore(RunReader):
     def submit(self, episode: episode_pb2.Episode) -> Future[None]:
         """Hand a record to the writer; the future is done when it is durable.
 
-        Raises InvalidEpisode at once; DuplicateEpisode and StoreWriteFailed come by the future.
+        Raises InvalidEpisode at once where the record's own fields show it; what only the database
+        refuses, DuplicateEpisode and StoreWriteFailed come by the future.
         """
         check(episode, run_id=self.manifest.run_id)
         stored: Future[None] = Future()
@@ -404,6 +408,16 @@ class RunStore(RunReader):
         return batch, True
 
 
+_UNSTORABLE: Final = (
+    EncodeError,
+    OverflowError,
+    TypeError,
+    ValueError,
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+)
+"""What a single record's values raise; what a disk or a damaged database raises is not here."""
+
 _Outcome = tuple[Future[None], OrchestratorError | None]
 
 
@@ -420,22 +434,39 @@ def _answer(outcomes: Iterable[_Outcome]) -> None:
 
 def _commit(connection: sqlite3.Connection, batch: Sequence[_Append]) -> list[_Outcome]:
     """Write a batch in one transaction: a bad record fails alone, a failing disk fails all."""
-    outcomes: list[_Outcome] = []
     try:
         connection.execute("BEGIN IMMEDIATE")
-        for episode, stored in batch:
-            try:
-                _insert(connection, episode)
-                outcomes.append((stored, None))
-            except DuplicateEpisode as error:
-                outcomes.append((stored, error))
+        outcomes: list[_Outcome] = [
+            (stored, _insert_alone(connection, episode)) for episode, stored in batch
+        ]
         connection.execute("COMMIT")
     except Exception as error:  # noqa: BLE001 - boundary of the writer thread: every append answers
         with contextlib.suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
-        failure = StoreWriteFailed(f"{len(batch)} episodes were not stored: {error!r}")
+        failure = StoreWriteFailed(
+            f"{len(batch)} episodes were not stored ({error}); all that was stored before is safe: "
+            "make room or mend the disk, then resume the run"
+        )
         return [(stored, failure) for _, stored in batch]
     return outcomes
+
+
+def _insert_alone(
+    connection: sqlite3.Connection, episode: episode_pb2.Episode
+) -> InvalidEpisode | None:
+    """Add a record; return why it cannot be stored, and then nothing of it is in the batch."""
+    connection.execute("SAVEPOINT record")
+    try:
+        _insert(connection, episode)
+        failure = None
+    except DuplicateEpisode as error:
+        failure = error
+    except _UNSTORABLE as error:
+        failure = InvalidEpisode(f"episode {episode.episode_id}: it cannot be stored ({error})")
+    if failure is not None:
+        connection.execute("ROLLBACK TO record")
+    connection.execute("RELEASE record")
+    return failure
 
 
 def _insert(connection: sqlite3.Connection, episode: episode_pb2.Episode) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 import os
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -125,6 +126,14 @@ def spoil(**fields):
     return episode
 
 
+def spoil_calls(**fields):
+    episode = build_episode()
+    for call in episode.generations:
+        for name, value in fields.items():
+            setattr(call, name, value)
+    return episode
+
+
 @pytest.mark.parametrize(
     ("episode", "problem"),
     [
@@ -136,6 +145,9 @@ def spoil(**fields):
         (spoil(item_id=""), "item_id is empty"),
         (spoil(attempt=0), "count from 1"),
         (spoil(ended_unix_ms=2**64 - 1), "63 bits"),
+        (spoil(policy_seconds=float("nan")), "not finite"),
+        (spoil_calls(completion_tokens=2**62), "63 bits"),
+        (spoil_calls(cost_usd=float("inf")), "not finite"),
     ],
 )
 async def test_a_record_that_breaks_an_invariant_is_refused(store, episode, problem):
@@ -145,17 +157,32 @@ async def test_a_record_that_breaks_an_invariant_is_refused(store, episode, prob
 
 
 async def test_the_end_of_the_disk_is_reported_and_the_store_goes_on(store):
+    await store.append(build_episode("maze_1"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    written = (store.folder / f"{DATABASE_FILE}-wal").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (written, limits[1]))
+    try:
+        with pytest.raises(errors.StoreWriteFailed, match=r"not stored .*before is safe"):
+            await store.append(build_episode("maze_2"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    await store.append(build_episode("maze_2"))
+    assert store.count() == 2
+
+
+async def test_what_the_database_refuses_of_one_record_is_one_refused_record(store):
     with sqlite3.connect(store.folder / DATABASE_FILE) as other:
         other.execute(
-            "CREATE TRIGGER full BEFORE INSERT ON episodes "
-            "BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+            "CREATE TRIGGER picky BEFORE INSERT ON episodes WHEN NEW.item_id = 'maze_50' "
+            "BEGIN SELECT RAISE(ABORT, 'not this one'); END"
         )
-    with pytest.raises(errors.StoreWriteFailed, match="disk full"):
-        await store.append(build_episode())
-    with sqlite3.connect(store.folder / DATABASE_FILE) as other:
-        other.execute("DROP TRIGGER full")
-    await store.append(build_episode())
-    assert store.count() == 1
+    episodes = [build_episode(f"maze_{number}", tokens=False) for number in range(100)]
+    outcomes = await asyncio.gather(*map(store.append, episodes), return_exceptions=True)
+    (refused,) = [it for it in outcomes if it is not None]
+    assert isinstance(refused, errors.InvalidEpisode)
+    assert "not this one" in str(refused)
+    assert store.count() == 99
+    assert store.verify() == []
 
 
 def test_closing_waits_for_what_was_submitted_and_then_refuses_more(store):
