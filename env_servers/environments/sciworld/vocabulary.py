@@ -14,8 +14,13 @@ _WORDS: Final = (
     ("greenhouse", "green house"),
     ("bathtub", "bath tub"),
     ("sandwich", "sandwhich"),
+    ("cashew", "cachew"),
+    ("gaseous tin", "gasseous tin"),
+    ("violet paper", "voilet paper"),
+    ("develop certain parts", "develope certain parts"),
 )
-"""(today's word, the recorded word)."""
+"""(today's word, the recorded word): all that agents can see of the texts in which the programs of
+releases 1.0.0 and 1.2.3 differ. Other gases and other violet things are spelled as today."""
 
 
 def recorded_text(text: str) -> str:

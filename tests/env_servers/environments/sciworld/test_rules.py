@@ -8,6 +8,7 @@ import pytest
 
 from env_servers.environments.sciworld import SciWorld
 from env_servers.environments.sciworld.tasks import SciWorldTasks
+from env_servers.environments.sciworld.vocabulary import recorded_action, recorded_text
 from env_servers.sdk import InvalidOption, Observation, ResetOptions, StopReason, Task
 
 BOIL = "sciworld_0"
@@ -91,6 +92,37 @@ def test_recorded_words_are_spoken_on_demand(tasks: SciWorldTasks) -> None:
     assert episode.step("go to green house").text == "You move to the green house."
     _, measured = start(tasks, "sciworld_120", as_recorded=True)
     assert "degrees celsius" not in measured.text
+
+
+NUTS = "sciworld_3838"
+
+
+def test_recorded_words_are_understood_where_a_recipe_has_them(tasks: SciWorldTasks) -> None:
+    episode, _ = start(tasks, NUTS, as_recorded=True)
+    recipe = "Your task is to use chemistry to create the substance 'mixed nuts'"
+    assert recipe in episode.step("task").text
+    told: list[str] = []
+    seen = episode.step("look around")
+    while not seen.terminated:
+        told.append(episode.advise_expert(0).action)
+        seen = episode.step(told[-1])
+        told.append(seen.text)
+    assert seen.reward == 100.0
+    texts = "\n".join(told)
+    assert ("cachew" in texts, "cashew" in texts) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "today"),
+    [
+        ("focus on gasseous tin", "focus on gaseous tin"),
+        ("pick up voilet paper", "pick up violet paper"),
+        ("focus on violet paint", "focus on violet paint"),
+        ("examine gaseous apple juice", "examine gaseous apple juice"),
+    ],
+)
+def test_only_the_names_that_differ_are_translated(recorded: str, today: str) -> None:
+    assert (recorded_action(recorded), recorded_text(today)) == (today, recorded)
 
 
 @pytest.mark.parametrize(
