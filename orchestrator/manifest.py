@@ -22,6 +22,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
+import msgspec
+
 from orchestrator import configuration
 from orchestrator.atomic_file import write_atomically
 from orchestrator.errors import (
@@ -64,7 +66,8 @@ _SECRET: Final = re.compile(
 REDACTED: Final = "<redacted>"
 """Stands in a manifest for a secret."""
 
-Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+Json: TypeAlias = bool | int | float | str | Sequence[Any] | Mapping[str, Any] | None
+"""What JSON holds; no recursive type, which msgspec cannot check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +205,7 @@ def read_manifest(folder: Path) -> Manifest:
         )
     try:
         return _from_json(upgrade(document))
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise StoreCorrupt(folder, f"{MANIFEST_FILE} is incomplete ({error!r})") from error
 
 
@@ -216,15 +219,15 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 def _from_json(document: dict[str, Any]) -> Manifest:
     fields = {name: value for name, value in document.items() if name != "format"}
-    fields["environments"] = tuple(EnvironmentIdentity(**entry) for entry in fields["environments"])
-    fields["sessions"] = tuple(
-        Session(**(entry | {"command": tuple(entry["command"])})) for entry in fields["sessions"]
-    )
-    if not (isinstance(fields["run_id"], str) and fields["run_id"]):
+    manifest = msgspec.convert(fields, Manifest)
+    known = {field.name for field in dataclasses.fields(Manifest)}
+    if unknown := sorted(fields.keys() - known):
+        raise ValueError(f"unknown: {', '.join(unknown)}")
+    if not manifest.run_id:
         raise ValueError("run_id")
-    if not fields["sessions"]:
+    if not manifest.sessions:
         raise ValueError("sessions: every run was started once")
-    return Manifest(**fields)
+    return manifest
 
 
 def _binding(manifest: Manifest) -> dict[str, Json]:

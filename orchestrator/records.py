@@ -42,6 +42,8 @@ RECORD_SCHEMA: Final = 1
 _COMPRESSION_LEVEL: Final = 3
 _TOO_LARGE: Final = 1 << 63
 """The database's integers are smaller."""
+_MAX_BYTES: Final = 1 << 30
+"""Of a record; the header of a damaged frame may claim any size, and would get the memory."""
 _WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -198,6 +200,9 @@ def encode(episode: episode_pb2.Episode) -> bytes:
 def decode(stored: bytes) -> episode_pb2.Episode:
     """Return the record of stored bytes; raises RecordDamaged."""
     try:
+        size = zstandard.get_frame_parameters(stored).content_size
+        if size > _MAX_BYTES:  # an unknown size is the largest of all
+            raise RecordDamaged("its size is unknown, or larger than that of any record")
         episode = episode_pb2.Episode.FromString(zstandard.ZstdDecompressor().decompress(stored))
     except (zstandard.ZstdError, DecodeError) as error:
         raise RecordDamaged(str(error)) from error

@@ -67,6 +67,8 @@ _BATCH: Final = 512
 """Records per transaction at most, so that a waiting append never waits long."""
 _PAGE: Final = 256
 """Rows per read: a short read never holds back SQLite's checkpoint."""
+_UNREADABLE: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What a damaged database raises: its messages quote it, whatever bytes are in it."""
 _THOROUGH_BYTES: Final = 256 << 20
 """Databases up to this size are checked whole before they are written to."""
 
@@ -259,7 +261,7 @@ class RunReader:
             return self._reading.execute(sql, values).fetchall()
         except sqlite3.ProgrammingError as error:
             raise UsageError(f"the run was closed ({error})") from error
-        except sqlite3.DatabaseError as error:
+        except _UNREADABLE as error:
             raise StoreCorrupt(self.folder, f"{DATABASE_FILE} cannot be read ({error})") from error
 
     def _decode(self, episode_id: str, record: bytes) -> episode_pb2.Episode:
@@ -536,7 +538,7 @@ def _connect_reading(folder: Path, *, immutable: bool = False) -> sqlite3.Connec
         if immutable or _has_wal(folder):
             raise StoreCorrupt(folder, f"{DATABASE_FILE} cannot be opened ({error})") from error
         return _connect_reading(folder, immutable=True)
-    except sqlite3.DatabaseError as error:
+    except _UNREADABLE as error:
         raise StoreCorrupt(folder, f"{DATABASE_FILE} cannot be opened ({error})") from error
     return connection
 
@@ -564,7 +566,7 @@ def _probe(folder: Path, manifest: Manifest, *, thorough: bool) -> None:
                 verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
                 if verdict != "ok":
                     raise StoreCorrupt(folder, f"{DATABASE_FILE} is damaged ({verdict})")
-        except sqlite3.DatabaseError as error:
+        except _UNREADABLE as error:
             raise StoreCorrupt(folder, f"{DATABASE_FILE} is damaged ({error})") from error
     if row is None or row[0] != manifest.run_id:
         raise StoreCorrupt(folder, f"{DATABASE_FILE} belongs to another run than the manifest")

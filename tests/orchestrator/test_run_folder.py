@@ -152,3 +152,19 @@ def test_a_run_on_a_read_only_medium_can_be_read(folder):
             assert reader.count() == 50
     finally:
         folder.chmod(0o755)
+
+
+def test_a_manifest_of_wrong_types_is_corrupt(folder):
+    path = folder / "manifest.json"
+    document = json.loads(path.read_text())
+    document["environments"][0]["name"] = {}
+    path.write_text(json.dumps(document))
+    refuse(folder, errors.StoreCorrupt, "is incomplete")
+
+
+def test_a_database_whose_damage_is_no_text_is_corrupt(folder):
+    path = folder / DATABASE_FILE
+    path.write_bytes(
+        path.read_bytes().replace(b"CREATE TABLE episodes", b"CREATE TABLE epi\xfeodes")
+    )
+    refuse(folder, errors.StoreCorrupt, DATABASE_FILE)

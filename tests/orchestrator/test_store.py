@@ -10,7 +10,7 @@ import pytest
 from agentgym.env.v1 import types_pb2
 from orchestrator import errors
 from orchestrator.manifest import read_manifest
-from orchestrator.records import encode, episode_key
+from orchestrator.records import RecordDamaged, decode, encode, episode_key
 from orchestrator.run_folder import DATABASE_FILE
 from orchestrator.store import RunReader, RunStore
 from tests.orchestrator.records import (
@@ -287,6 +287,14 @@ def test_verify_finds_a_record_that_was_tampered_with(store, folder):
     assert "damaged" in found[1]
     with pytest.raises(errors.StoreCorrupt, match="damaged"):
         list(store.episodes())
+
+
+def test_a_record_that_claims_to_be_huge_is_damaged():
+    claimed = bytearray(encode(build_episode()))
+    claimed[4:5] = b"\xe4"  # eight bytes of content size follow
+    claimed[5:6] = b"\xff" * 8
+    with pytest.raises(RecordDamaged, match="size"):
+        decode(bytes(claimed))
 
 
 def contents(folder) -> dict[str, bytes]:
