@@ -47,8 +47,8 @@ class Source:
 
 
 def _textcraft(item_id: str, observations: list[str], replies: list[str]) -> Mapping[str, Any]:
-    """The transcripts put a line before every observation and strip its end."""
-    return {"as_recorded": True}
+    """The transcripts of 2024 put a line before every observation and strip its end."""
+    return {"as_recorded": True, "original": "2024"}
 
 
 _MAZE_VIEW: Final = "given the current environment state:\n"
@@ -71,8 +71,8 @@ def _wordle(item_id: str, observations: list[str], replies: list[str]) -> Mappin
 
 
 def _babyai(item_id: str, observations: list[str], replies: list[str]) -> Mapping[str, Any]:
-    """The recorded server did not yet list the available actions."""
-    return {"available_actions": False}
+    """The original of 2024 read replies differently and did not list the available actions."""
+    return {"original": "2024"}
 
 
 _PRICE_LIMIT: Final = re.compile(r", and price lower than ([0-9.]+) dollars( \[SEP\]|$)")

@@ -100,6 +100,14 @@ class Environment(ABC):
             EnvironmentUnavailable: An engine or data is missing.
         """
 
+    @property
+    def grammar(self) -> Grammar:
+        """How the replies of this episode are read; asked once, after its reset.
+
+        The spec's, unless an option of the reset chose another one.
+        """
+        return self.spec.grammar
+
     @abstractmethod
     def reset(self, task: Task, options: ResetOptions) -> Observation:
         """Start the task; returns the first observation.

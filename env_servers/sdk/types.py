@@ -5,7 +5,7 @@ Enum values equal those of `agentgym.env.v1`; a test holds that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
@@ -147,6 +147,18 @@ class ResetOptions:
                 raise InvalidOption(
                     f"unknown option {name[:100]!r}", valid=option_names or "no options"
                 )
+
+    def choose(self, name: str, values: Sequence[str]) -> str:
+        """Return the value of an option, one of `values`; the first one where it is not given.
+
+        A whole number stands for its digits. Raises InvalidOption for any other value.
+        """
+        value = self.options.get(name, values[0])
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or str(value) not in values:
+            raise InvalidOption(f"option {name} cannot be {str(value)[:100]!r}", valid=values)
+        return str(value)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Itself: it never changes, and a mapping proxy could not be copied by `fork`."""

@@ -166,6 +166,7 @@ class EnvironmentInstance:
 
     def begin(self, observation: Observation) -> Result:
         """Take the observation of a reset as the first state."""
+        self.grammar = self.environment.grammar
         return self._record(observation, None)
 
     def step(self, step_input: StepInput) -> Result:
@@ -204,6 +205,7 @@ class EnvironmentInstance:
     def fork(self) -> Self:
         """Return an independent copy in the same state."""
         copy = type(self)(self.environment.fork(), self.action_format)
+        copy.grammar = self.grammar
         copy.state_hash = self.state_hash
         copy.last = self.last
         return copy

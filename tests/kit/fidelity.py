@@ -6,7 +6,7 @@ recording for tests that look closer. What the recordings are is said in benchma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
@@ -59,7 +59,6 @@ def replay(
     tasks: TaskSet,
     recording: Recording,
     options: Mapping[str, Any] | None = None,
-    read: Callable[[str], str | Rejected] | None = None,
 ) -> Replay:
     """Play a recording's replies, each of which holds an action.
 
@@ -68,13 +67,12 @@ def replay(
         tasks: Its tasks.
         recording: What to play.
         options: Reset options in place of the recording's own.
-        read: Reads the action of a reply in place of today's ReAct grammar.
     """
     episode = environment(tasks)
     reset = ResetOptions(options=recording.options if options is None else options)
     observations = [episode.reset(tasks.get(recording.item_id), reset)]
     for reply in recording.replies:
-        action = read(reply) if read else episode.spec.grammar.read(reply, ActionFormat.REACT)
+        action = episode.grammar.read(reply, ActionFormat.REACT)
         assert not isinstance(action, Rejected), (recording.item_id, reply)
         observations.append(episode.step(action))
     episode.close()
@@ -108,14 +106,9 @@ class FidelityContract:
     @classmethod
     def replays(cls, replayed_tasks: TaskSet) -> list[Replay]:
         return [
-            replay(cls.environment, replayed_tasks, recording, cls.options, cls.read)
+            replay(cls.environment, replayed_tasks, recording, cls.options)
             for recording in recordings(cls.environment.spec.name, cls.every)
         ]
-
-    @classmethod
-    def read(cls, reply: str) -> str | Rejected:
-        """Return a reply's action; override it where recordings were read differently."""
-        return cls.environment.spec.grammar.read(reply, ActionFormat.REACT)
 
     def final_reward(self, tasks: TaskSet, episode: Replay) -> float | None:
         """Return the reward that a recording ends with; None = it is not looked at."""

@@ -14,7 +14,11 @@ from typing import Any, Final
 from env_servers.environments.babyai import expert
 from env_servers.environments.babyai import tasks as task_ids
 from env_servers.environments.babyai.levels import Level, build
-from env_servers.environments.babyai.prompt import CONVERSATION_STARTS, GRAMMAR
+from env_servers.environments.babyai.prompt import (
+    CONVERSATION_STARTS,
+    GRAMMAR,
+    GRAMMAR_2024,
+)
 from env_servers.environments.babyai.scene import CHECK, UNRECOGNISED, Held, Scene
 from env_servers.environments.babyai.state import hidden_state, list_objects
 from env_servers.environments.babyai.world import World
@@ -23,6 +27,7 @@ from env_servers.sdk import (
     EnvironmentConfig,
     EnvironmentSpec,
     EpisodeEnvironment,
+    Grammar,
     InvalidOption,
     Metric,
     Observation,
@@ -40,7 +45,10 @@ FAILED: Final = "\n The task has failed."
 LISTING: Final = "You can take the following actions: "
 KEPT_REWARD: Final = 0.5
 """The original forgets a success that earns no more than this."""
-_OPTION: Final = "available_actions"
+_LISTING: Final = "available_actions"
+_ORIGINAL: Final = "original"
+_VERSIONS: Final = ("2025", "2024")
+"""Of the original: today's, and the one in which AgentTraj-L was recorded."""
 _PATIENCE: Final = 2
 """Visits of one state after which the expert stops to trust macro actions there."""
 
@@ -58,6 +66,8 @@ class _Episode:
     scene: Scene
     original: bool
     lists_actions: bool
+    version: str
+    """Of the original, one of `_VERSIONS`."""
     movable: list[Any]
     visits: Counter[_Mark] = field(default_factory=Counter)
     tried: set[str] = field(default_factory=set)
@@ -183,7 +193,7 @@ class BabyaiEnvironment(EpisodeEnvironment[_Episode]):
 
     spec = EnvironmentSpec(
         name=task_ids.NAME,
-        version="1",
+        version="2",
         description="Grid-world instructions in 40 levels: go, pick up, open, put next to.",
         grammar=GRAMMAR,
         conversation_starts=CONVERSATION_STARTS,
@@ -194,7 +204,7 @@ class BabyaiEnvironment(EpisodeEnvironment[_Episode]):
         has_score=True,
         episode_bytes=128 * 1024,
     )
-    option_names = (_OPTION,)
+    option_names = (_LISTING, _ORIGINAL)
 
     @classmethod
     def load_tasks(cls, config: EnvironmentConfig) -> TaskSet:
@@ -203,19 +213,28 @@ class BabyaiEnvironment(EpisodeEnvironment[_Episode]):
     def start(self, task: Task, options: ResetOptions) -> tuple[_Episode, Observation]:
         """Start the level of a task.
 
-        Option `available_actions` (default true): every observation ends with their list. The
-        recordings of AgentTraj-L have none.
+        Option `original` (default 2025): the version that reads the replies. Option
+        `available_actions`: every observation ends with their list, as in the version of 2025; by
+        default in that one only.
         """
-        lists = options.options.get(_OPTION, True)
-        if not isinstance(lists, bool):
-            raise InvalidOption(f"{_OPTION} must be true or false", valid="true, false")
         start: task_ids.Start = task.payload
         original = options.profile == "agentgym"
+        if _ORIGINAL in options.options and not original:
+            raise InvalidOption("option original goes with profile agentgym, not with fixed")
+        version = options.choose(_ORIGINAL, _VERSIONS)
+        lists = options.options.get(_LISTING, version != "2024")
+        if not isinstance(lists, bool):
+            raise InvalidOption(f"{_LISTING} must be true or false", valid="true, false")
         level, image = build(start.level, start.seed, original=original)
         scene = _scene(level, image, original=original)
-        episode = _Episode(level, image, scene, original, lists, list_objects(level))
+        episode = _Episode(level, image, scene, original, lists, version, list_objects(level))
         episode.visits[episode.mark()] += 1
         return episode, episode.observe(f"Your goal: {episode.goal()}\n{scene.describe()}")
+
+    @property
+    def grammar(self) -> Grammar:
+        """The one of the version that is followed."""
+        return GRAMMAR_2024 if self.episode.version == "2024" else GRAMMAR
 
     def step(self, action: str) -> Observation:
         return self.episode.step(action)
@@ -223,11 +242,11 @@ class BabyaiEnvironment(EpisodeEnvironment[_Episode]):
     def fingerprint(self) -> bytes:
         """Return the level, what was earned, and what the expert remembers."""
         episode = self.episode
-        options = (episode.original, episode.lists_actions, episode.reached, episode.image)
-        earned = (episode.reward, episode.score)
+        options = (episode.original, episode.lists_actions, episode.version)
+        earned = (episode.reward, episode.score, episode.reached)
         level = hidden_state(episode.level, episode.movable)
         visits = sorted(map(repr, episode.visits.items()))
-        return repr((options, earned, level, visits, sorted(episode.tried))).encode()
+        return repr((options, earned, level, episode.image, visits, sorted(episode.tried))).encode()
 
     def advise_expert(self, seed: int) -> Advice:
         episode = self.episode

@@ -1,12 +1,13 @@
 """What an agent is told before it plays BabyAI, and how its replies are read.
 
-Contains the wording of the instruction and the action grammar.
+Contains the wording of the instruction and the action grammars of the original's two versions.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from env_servers.sdk import (
@@ -15,10 +16,11 @@ from env_servers.sdk import (
     Grammar,
     Parameter,
     Verb,
+    read_first_action,
     read_single_action,
 )
 
-__all__ = ["CONVERSATION_STARTS", "GRAMMAR"]
+__all__ = ["CONVERSATION_STARTS", "GRAMMAR", "GRAMMAR_2024"]
 
 _TASK: Final = """\
 You control a robot in a world of square cells. The world has one or more rooms, and doors join \
@@ -121,6 +123,7 @@ def _signature(verb: Verb) -> str:
 
 
 GRAMMAR: Final = Grammar(verbs=_VERBS, read_react=read_single_action, express=_express)
+GRAMMAR_2024: Final = replace(GRAMMAR, read_react=read_first_action, drops_end_mark=True)
 
 CONVERSATION_STARTS: Final[Mapping[ActionFormat, ConversationStart]] = {
     ActionFormat.REACT: ConversationStart(f"{_TASK}\n\n{_ACTIONS}\n\n{_REACT}"),

@@ -1,19 +1,21 @@
 """The rules of the game: what `get`, `craft` and `inventory` do to what the agent carries.
 
-Contains the inventory and every observation and error string of a step, in two versions: faithful
-to the original with its quirks, or fixed. It knows the world and the goal, but no task, reward,
-action format or thought. An action that cannot be done changes nothing and says why.
+Contains the inventory and every observation and error string of a step, by one of three sets of
+rules: the original's in two versions, with its quirks, or fixed ones. It knows the world and the
+goal, but no task, reward, action format or thought. An action that cannot be done changes nothing
+and says why.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from enum import Enum
 from typing import Final, NamedTuple
 
 from env_servers.environments.textcraft.world import Recipe, World, item_id, spoken
 
-__all__ = ["CraftingGame", "Outcome"]
+__all__ = ["CraftingGame", "Outcome", "Rules"]
 
 _CRAFT: Final = re.compile(r"craft (.*) using (.*)")
 _GET: Final = re.compile(r"get ([0-9]+) (.*)")
@@ -22,6 +24,18 @@ _MAX_DIGITS: Final = 4000
 """Longer numbers would pass Python's limit for integers in text; the original server failed."""
 
 EMPTY_HANDED: Final = "You are not carrying anything."
+
+
+class Rules(Enum):
+    """Whose game is played."""
+
+    ORIGINAL_2025 = "2025"
+    """The original's since September 2025."""
+    ORIGINAL_2024 = "2024"
+    """The original's before, in which AgentTraj-L was recorded: naming an item also makes what it
+    is made of."""
+    FIXED = "fixed"
+    """This project's."""
 
 
 class Outcome(NamedTuple):
@@ -45,12 +59,13 @@ class _ActionRefused(Exception):
 class CraftingGame:
     """One agent's game: what it carries, and what its commands do."""
 
-    __slots__ = ("fixed", "goal", "inventory", "world")
+    __slots__ = ("fixed", "goal", "inventory", "rules", "world")
 
-    def __init__(self, world: World, goal: str, *, fixed: bool) -> None:
+    def __init__(self, world: World, goal: str, rules: Rules) -> None:
         self.world = world
         self.goal = goal
-        self.fixed = fixed
+        self.rules = rules
+        self.fixed = rules is Rules.FIXED
         self.inventory: dict[str, int] = {}
         """Counts by item id, in the order in which the items came."""
 
@@ -114,13 +129,13 @@ class CraftingGame:
     def _candidates(self, item: str) -> tuple[Recipe, ...]:
         """Return what the original takes for the recipes of an item.
 
-        Drawing the goal's crafting commands appends the recipes of all components to the recipe
-        list of the goal and of each craftable component, so that "craft 4 birch stairs using 1
-        birch logs" makes planks. AgentTraj-L has a case of it.
+        In 2024, drawing the goal's crafting commands appended the recipes of all components to the
+        recipe list of the goal and of each craftable component, so that "craft 4 birch stairs using
+        1 birch logs" made planks. AgentTraj-L has a case of it.
         """
-        if item in self.world.recipes and item in self.world.reach(self.goal):
-            return self.world.tree(item)
-        return self.world.recipes.get(item, ())
+        own = self.world.recipes.get(item, ())
+        mixed = self.rules is Rules.ORIGINAL_2024 and own and item in self.world.reach(self.goal)
+        return self.world.tree(item) if mixed else own
 
     def _carries(self, offer: Offer) -> bool:
         held = self.inventory.get(offer.name)

@@ -48,7 +48,7 @@ def read_table() -> World:
         else:
             parts = tuple(_ingredient(part) for part in rest[1].split(" | "))
             recipes.append(Recipe(name, int(rest[0]), parts))
-    return World(recipes, groups)
+    return World(recipes, groups, name="embedded")
 
 
 def _ingredient(text: str) -> Ingredient:

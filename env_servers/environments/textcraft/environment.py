@@ -8,20 +8,26 @@ CraftingGame's, the tasks the task set's.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
-from env_servers.environments.textcraft.crafting_game import CraftingGame
+from env_servers.environments.textcraft.crafting_game import CraftingGame, Rules
 from env_servers.environments.textcraft.expert import advise, random_advice
 from env_servers.environments.textcraft.official import RECORDED_PREFIX, first_observation
-from env_servers.environments.textcraft.prompt import CONVERSATION_STARTS, GRAMMAR
+from env_servers.environments.textcraft.prompt import (
+    CONVERSATION_STARTS,
+    GRAMMAR,
+    GRAMMAR_2024,
+)
 from env_servers.environments.textcraft.tasks import Assignment, TextCraftTasks, load_tasks
-from env_servers.environments.textcraft.world import Recipe, World, item_id, spoken
+from env_servers.environments.textcraft.world import Recipe, item_id, spoken
 from env_servers.sdk import (
     Advice,
     EnvironmentConfig,
     EnvironmentSpec,
     EpisodeEnvironment,
+    Grammar,
     InvalidOption,
     Observation,
     ResetOptions,
@@ -32,6 +38,8 @@ from env_servers.sdk import (
 __all__ = ["TextCraft"]
 
 _OPTIONS: Final = {"goal": str, "commands": str, "as_recorded": bool}
+_ORIGINAL: Final = "original"
+"""Further option: which version of the original is followed."""
 _MAX_TEXT: Final = 64 * 1024
 """Longest `goal` or `commands` option, in characters."""
 
@@ -44,8 +52,6 @@ class _Episode:
     commands: tuple[str, ...]
     as_recorded: bool
     """Observations look as AgentTraj-L has them."""
-    source: str
-    """Which world, by name."""
     steps: int = 0
     """Actions so far; they vary only the wording of thoughts."""
 
@@ -55,9 +61,8 @@ class _Episode:
 
     @property
     def shown(self) -> list[Recipe]:
-        """The recipes behind the commands; an injected command may have none."""
-        by_command = self.game.world.by_command
-        return [by_command[command] for command in self.commands if command in by_command]
+        """The recipes behind the commands."""
+        return [self.game.world.by_command[command] for command in self.commands]
 
 
 class TextCraft(EpisodeEnvironment[_Episode]):
@@ -65,7 +70,7 @@ class TextCraft(EpisodeEnvironment[_Episode]):
 
     spec: ClassVar[EnvironmentSpec] = EnvironmentSpec(
         name="textcraft",
-        version="1.0.0",
+        version="2.0.0",
         description="Craft a Minecraft item from basic materials, by listed crafting commands.",
         grammar=GRAMMAR,
         conversation_starts=CONVERSATION_STARTS,
@@ -73,7 +78,7 @@ class TextCraft(EpisodeEnvironment[_Episode]):
         profiles=("agentgym", "fixed"),
         episode_bytes=16 * 1024,
     )
-    option_names = _OPTIONS
+    option_names = (*_OPTIONS, _ORIGINAL)
     tasks: TextCraftTasks
 
     @classmethod
@@ -81,14 +86,20 @@ class TextCraft(EpisodeEnvironment[_Episode]):
         return load_tasks(config)
 
     def start(self, task: Task, options: ResetOptions) -> tuple[_Episode, Observation]:
-        assignment: Assignment = task.payload
-        world = self.tasks.worlds[assignment.world]
-        values = _checked(dict(options.options))
-        goal = item_id(values["goal"]) if "goal" in values else assignment.goal
-        commands = _commands(self.tasks, world, assignment, goal, values)
-        game = CraftingGame(world, goal, fixed=options.profile == "fixed")
-        episode = _Episode(game, commands, values.get("as_recorded", False), assignment.world)
-        return episode, Observation(episode.show(first_observation(spoken(goal), commands)))
+        values = _checked(options.options)
+        rules = _rules(options)
+        assignment = _assignment(self.tasks, task.payload, values)
+        world, commands = self.tasks.world(assignment), self.tasks.commands(assignment)
+        game = CraftingGame(world, assignment.goal, rules)
+        episode = _Episode(game, commands, values.get("as_recorded", False))
+        first = first_observation(spoken(assignment.goal), commands)
+        return episode, Observation(episode.show(first))
+
+    @property
+    def grammar(self) -> Grammar:
+        """The one of the version that is followed."""
+        dated = self.episode.game.rules is Rules.ORIGINAL_2024
+        return GRAMMAR_2024 if dated else GRAMMAR
 
     def step(self, action: str) -> Observation:
         episode = self.episode
@@ -107,7 +118,7 @@ class TextCraft(EpisodeEnvironment[_Episode]):
         return Observation(self.episode.show(message), reward=0.0)
 
     def fork_episode(self, episode: _Episode) -> _Episode:
-        game = CraftingGame(episode.game.world, episode.game.goal, fixed=episode.game.fixed)
+        game = CraftingGame(episode.game.world, episode.game.goal, episode.game.rules)
         game.inventory.update(episode.game.inventory)
         return replace(episode, game=game)
 
@@ -115,7 +126,9 @@ class TextCraft(EpisodeEnvironment[_Episode]):
         episode = self.episode
         game = episode.game
         carried = list(game.inventory.items())
-        state = (episode.source, game.goal, game.fixed, episode.as_recorded, carried)
+        state = (game.world.name, game.goal, game.fixed, episode.as_recorded, carried)
+        if game.rules is Rules.ORIGINAL_2024:
+            state = (*state, game.rules.value)
         return repr(state).encode("utf-8", "backslashreplace")
 
     def advise_expert(self, seed: int) -> Advice:
@@ -131,24 +144,43 @@ class TextCraft(EpisodeEnvironment[_Episode]):
         return Advice("inventory", "I only look at what I carry.")
 
 
-def _checked(options: dict[str, Any]) -> dict[str, Any]:
+def _checked(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the options of a reset; raises InvalidOption for one of another type."""
-    for name, value in options.items():
-        if not isinstance(value, _OPTIONS[name]):
-            raise InvalidOption(f"option {name} must be a {_OPTIONS[name].__name__}")
+    for name, kind in _OPTIONS.items():
+        value = options.get(name)
+        if name in options and not isinstance(value, kind):
+            raise InvalidOption(f"option {name} must be a {kind.__name__}")
         if isinstance(value, str) and len(value) > _MAX_TEXT:
             raise InvalidOption(f"option {name} is longer than {_MAX_TEXT} characters")
     return options
 
 
-def _commands(
-    tasks: TextCraftTasks, world: World, assignment: Assignment, goal: str, options: dict[str, Any]
-) -> tuple[str, ...]:
-    """Return the commands given, or those of the task, or those drawn for the goal given."""
+def _rules(options: ResetOptions) -> Rules:
+    """Return whose rules hold; what is to look as recorded is played as recorded by default."""
+    if options.profile == "fixed":
+        if _ORIGINAL in options.options:
+            raise InvalidOption("option original goes with profile agentgym, not with fixed")
+        return Rules.FIXED
+    recorded = options.options.get("as_recorded", False)
+    versions = [Rules.ORIGINAL_2025.value, Rules.ORIGINAL_2024.value]
+    return Rules(options.choose(_ORIGINAL, versions[::-1] if recorded else versions))
+
+
+def _assignment(
+    tasks: TextCraftTasks, assigned: Assignment, options: Mapping[str, Any]
+) -> Assignment:
+    """Return what is asked for: the goal and the commands of the options, else of the task.
+
+    Raises InvalidOption for a goal or a command that does not exist in the world.
+    """
+    goal = item_id(options["goal"]) if "goal" in options else assigned.goal
+    if goal == assigned.goal:
+        assignment = assigned
+    else:
+        assignment = Assignment(assigned.world, goal, assigned.draw)
     if "commands" in options:
-        return tuple(options["commands"].split("\n"))
-    if goal == assignment.goal:
-        return tasks.commands(assignment)
-    if goal not in world.recipes:
-        raise InvalidOption(f"option goal: {goal!r} cannot be crafted in this world")
-    return tasks.commands(Assignment(assignment.world, goal, assignment.draw))
+        assignment = replace(assignment, recorded=tuple(options["commands"].split("\n")))
+        tasks.check_commands(assignment)
+    if goal not in tasks.world(assignment).recipes:
+        raise InvalidOption(f"option goal: {goal[:100]!r} cannot be crafted in this world")
+    return assignment

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,10 +18,11 @@ from env_servers.sdk import EnvironmentUnavailable
 
 __all__ = [
     "RECORDED_PREFIX",
+    "OfficialRecipes",
     "RecordedTask",
     "first_observation",
+    "read_recipes",
     "read_recorded",
-    "read_world",
     "split_first_observation",
 ]
 
@@ -31,7 +32,8 @@ RECORDED_PREFIX: Final = "Instruction:\n"
 _LOADED_FIRST: Final = ("honey_bottle.json", "iron_nugget.json")
 """Cycles (ingots and nuggets, honey blocks and bottles) keep whichever recipe is loaded first; in
 the original that was the folder's own order. This choice gives AgentTraj-L's game: of each of the
-three cycles the recorded commands show exactly the recipe that is kept here."""
+three cycles the recorded commands show exactly the recipe that is kept here. Recordings of other
+machines show other cuts."""
 
 _MAX_FILE: Final = 64 * 1024
 _NAMESPACE: Final = "minecraft:"
@@ -95,8 +97,36 @@ def _conversations(folder: Path) -> Iterator[Mapping[str, Any]]:
         yield from json.loads(published.read_text(encoding="utf-8"))
 
 
-def read_world(data_dir: Path) -> World | None:
-    """Return the official world, or None where there are no recipes.
+class OfficialRecipes:
+    """The recipe files as worlds: one for each way to cut the cycles."""
+
+    def __init__(self, files: Mapping[str, Any]) -> None:
+        """Take recipe files by name, whatever order they come in."""
+        names = sorted(files, key=lambda name: (name not in _LOADED_FIRST, name))
+        entries = (_recipe(files[name]) for name in names)
+        self._loaded = [entry for entry in entries if entry is not None]
+        self._worlds: dict[frozenset[str], World] = {}
+        self._cut: frozenset[str] = frozenset()
+        kept = self.world().by_command
+        crafting = (entry.recipe for entry in self._loaded if not _unpacks(entry.recipe))
+        self._cut = frozenset(recipe.command for recipe in crafting if recipe.command not in kept)
+
+    def world(self, commands: Iterable[str] = ()) -> World:
+        """Return the world in which every cycle keeps the recipe that the commands list.
+
+        A cycle of which they list nothing is cut as in AgentTraj-L. Of two recipes of one cycle
+        only one can be kept, so that a list with both has a command that the world lacks.
+        """
+        listed = self._cut.intersection(commands)
+        if listed not in self._worlds:
+            order = sorted(self._loaded, key=lambda entry: entry.recipe.command not in listed)
+            name = ", ".join(("official", *sorted(listed)))
+            self._worlds[listed] = _build_world(order, name)
+        return self._worlds[listed]
+
+
+def read_recipes(data_dir: Path) -> OfficialRecipes | None:
+    """Return the official recipes, or None where there are none.
 
     Reads `textcraft/recipes.tar.xz`, or the folder `textcraft/recipes` of JSON files.
     """
@@ -105,7 +135,7 @@ def read_world(data_dir: Path) -> World | None:
         return None
     try:
         files = _from_archive(archive) if archive.is_file() else _from_folder(folder)
-        return build_world(files)
+        return OfficialRecipes(files)
     except (OSError, EOFError, tarfile.TarError, ValueError, KeyError, TypeError) as error:
         raise EnvironmentUnavailable(f"cannot read TextCraft's recipes: {error!r}") from error
 
@@ -125,10 +155,8 @@ def _from_folder(path: Path) -> dict[str, Any]:
     return {file.name: json.loads(file.read_text("utf-8")) for file in path.glob("*.json")}
 
 
-def build_world(files: Mapping[str, Any]) -> World:
-    """Return the original's game from recipe files by name, whatever order they come in."""
-    names = sorted(files, key=lambda name: (name not in _LOADED_FIRST, name))
-    loaded = [entry for name in names if (entry := _recipe(files[name])) is not None]
+def _build_world(loaded: list[_Loaded], name: str) -> World:
+    """Return the original's game from recipes in the order in which it loads them."""
     items = {entry.recipe.item for entry in loaded}
     tags: dict[str, list[str]] = {}
     for entry in loaded:
@@ -144,7 +172,7 @@ def build_world(files: Mapping[str, Any]) -> World:
     plain = {tag for tag in used if craftable.isdisjoint(tags[tag])}
     groups = {tag: members for tag, members in tags.items() if tag not in plain}
     recipes = [_with_plain(recipe, plain) for recipe in acyclic]
-    return World(recipes, groups, items | plain)
+    return World(recipes, groups, items | plain, name=name)
 
 
 def _acyclic(loaded: list[_Loaded], tags: dict[str, list[str]]) -> list[Recipe]:

@@ -1,13 +1,14 @@
 """How TextCraft introduces itself, and how replies become native actions.
 
 Contains the opening messages of the three action formats, in this project's own words, and the
-grammar.
+grammars of the original's two versions.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from env_servers.sdk import (
@@ -15,12 +16,11 @@ from env_servers.sdk import (
     ConversationStart,
     Grammar,
     Parameter,
-    Rejected,
     Verb,
     read_single_action,
 )
 
-__all__ = ["CONVERSATION_STARTS", "GRAMMAR"]
+__all__ = ["CONVERSATION_STARTS", "GRAMMAR", "GRAMMAR_2024"]
 
 _RULES: Final = """\
 You are crafting items in Minecraft. The first message lists crafting commands, each written as \
@@ -91,6 +91,7 @@ CONVERSATION_STARTS: Final[Mapping[ActionFormat, ConversationStart]] = {
 _CRAFT: Final = re.compile(r"craft (?:([0-9]+) )?(.*) using (.*)")
 _GET: Final = re.compile(r"get ([0-9]+) (.*)")
 _COUNTED: Final = re.compile(r"([0-9]+) (.*)")
+_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9, ]+")
 
 
 def _render_craft(arguments: Mapping[str, Any]) -> str:
@@ -102,12 +103,14 @@ def _render_craft(arguments: Mapping[str, Any]) -> str:
     return f"craft {arguments.get('count', 1)} {arguments['item']} using {', '.join(parts)}"
 
 
-def _read_react(reply: str) -> str | Rejected:
-    """Return the only action; the original's client takes "look" for "inventory"."""
-    action = read_single_action(reply)
-    if isinstance(action, str) and action.lower() == "look":
-        return "inventory"
-    return action
+def _read_as_in_2024(reply: str) -> str:
+    """Return all that follows the last `Action:`, as one line without breaks or special signs.
+
+    Without an `Action:` that is the whole reply. What follows `Instruction:` was made up by the
+    model and does not count.
+    """
+    text = reply.split("Instruction:", 1)[0].rpartition("Action:")[2]
+    return " ".join(_NOT_PLAIN.sub("", text).split())
 
 
 def _express(action: str) -> tuple[str, Mapping[str, Any]]:
@@ -147,6 +150,7 @@ GRAMMAR: Final = Grammar(
         ),
         Verb("inventory", "Look at what you carry.", "inventory"),
     ),
-    read_react=_read_react,
+    read_react=read_single_action,
     express=_express,
 )
+GRAMMAR_2024: Final = replace(GRAMMAR, read_react=_read_as_in_2024)

@@ -18,9 +18,14 @@ from pathlib import Path
 from typing import Final
 
 from env_servers.environments.textcraft.embedded import Goals, divide_goals, read_table
-from env_servers.environments.textcraft.official import RecordedTask, read_recorded, read_world
+from env_servers.environments.textcraft.official import (
+    OfficialRecipes,
+    RecordedTask,
+    read_recipes,
+    read_recorded,
+)
 from env_servers.environments.textcraft.world import World
-from env_servers.sdk import EMBEDDED_BASE, EnvironmentConfig, StaticTaskSet, Task
+from env_servers.sdk import EMBEDDED_BASE, EnvironmentConfig, InvalidOption, StaticTaskSet, Task
 
 __all__ = [
     "DISTRACTORS",
@@ -58,15 +63,28 @@ class Assignment:
     draw: int = 0
     """Which draw of distractors and order."""
     recorded: tuple[str, ...] | None = None
-    """The crafting commands where a recording gives them."""
+    """The crafting commands where a recording, or whoever resets, gives them."""
 
 
 class TextCraftTasks(StaticTaskSet):
     """All tasks, and the worlds that they play in."""
 
-    def __init__(self, splits: Mapping[str, list[Task]], worlds: Mapping[str, World]) -> None:
+    def __init__(
+        self,
+        splits: Mapping[str, list[Task]],
+        worlds: Mapping[str, World],
+        recipes: OfficialRecipes | None = None,
+    ) -> None:
+        """`worlds` by name, each as its tasks have it; `recipes` make further official ones."""
         super().__init__(splits)
         self.worlds = dict(worlds)
+        self._recipes = recipes
+
+    def world(self, assignment: Assignment) -> World:
+        """Return the world of a task, whose cycles are cut where its commands show it."""
+        if self._recipes is None or assignment.world != OFFICIAL or assignment.recorded is None:
+            return self.worlds[assignment.world]
+        return self._recipes.world(assignment.recorded)
 
     def commands(self, assignment: Assignment) -> tuple[str, ...]:
         """Return the crafting commands of a task, in the order shown."""
@@ -75,6 +93,16 @@ class TextCraftTasks(StaticTaskSet):
         salt = f"{assignment.world}:{assignment.goal}:{assignment.draw}"
         world = self.worlds[assignment.world]
         return world.commands(assignment.goal, distractors=DISTRACTORS, salt=salt)
+
+    def check_commands(self, assignment: Assignment) -> None:
+        """Raise InvalidOption unless every command of a list that was given can be carried out."""
+        known = self.world(assignment).by_command
+        for command in assignment.recorded or ():
+            if command not in known:
+                raise InvalidOption(
+                    f"option commands: the {assignment.world} world does not have "
+                    f"{command[:200]!r}, or not together with the others"
+                )
 
     def digest(self) -> bytes:
         digest = hashlib.blake2b(super().digest(), digest_size=8)
@@ -88,11 +116,11 @@ def load_tasks(config: EnvironmentConfig) -> TextCraftTasks:
     embedded = read_table()
     goals = divide_goals(embedded)
     splits, worlds = _embedded_splits(embedded, goals), {EMBEDDED: embedded}
-    official = read_world(config.data_dir) if config.data_dir is not None else None
-    if official is not None and config.data_dir is not None:
-        splits |= _official_splits(official, config.data_dir)
-        worlds[OFFICIAL] = official
-    return TextCraftTasks(splits, worlds)
+    recipes = read_recipes(config.data_dir) if config.data_dir is not None else None
+    if recipes is not None and config.data_dir is not None:
+        worlds[OFFICIAL] = recipes.world()
+        splits |= _official_splits(recipes, config.data_dir)
+    return TextCraftTasks(splits, worlds, recipes)
 
 
 def _embedded_splits(world: World, goals: Goals) -> dict[str, list[Task]]:
@@ -110,10 +138,11 @@ def _embedded_splits(world: World, goals: Goals) -> dict[str, list[Task]]:
     }
 
 
-def _official_splits(world: World, data_dir: Path) -> dict[str, list[Task]]:
+def _official_splits(recipes: OfficialRecipes, data_dir: Path) -> dict[str, list[Task]]:
+    world = recipes.world()
     tasks = {
         index: Task(f"textcraft_{index}", assignment, _depth(world, assignment.goal))
-        for index, assignment in sorted(official_assignments(world, read_recorded(data_dir)))
+        for index, assignment in sorted(official_assignments(recipes, read_recorded(data_dir)))
     }
     held_out = {index for span in _AGENT_EVAL for index in span}
     return {
@@ -123,15 +152,21 @@ def _official_splits(world: World, data_dir: Path) -> dict[str, list[Task]]:
 
 
 def official_assignments(
-    world: World, recorded: Mapping[int, RecordedTask]
+    recipes: OfficialRecipes, recorded: Mapping[int, RecordedTask]
 ) -> list[tuple[int, Assignment]]:
     """(id, assignment) of every goal: recorded ids first, the others in canonical order.
 
     Ids run through the goals by depth. Goals that no recording names fill the free ids in the
     order of (depth, name).
     """
+    world = recipes.world()
     order = sorted(world.recipes, key=lambda goal: (world.depth(goal), goal))
-    craftable = {i: task for i, task in recorded.items() if task.goal in world.recipes}
+    craftable = {
+        index: task
+        for index, task in recorded.items()
+        if task.goal in world.recipes
+        and recipes.world(task.commands).by_command.keys() >= set(task.commands)
+    }
     taken = {task.goal for task in craftable.values()}
     free_ids = (index for index in range(len(order)) if index not in craftable)
     free_goals = (goal for goal in order if goal not in taken)

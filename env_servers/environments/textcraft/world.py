@@ -73,8 +73,11 @@ class World:
         recipes: Iterable[Recipe],
         groups: Mapping[str, Sequence[str]],
         items: Iterable[str] = (),
+        *,
+        name: str = "",
     ) -> None:
         """`items` are further items that exist although no recipe names them."""
+        self.name = name
         by_item: dict[str, list[Recipe]] = {}
         known_items = set(items)
         for recipe in recipes:

@@ -46,6 +46,22 @@ def test_the_list_of_actions_can_be_left_out():
     assert "Available actions" not in first.text
 
 
+def test_the_original_of_2024_takes_all_lines_for_the_action_and_lists_no_actions():
+    reply = "Action:\ngo to red ball 1\npick up red ball 1"
+    today, _ = begin("babyai_0", original="2025")
+    assert today.grammar.read(reply, ActionFormat.REACT) == "go to red ball 1"
+    recorded, first = begin("babyai_0", original=2024)
+    whole = recorded.fork().grammar.read(reply, ActionFormat.REACT)
+    assert whole == "go to red ball 1\npick up red ball 1"
+    assert recorded.step(whole).text == UNRECOGNISED
+    assert "Available actions" not in first.text
+    _, listed = begin("babyai_0", original="2024", available_actions=True)
+    assert "Available actions" in listed.text
+    for wrong in ({"original": "2023"}, {"original": "2024", "profile": "fixed"}):
+        with pytest.raises(InvalidOption, match="option original"):
+            begin("babyai_0", **wrong)
+
+
 @pytest.mark.parametrize("value", [1, "yes", None])
 def test_the_option_must_be_true_or_false(value):
     with pytest.raises(InvalidOption):

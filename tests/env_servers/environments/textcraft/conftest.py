@@ -33,8 +33,11 @@ def item_for(tasks: TextCraftTasks, goal: str, split: str = "") -> str:
     raise LookupError(goal)
 
 
-def start(tasks: TextCraftTasks, goal: str, profile: str = "agentgym") -> TextCraft:
+def start(
+    tasks: TextCraftTasks, goal: str, profile: str = "agentgym", **options: object
+) -> TextCraft:
     """An episode just begun."""
     episode = TextCraft(tasks)
-    episode.reset(tasks.get(item_for(tasks, goal)), ResetOptions(profile=profile))
+    reset = ResetOptions(profile=profile, options=options)
+    episode.reset(tasks.get(item_for(tasks, goal)), reset)
     return episode

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from env_servers.environments.textcraft import TextCraft
 from env_servers.environments.textcraft.tasks import TextCraftTasks
-from env_servers.sdk import ResetOptions, StopReason
+from env_servers.sdk import InvalidOption, ResetOptions, StopReason
 from tests.env_servers.environments.textcraft.conftest import start
 
 
@@ -102,13 +103,35 @@ def test_an_action_that_fails_changes_nothing(embedded: TextCraftTasks) -> None:
     assert episode.fingerprint() == before
 
 
-def test_the_original_makes_a_component_where_the_goal_was_named(embedded: TextCraftTasks) -> None:
-    faithful, fixed = (start(embedded, "birch_stairs", name) for name in ("agentgym", "fixed"))
-    for episode in (faithful, fixed):
+def test_the_original_of_2024_makes_a_component_where_the_goal_was_named(
+    embedded: TextCraftTasks,
+) -> None:
+    refused = (
+        "Could not find a valid recipe for ItemTagWithCount(item_tag=ItemTag(tag=None, "
+        "item_id='minecraft:birch_stairs'), count=4)"
+    )
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"original": "2024"}, "Crafted 4 minecraft:birch_planks"),
+        ({"original": 2024.0}, "Crafted 4 minecraft:birch_planks"),
+        ({}, refused),
+        ({"original": "2025"}, refused),
+        ({"original": "2025", "as_recorded": True}, f"Instruction:\n{refused}"),
+        ({"as_recorded": True}, "Instruction:\nCrafted 4 minecraft:birch_planks"),
+    ]
+    for options, answer in cases:
+        episode = start(embedded, "birch_stairs", **options)
         play(episode, "get 1 birch logs")
-    action = "craft 4 birch stairs using 1 birch logs"
-    assert play(faithful, action) == ["Crafted 4 minecraft:birch_planks"]
-    assert play(fixed, action) == ["Could not find a valid recipe for 4 birch stairs"]
+        assert play(episode, "craft 4 birch stairs using 1 birch logs") == [answer]
+
+
+def test_the_fixed_profile_has_its_own_rules_only(embedded: TextCraftTasks) -> None:
+    episode = start(embedded, "birch_stairs", "fixed", as_recorded=True)
+    play(episode, "get 1 birch logs")
+    assert play(episode, "craft 4 birch stairs using 1 birch logs") == [
+        "Instruction:\nCould not find a valid recipe for 4 birch stairs"
+    ]
+    with pytest.raises(InvalidOption, match="option original goes with profile agentgym"):
+        start(embedded, "birch_stairs", "fixed", original="2024")
 
 
 def test_the_fixed_profile_names_items_and_hides_python(embedded: TextCraftTasks) -> None:
