@@ -26,6 +26,7 @@ from agent_runtime.policies.base import (
     Policy,
     PolicySession,
 )
+from agent_runtime.redaction import redact_text
 from agent_runtime.sampling import FinishReason
 from agent_runtime.scores import score_or_reward
 from agentgym.env.v1 import environment_pb2 as pb
@@ -295,7 +296,7 @@ def _describe(span: Span, completion: Completion) -> None:
 def _record_failure(record: episode_pb2.Episode, error: AgentRuntimeError, at_seq: int) -> None:
     record.stop_reason = _STOP_BY_FAULT.get(error.fault, types_pb2.STOP_REASON_INFRASTRUCTURE_ERROR)
     record.error.reason = error.reason
-    record.error.message = str(error)
+    record.error.message = redact_text(str(error))
     record.error.fault = error.fault
     # An environment server's `retriable` speaks of the command; of the episode, everything that
     # machines and networks do wrong may go well another time.

@@ -30,19 +30,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import os
+import ssl
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol, Self
 
 import grpc
 import grpc.aio
 
-from agent_runtime.errors import ConnectionLost, ContractMismatch
+from agent_runtime.errors import ConnectionLost, ConnectionMisconfigured, ContractMismatch
 from agent_runtime.logs import bind_context, get_logger
+from agent_runtime.redaction import remember
 from agent_runtime.statuses import rpc_failure
 from agent_runtime.supervision import cancel_tasks, supervise
 from agent_runtime.tracing import trace_metadata
@@ -56,6 +59,7 @@ __all__ = [
     "Connection",
     "ConnectionOptions",
     "Pending",
+    "check_security",
 ]
 
 CONTRACT_REVISION: Final = 1
@@ -82,8 +86,10 @@ class ClientSecurity:
     """PEM certificate of this client (mTLS)."""
     key: Path | None = None
     """PEM private key of this client (mTLS)."""
-    token: str = ""
-    """Bearer token."""
+    token: str = field(default="", repr=False)
+    """Bearer token; it is sent over TLS, to loopback addresses and to Unix sockets only."""
+    insecure: bool = False
+    """Send the token in plain text to other machines, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +111,7 @@ class ConnectionOptions:
         cert: Path | None = None,
         key: Path | None = None,
         token: str | None = None,
+        insecure: bool = False,
         connect_deadline: float = 20.0,
     ) -> Self:
         """Build the options of a client that may speak TLS and carry a token.
@@ -114,11 +121,13 @@ class ConnectionOptions:
             cert: PEM certificate of this client (mTLS).
             key: PEM private key of this client (mTLS).
             token: Bearer token; default: the environment variable AGENTGYM_TOKEN.
+            insecure: Send the token in plain text to other machines, too.
             connect_deadline: Seconds to wait for a server, at first and after a loss.
         """
         if token is None:
             token = os.environ.get(TOKEN_VARIABLE, "")
-        security = ClientSecurity(ca=ca, cert=cert, key=key, token=token)
+        remember(token)
+        security = ClientSecurity(ca=ca, cert=cert, key=key, token=token, insecure=insecure)
         return cls(connect_deadline=connect_deadline, security=security)
 
 
@@ -275,6 +284,8 @@ class Connection:
 
         Raises:
             ConnectionLost: Nobody answered within the connect deadline, or we were refused.
+            ConnectionMisconfigured: The TLS files cannot be used, or the token would travel in
+                plain text.
             ContractMismatch: The server speaks another revision of the protocol.
         """
         self._channel = _open_channel(self.address, self.options)
@@ -625,6 +636,7 @@ def _open_channel(address: str, options: ConnectionOptions) -> grpc.aio.Channel:
         ("grpc.max_reconnect_backoff_ms", 2_000),
     ]
     security = options.security
+    check_security(address, security)
     if security.ca is None:
         return grpc.aio.insecure_channel(address, options=settings)
     credentials = grpc.ssl_channel_credentials(
@@ -633,3 +645,43 @@ def _open_channel(address: str, options: ConnectionOptions) -> grpc.aio.Channel:
         security.cert.read_bytes() if security.cert else None,
     )
     return grpc.aio.secure_channel(address, credentials, options=settings)
+
+
+def check_security(address: str, security: ClientSecurity) -> None:
+    """Raise ConnectionMisconfigured for unfit TLS files, or a token that others could read."""
+    if security.ca is None:
+        if security.cert is not None or security.key is not None:
+            raise ConnectionMisconfigured("a client certificate needs --client.ca: it is for TLS")
+        if security.token and not security.insecure and not _stays_here(address):
+            raise ConnectionMisconfigured(
+                f"the token in {TOKEN_VARIABLE} would travel to {address} in plain text: give "
+                "--client.ca to speak TLS, or --client.insecure if you mean it"
+            )
+        return
+    if (security.cert is None) != (security.key is None):
+        raise ConnectionMisconfigured("--client.cert and --client.key need each other")
+    try:
+        for path in (security.ca, security.cert, security.key):
+            if path is not None:
+                path.open("rb").close()  # names the file in its error, which OpenSSL does not
+        context = ssl.create_default_context(cafile=security.ca)
+        if security.cert is not None:
+            context.load_cert_chain(security.cert, security.key)
+    except ssl.SSLError as error:
+        raise ConnectionMisconfigured(
+            f"--client.ca, --client.cert and --client.key are no PEM files that fit: {error}"
+        ) from error
+    except OSError as error:
+        raise ConnectionMisconfigured(f"cannot read the files of TLS: {error}") from error
+
+
+def _stays_here(address: str) -> bool:
+    """Tell whether what is sent to an address stays on this machine."""
+    if address.startswith(("unix:", "unix-abstract:")):
+        return True
+    host = address.rpartition("/")[2].removeprefix("dns:")
+    host = host.removeprefix("ipv4:").removeprefix("ipv6:").rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

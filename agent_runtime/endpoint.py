@@ -7,6 +7,7 @@ each failure its type. Nothing here repeats a request.
 from __future__ import annotations
 
 import asyncio
+import base64
 import email.utils
 import ipaddress
 import json
@@ -17,7 +18,7 @@ import zlib
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import aiohttp
 import orjson
@@ -34,8 +35,9 @@ from agent_runtime.errors import (
     PolicyRejected,
     PolicyUnavailable,
 )
+from agent_runtime.redaction import redact_text, remember
 
-__all__ = ["Endpoint", "error_for", "is_loopback"]
+__all__ = ["Endpoint", "error_for", "is_loopback", "split_credentials"]
 
 _CONTEXT_WORDS: Final = re.compile(
     r"context[ _-]?(length|window|size)|maximum (context|prompt|input) length"
@@ -77,7 +79,8 @@ class Endpoint:
         """Describe the server; nothing is connected before `open`.
 
         Args:
-            base_url: What paths are appended to, http(s)://HOST...
+            base_url: What paths are appended to, http(s)://HOST... A user and a password in it
+                go before the key; neither is in the attribute `base_url`.
             timeout: Seconds for one request, its limits not counted.
             concurrency: Requests in flight at once, at first.
             requests_per_minute: Requests started in any minute; None = no limit.
@@ -92,9 +95,12 @@ class Endpoint:
         except ValueError:
             usable = False
         if not usable:
-            raise PolicyMisconfigured(f"{base_url!r} is no address: it must be http(s)://HOST...")
-        self.base_url = base_url.rstrip("/")
-        self._api_key = api_key
+            shown = redact_text(base_url)
+            raise PolicyMisconfigured(f"{shown!r} is no address: it must be http(s)://HOST...")
+        self.base_url, self._authorization = split_credentials(base_url.rstrip("/"))
+        if not self._authorization and api_key:
+            self._authorization = f"Bearer {api_key}"
+        remember(api_key)
         self._timeout = timeout
         self._limiter = CapacityLimiter(concurrency)
         self._throttle = None
@@ -126,7 +132,7 @@ class Endpoint:
     async def open(self) -> None:
         """Make the connection pool; needs a running event loop."""
         if self._session is None:
-            headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+            headers = {"Authorization": self._authorization} if self._authorization else {}
             # The limiter bounds what is in flight; the pool must not queue beneath it.
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE)
             # Decompressed here, within a limit that aiohttp does not know.
@@ -288,11 +294,21 @@ class Endpoint:
             content += chunk
             if len(content) >= _ERROR_LIMIT:
                 break
-        text = self._redact(content[:_ERROR_LIMIT].decode("utf-8", "replace"))
+        text = redact_text(content[:_ERROR_LIMIT].decode("utf-8", "replace"))
         return error_for(response.status, text, response.headers)
 
-    def _redact(self, text: str) -> str:
-        return text.replace(self._api_key, "***") if self._api_key else text
+
+def split_credentials(url: str) -> tuple[str, str]:
+    """Return an address without user and password, and the header that they come to, or ""."""
+    parts = urlsplit(url)
+    if parts.username is None and parts.password is None:
+        return url, ""
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
+    for secret in (password, parts.password or "", encoded):
+        remember(secret)
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return bare, f"Basic {encoded}"
 
 
 def is_loopback(url: str) -> bool:

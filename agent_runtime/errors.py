@@ -2,6 +2,7 @@
 
     AgentRuntimeError               base; carries fault, retriable, reason
     ├── EnvironmentFailure          an in-band error of an environment server
+    ├── ConnectionMisconfigured     how servers are to be reached cannot work, or would tell secrets
     ├── ConnectionLost              no server answers; says which address, after how long
     ├── ContractMismatch            client and server speak different contract revisions
     ├── OutcomeNotFinite            an environment gave a reward or score that is no finite number
@@ -29,6 +30,7 @@ from agentgym.env.v1 import types_pb2
 __all__ = [
     "AgentRuntimeError",
     "ConnectionLost",
+    "ConnectionMisconfigured",
     "ContextOverflow",
     "ContractMismatch",
     "EnvironmentFailure",
@@ -81,6 +83,13 @@ class ConnectionLost(AgentRuntimeError):
     """When a server cannot be reached within its deadline."""
 
     reason = "CONNECTION_LOST"
+
+
+class ConnectionMisconfigured(AgentRuntimeError):
+    """When TLS files cannot be used, or a token would travel in plain text."""
+
+    retriable = False
+    reason = "CONNECTION_MISCONFIGURED"
 
 
 class ContractMismatch(AgentRuntimeError):

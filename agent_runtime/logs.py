@@ -1,5 +1,7 @@
 """Structured logs of the agent runtime, and of the orchestrator and training above it.
 
+Secrets that are known as such (`agent_runtime.redaction`) are in no line.
+
     log = get_logger(__name__)
     with bind_context(run_id="r1", server="127.0.0.1:9000"):
         log.warning("server died", exit_status=1, restarts=3)
@@ -22,6 +24,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, TextIO, cast
 
 import structlog
+
+from agent_runtime.redaction import redact_text
 
 __all__ = ["LogLevel", "bind_context", "configure_logging", "get_logger", "log_file"]
 
@@ -166,8 +170,8 @@ class _EventFormatter(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             event["exception"] = self.formatException(record.exc_info)
         if self._console is not None:
-            return str(self._console(None, "", event))
-        return json_encoding.dumps(event, default=str, ensure_ascii=False)
+            return redact_text(str(self._console(None, "", event)))
+        return redact_text(json_encoding.dumps(event, default=str, ensure_ascii=False))
 
 
 def _open_file(path: Path, threshold: int) -> list[logging.Handler]:

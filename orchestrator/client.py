@@ -26,6 +26,8 @@ class ClientConfig:
     """PEM certificate of this client (mTLS)."""
     key: Path | None = None
     """PEM private key of this client (mTLS)."""
+    insecure: bool = False
+    """Send the token of AGENTGYM_TOKEN to other machines in plain text, too."""
 
 
 def connection_options(client: ClientConfig) -> ConnectionOptions:
@@ -34,5 +36,6 @@ def connection_options(client: ClientConfig) -> ConnectionOptions:
         ca=client.ca,
         cert=client.cert,
         key=client.key,
+        insecure=client.insecure,
         connect_deadline=client.connect_deadline,
     )

@@ -17,8 +17,13 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from agent_runtime.errors import AgentRuntimeError, PolicyMisconfigured
+from agent_runtime.errors import (
+    AgentRuntimeError,
+    ConnectionMisconfigured,
+    PolicyMisconfigured,
+)
 from agent_runtime.logs import LogLevel, configure_logging
+from agent_runtime.redaction import redact_text
 from agent_runtime.tracing import enable_tracing, tracing_requested
 from orchestrator.errors import OrchestratorError, UsageError
 
@@ -69,9 +74,9 @@ def guarded(work: Callable[[], int]) -> int:
         # tyro has shown its help (0) or what was wrong with the flags (2).
         return stop.code if isinstance(stop.code, int) else 2
     except (OrchestratorError, AgentRuntimeError) as error:
-        message = Text.assemble(("error: ", "bold red"), str(error))
+        message = Text.assemble(("error: ", "bold red"), redact_text(str(error)))
         Console(file=sys.stderr, soft_wrap=True).print(message)
-        if isinstance(error, PolicyMisconfigured):
+        if isinstance(error, PolicyMisconfigured | ConnectionMisconfigured):
             return UsageError.exit_code
         return error.exit_code if isinstance(error, OrchestratorError) else 1
     except BrokenPipeError:

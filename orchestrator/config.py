@@ -6,6 +6,7 @@ which only *how* (`runtime_fields`: it may differ from session to session).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import tyro
 
 from agent_runtime.agents import AgentManifest, PlaySettings, agent_folder, read_agent_manifest
 from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling
+from agent_runtime.redaction import REDACTED, redact, redact_text
 from agent_runtime.serving.config import ServeConfig
 from agentgym.env.v1 import types_pb2
 from orchestrator.client import ClientConfig
@@ -22,13 +24,14 @@ from orchestrator.configuration import (
     CommaSeparated,
     JsonObject,
     convert,
+    flatten,
     parse_names,
     text_flag,
     to_plain,
 )
 from orchestrator.errors import UsageError
 from orchestrator.fleet import FleetConfig
-from orchestrator.manifest import REDACTED, Manifest
+from orchestrator.manifest import Manifest
 from orchestrator.prompts import load_conversation_start
 from orchestrator.retry import RetryPolicy
 
@@ -134,13 +137,13 @@ class RunConfig:
     def from_manifest(cls, manifest: Manifest) -> Self:
         """Return the configuration that a run was last started with.
 
-        Secrets are not in a manifest: what was redacted is the default again. Raises
+        Secrets are not in a manifest: `check` names those that have to be given again. Raises
         ConfigurationError where the run was not begun by this program's commands.
         """
         values: Mapping[str, Any] = manifest.config
         if manifest.sessions:
             values = _merge(values, manifest.sessions[-1].settings)
-        return convert(cls, _without_redacted(values))
+        return convert(cls, values)
 
     def resolve(self) -> Self:
         """Return the same run with everything named that a suite, an agent or a file stands for.
@@ -224,6 +227,7 @@ class RunConfig:
 
     def check(self) -> None:
         """Raise UsageError for what cannot be meant."""
+        self._check_secrets()
         for name, least in (("episodes", 0), ("samples", 1), ("concurrency", 1)):
             if getattr(self, name) < least:
                 raise UsageError(f"--{name} is at least {least}")
@@ -243,6 +247,26 @@ class RunConfig:
         used = [f"--{name}" for name, value in for_one.items() if value]
         if used and len(self.environments) != 1:
             raise UsageError(f"{used[0]} needs exactly one environment: give --env")
+
+    def _check_secrets(self) -> None:
+        """Raise UsageError for secrets that are missing, or where they would be recorded."""
+        plain = to_plain(self)
+        for path, text in flatten(plain).items():
+            if REDACTED in text:
+                raise UsageError(
+                    f"{_flag(path)} held a secret, which a run does not record: give it again"
+                )
+        if redact(plain["options"], "options") != plain["options"]:
+            raise UsageError(
+                "--options are recorded with every episode and must not hold a secret: give it to "
+                "the server, by an environment variable or --server-options"
+            )
+        for policy in self.policies:
+            if redact_text(str(policy)) != str(policy):
+                raise UsageError(
+                    f"the address in --policy {policy.kind} names the policy in every record and "
+                    f"must not hold a password: use --{policy.kind}.api-key-env"
+                )
 
 
 def _read_agent_manifest(policies: tuple[PolicySpec, ...]) -> AgentManifest | None:
@@ -311,15 +335,10 @@ def _merge(what: Mapping[str, Any], how: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _without_redacted(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop what a manifest hides, so that its field is the default again."""
-    return {
-        name: _without_redacted(cast("Mapping[str, Any]", value))
-        if isinstance(value, Mapping)
-        else value
-        for name, value in values.items()
-        if value != REDACTED
-    }
+def _flag(path: str) -> str:
+    """Return the flag of a field."""
+    path = re.sub(r"^(fleet|agent)\.|^(options)\..*", r"\2", path)
+    return f"--{path.replace('_', '-')}"
 
 
 def parse_action_format(name: ActionFormatName) -> types_pb2.ActionFormat:

@@ -1,8 +1,8 @@
 """The manifest of a run: what was played, with what, and by whom.
 
 Fields of `Manifest` itself *bind*: they decide what the episodes are, so a resume must repeat them.
-Fields of `Session` *may differ*: there is one entry per start of the run. Values of options whose
-name suggests a secret are never written.
+Fields of `Session` *may differ*: there is one entry per start of the run. Secrets are never written
+(`agent_runtime.redaction`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,10 +19,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import msgspec
 
+from agent_runtime.redaction import Json, redact, redact_arguments
 from orchestrator import configuration
 from orchestrator.atomic_file import write_atomically
 from orchestrator.errors import (
@@ -39,16 +39,13 @@ from orchestrator.manifest_layouts import MANIFEST_SCHEMA, upgrade
 __all__ = [
     "MANIFEST_FILE",
     "MANIFEST_SCHEMA",
-    "REDACTED",
     "EnvironmentIdentity",
-    "Json",
     "Manifest",
     "Session",
     "begin_session",
     "check_resumable",
     "differences",
     "read_manifest",
-    "redact",
     "utc_now",
     "write_manifest",
 ]
@@ -57,17 +54,6 @@ MANIFEST_FILE: Final = "manifest.json"
 _FORMAT: Final = "agentgym-run"
 """Marks the file as ours: other tools write files of this name, too."""
 _LOCK_FILE: Final = "constraints.txt"
-_SECRET: Final = re.compile(
-    r"((^|[-_.])(key|secret|password|passwd|credentials?)"
-    r"|(^-*|\.|(auth|bearer|access|api|hf)[-_])token)$",
-    re.IGNORECASE,
-)
-"""Names of secrets; `eos_token` and `max_tokens` are none."""
-REDACTED: Final = "<redacted>"
-"""Stands in a manifest for a secret."""
-
-Json: TypeAlias = bool | int | float | str | Sequence[Any] | Mapping[str, Any] | None
-"""What JSON holds; no recursive type, which msgspec cannot check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +124,7 @@ def begin_session(
         code_version=_code_version(),
         git_commit=_git_commit(root),
         lock_hash=hashlib.sha256(lock.read_bytes()).hexdigest() if lock.is_file() else None,
-        command=_redact_command(sys.argv if command is None else command),
+        command=redact_arguments(sys.argv if command is None else command),
         machine={
             "host": platform.node(),
             "platform": platform.platform(),
@@ -152,18 +138,6 @@ def begin_session(
 def utc_now() -> str:
     """Return now, UTC, ISO 8601 with seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def redact(value: Json) -> Json:
-    """Hide every entry whose name ends like a secret's (`api_key`, `token`)."""
-    if isinstance(value, Mapping):
-        return {
-            name: REDACTED if _SECRET.search(name) and entry else redact(entry)
-            for name, entry in value.items()
-        }
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [redact(entry) for entry in value]
-    return value
 
 
 def differences(recorded: Manifest, requested: Manifest) -> list[Difference]:
@@ -211,8 +185,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write a manifest into its folder, whole or not at all."""
-    document = {"format": _FORMAT} | dataclasses.asdict(manifest)
-    document["config"] = redact(document["config"])
+    document = redact({"format": _FORMAT} | dataclasses.asdict(manifest))
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     write_atomically(folder / MANIFEST_FILE, text + "\n")
 
@@ -231,30 +204,13 @@ def _from_json(document: dict[str, Any]) -> Manifest:
 
 
 def _binding(manifest: Manifest) -> dict[str, Json]:
-    document = dataclasses.asdict(manifest)
+    # What was redacted before it was written must compare equal to what is requested now.
+    document = cast("dict[str, Any]", redact(dataclasses.asdict(manifest)))
     # By name, so that the order of environments does not matter and a difference names its own.
     document["environments"] = {
         identity.pop("name"): identity for identity in document["environments"]
     }
-    # What was redacted before it was written must compare equal to what is requested now.
-    document["config"] = redact(document["config"])
     return {name: value for name, value in document.items() if name not in _NOT_BINDING}
-
-
-def _redact_command(command: Sequence[str]) -> tuple[str, ...]:
-    hidden: list[str] = []
-    hide_next = False
-    for argument in command:
-        name, equals, value = argument.partition("=")
-        if hide_next:
-            hidden.append(REDACTED)
-        elif name.startswith("-") and equals and value and _SECRET.search(name):
-            hidden.append(f"{name}={REDACTED}")
-        else:
-            hidden.append(argument)
-        is_flag = argument.startswith("-") and not equals
-        hide_next = not hide_next and is_flag and _SECRET.search(argument) is not None
-    return tuple(hidden)
 
 
 def _code_version() -> str:

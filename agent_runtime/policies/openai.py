@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from agent_runtime.conversation import Message, Role
-from agent_runtime.endpoint import Endpoint, is_loopback
+from agent_runtime.endpoint import Endpoint, is_loopback, split_credentials
 from agent_runtime.errors import (
     ContextOverflow,
     PolicyMisbehaved,
@@ -69,9 +69,10 @@ class OpenAIPolicy(Policy):
             requests_per_minute=config.requests_per_minute,
             api_key=key,
         )
-        if not key and not is_loopback(url):
+        address, authorization = split_credentials(url)
+        if not key and not authorization and not is_loopback(address):
             raise PolicyMisconfigured(
-                f"{url} needs a key: set the environment variable {options.api_key_env}"
+                f"{address} needs a key: set the environment variable {options.api_key_env}"
             )
         self.name = f"openai:{model}"
         self._model = model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import tyro
 
 from env_servers.sdk import EnvironmentConfig, SdkError, environment_names
 from env_servers.sdk.data import official_data_dir
+from env_servers.server.security import stays_here
 
 __all__ = ["Check"]
 
@@ -28,6 +30,8 @@ class Check:
     """With --target: PEM certificate of this client (mTLS)."""
     key: Path | None = None
     """With --target: PEM private key of this client (mTLS)."""
+    insecure: bool = False
+    """With --target: send the token to other machines in plain text, too."""
     data: Path | None = None
     """Folder of official data files; default: AGENTGYM_DATA."""
 
@@ -36,6 +40,12 @@ class Check:
         if self.target:
             from env_servers.conformance import check_server
 
+            token = "AGENTGYM_TOKEN" in os.environ
+            if token and not (self.ca or self.insecure) and not stays_here(self.target):
+                raise SdkError(
+                    f"the token in AGENTGYM_TOKEN would travel to {self.target} in plain text: "
+                    "give --ca to speak TLS, or --insecure if you mean it"
+                )
             return check_server(
                 self.target, self.name or "echo", ca=self.ca, cert=self.cert, key=self.key
             )

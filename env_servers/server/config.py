@@ -27,7 +27,7 @@ class Security:
     """PEM private key of the server."""
     client_ca: Path | None = None
     """PEM roots that clients must be signed by (mTLS)."""
-    token: str = ""
+    token: str = field(default="", repr=False)
     """Bearer token that admits to everything; read from AGENTGYM_TOKEN by the CLI."""
     token_file: Path | None = None
     """TOML file of further tokens, each with a client's name and scopes; see `server.clients`."""

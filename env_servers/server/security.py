@@ -25,6 +25,7 @@ __all__ = [
     "add_port",
     "check_address",
     "check_security",
+    "stays_here",
 ]
 
 
@@ -117,18 +118,23 @@ def check_security(security: Security) -> None:
 
 def check_address(address: str, config: ServerConfig) -> None:
     """Raise InsecureAddress for plain text on an address that other machines reach."""
-    if config.security.tls_cert or config.insecure or address.startswith("unix:"):
+    if config.security.tls_cert or config.insecure or stays_here(address):
         return
+    raise InsecureAddress(
+        f"{address} is reachable from other machines: give --tls-cert and --tls-key, "
+        "or --insecure if you mean it"
+    )
+
+
+def stays_here(address: str) -> bool:
+    """Tell whether what is sent to an address stays on this machine."""
+    if address.startswith("unix:"):
+        return True
     host = address.rpartition(":")[0].strip("[]")
     try:
-        loopback = ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        loopback = host == "localhost"
-    if not loopback:
-        raise InsecureAddress(
-            f"{address} is reachable from other machines: give --tls-cert and --tls-key, "
-            "or --insecure if you mean it"
-        )
+        return host == "localhost"
 
 
 def add_port(server: grpc.aio.Server, address: str, security: Security) -> str:

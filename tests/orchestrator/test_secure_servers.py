@@ -38,6 +38,7 @@ def test_what_was_sampled_over_tls_is_replayed_over_tls(
     flags = ["--env", "echo", "--policy", "expert", "--episodes", "2", "--out", run]
     assert sample.main([*flags, *secure]) == 0
     assert replay.main([run, *secure]) == 0
+    assert sample.main(["--resume", run]) == 0, "a resume needs no other flag"
     monkeypatch.setenv("AGENTGYM_TOKEN", "wrong")
     capsys.readouterr()
     assert replay.main([run, *secure]) == 1

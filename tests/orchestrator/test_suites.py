@@ -15,11 +15,11 @@ from agent_runtime.agents import (
 )
 from agent_runtime.agents.manifest import BUNDLED_AGENT
 from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.redaction import redact
 from orchestrator.client import ClientConfig
 from orchestrator.config import RunConfig, parse_policies
 from orchestrator.configuration import parse_names
 from orchestrator.errors import UsageError
-from orchestrator.manifest import REDACTED, redact
 from tests.orchestrator.records import build_manifest, build_session
 
 AGENT = read_agent_manifest(BUNDLED_AGENT)
@@ -106,14 +106,13 @@ def test_a_manifest_holds_what_was_settled_and_a_resume_needs_no_card(
     assert again.resolve() == config
 
 
-def test_a_secret_that_a_manifest_hides_is_the_default_again() -> None:
+def test_where_a_key_lies_is_no_secret() -> None:
     config = RunConfig(client=ClientConfig(key=Path("key.pem"), connect_deadline=3.0)).resolve()
     settings = redact(config.runtime_fields())
-    assert settings["client"]["key"] == REDACTED
     manifest = build_manifest(
         config=config.resume_key(), sessions=(build_session(settings=settings),)
     )
-    assert RunConfig.from_manifest(manifest).client == ClientConfig(connect_deadline=3.0)
+    assert RunConfig.from_manifest(manifest).client == config.client
 
 
 def test_the_backend_may_differ_between_sessions_and_the_settings_may_not() -> None:
