@@ -28,7 +28,8 @@ from orchestrator.fleet import Fleet
 from orchestrator.progress import RunProgress
 from orchestrator.records import EpisodeKey
 from orchestrator.retry import RetryBudget
-from orchestrator.scheduler import Assignment, EnvironmentPlan, Limits, Scheduler, work_items
+from orchestrator.run_plan import RunPlan, SessionEnd
+from orchestrator.scheduler import Assignment, Limits, Scheduler
 from orchestrator.store import RunStore
 
 __all__ = ["ActiveRun", "ActiveRuns", "RunOutcome", "Tasks"]
@@ -46,11 +47,16 @@ class RunOutcome:
     folder: Path
     finished: int
     planned: int
-    failed: int
-    """Episodes that were given up."""
+    given_up: Mapping[str, int]
+    """Episodes that were not played again, by why: names of `orchestrator.retry.GiveUp`."""
     interrupted: bool
     described: Mapping[str, pb.GetEnvironmentResponse]
     """What the servers said of each environment."""
+
+    @property
+    def failed(self) -> int:
+        """Episodes that were given up."""
+        return sum(self.given_up.values())
 
     @property
     def complete(self) -> bool:
@@ -82,14 +88,12 @@ class ActiveRun:
             )
             for name, listed in tasks.items()
         }
-        self.keys = work_items(
-            [
-                EnvironmentPlan(environment=name, item_ids=[task.item_id for task in listed])
-                for name, listed in tasks.items()
-            ],
+        self.run_plan = RunPlan(
+            items={name: tuple(task.item_id for task in listed) for name, listed in tasks.items()},
             samples=config.samples,
-            policies=list(policies),
+            policies=tuple(policies),
         )
+        self.keys = self.run_plan.keys()
 
     def plan(self, assignment: Assignment) -> EpisodePlan:
         """Return what is to be played for an assignment of this run."""
@@ -128,11 +132,12 @@ class ActiveRun:
     def outcome(self, scheduler: Scheduler, *, interrupted: bool) -> RunOutcome:
         """Return how this run ended."""
         keys = frozenset(self.keys)
+        why = Counter(str(up.why) for key, up in scheduler.failed_keys.items() if key in keys)
         return RunOutcome(
             self.store.folder,
             sum(key in keys for key in self.store.finished_keys()),
             len(self.keys),
-            sum(key in keys for key in scheduler.failed_keys),
+            dict(why),
             interrupted,
             {name: self._fleet.described[name] for name in self.config.environments},
         )
@@ -163,6 +168,7 @@ class ActiveRuns:
         totals = Counter((key.environment, key.policy) for key in self._keys)
         before = Counter((k.environment, k.policy) for k in self._keys if k in finished)
         for run in self._runs:
+            run.store.begin_playing(run.run_plan)
             run.log_start(finished)
         async with RunProgress(
             totals, self._console, finished=before, live=lambda: scheduler.running
@@ -174,6 +180,8 @@ class ActiveRuns:
                 await dispatcher.run()
         outcomes = [run.outcome(scheduler, interrupted=self._interrupted) for run in self._runs]
         for run, outcome in zip(self._runs, outcomes, strict=True):
+            end = SessionEnd(interrupted=outcome.interrupted, given_up=outcome.given_up)
+            run.store.end_playing(end)
             run.log_end(outcome)
         return outcomes
 

@@ -175,7 +175,7 @@ class Dispatcher:
         if not isinstance(decision, GiveUp):
             event.info("episode will be retried", delay=round(decision.delay, 3))
             return
-        event.warning("episode given up", why=str(decision))
+        event.info("episode given up", why=str(decision))
         if decision is GiveUp.BUDGET_EXHAUSTED and not self._budget_exhausted:
             self._budget_exhausted = True
             log.error("retry budget exhausted")

@@ -15,6 +15,7 @@
     ├── InvalidEpisode              a record breaks an invariant and was not stored
     │   └── DuplicateEpisode        the run has a finished record for that key
     ├── StoreWriteFailed            the disk or the database refused a write
+    ├── EpisodesMissing             a run is incomplete and its figures were asked for only if not
     ├── FleetError                  the environment servers of a run cannot be had
     └── ExtraMissing                an optional dependency is not installed; names the extra
 
@@ -31,6 +32,7 @@ __all__ = [
     "ConfigurationError",
     "Difference",
     "DuplicateEpisode",
+    "EpisodesMissing",
     "ExtraMissing",
     "FleetError",
     "ForeignFolder",
@@ -172,6 +174,10 @@ class DuplicateEpisode(InvalidEpisode):
 
 class StoreWriteFailed(OrchestratorError):
     """When the disk or the database refused a write; the batch was rolled back."""
+
+
+class EpisodesMissing(OrchestratorError):
+    """When episodes are missing and `--missing error` asked for no figures then."""
 
 
 class FleetError(OrchestratorError):

@@ -21,10 +21,10 @@ from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.atomic_file import write_atomically
 from orchestrator.command_line import guarded
 from orchestrator.config import RunConfig
+from orchestrator.report import RunReport
 from orchestrator.run import RunOutcome
 from orchestrator.sample import play_command
-from orchestrator.statistics import EnvironmentStatistics, summarise_run
-from orchestrator.store import RunReader
+from orchestrator.statistics import EnvironmentStatistics, Interval
 
 __all__ = ["EVALUATION", "main"]
 
@@ -46,20 +46,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
 
 
-def _conclude(outcome: RunOutcome, console: Console) -> Mapping[str, Any]:
+def _conclude(outcome: RunOutcome, report: RunReport, console: Console) -> Mapping[str, Any]:
     """Print and store one figure per environment and policy, and their mean."""
-    with RunReader.open(outcome.folder) as reader:
-        statistics = summarise_run(reader.summaries())
-    figures = [_figure(row, outcome.described[row.environment]) for row in statistics]
-    table = Table("environment", "policy", "metric", "AgentEval", title="AgentEval")
+    figures = [_figure(row, outcome.described[row.environment]) for row in report.statistics]
+    means = {
+        policy: _mean([row for row in figures if row["policy"] == policy])
+        for policy in dict.fromkeys(row["policy"] for row in figures)
+    }
+    title = "AgentEval" if report.complete else "AgentEval, INCOMPLETE"
+    table = Table(
+        *("environment", "policy", "metric", "planned", "judged", "given up", "AgentEval"),
+        title=title,
+    )
     for row in figures:
-        value = "-" if row["value"] is None else f"{100 * row['value']:.2f}"
-        table.add_row(row["environment"], row["policy"], row["metric"], value)
-    means = _means(figures)
+        counts = [str(row[name]) for name in ("planned", "judged", "given_up")]
+        table.add_row(row["environment"], row["policy"], row["metric"], *counts, _shown(row))
     for policy, mean in means.items():
-        table.add_row("mean", policy, "", "-" if mean is None else f"{100 * mean:.2f}")
+        table.add_row("mean", policy, "", "", "", "", _shown(mean))
     console.print(table)
-    results = {"figures": figures, "means": means, "complete": outcome.complete}
+    results = {
+        "agentgym_complete": report.complete,
+        "figures": figures,
+        "means": {policy: mean["value"] for policy, mean in means.items()},
+        "mean_bounds": {policy: mean["bounds"] for policy, mean in means.items()},
+        "complete": outcome.complete,
+    }
     write_atomically(Path(outcome.folder, RESULTS_FILE), json_text.dumps(results, indent=2) + "\n")
     return results
 
@@ -68,25 +79,50 @@ def _figure(
     statistics: EnvironmentStatistics, environment: pb.GetEnvironmentResponse
 ) -> dict[str, Any]:
     by_score = environment.metric == pb.METRIC_MEAN_SCORE
-    value = metric_value(
-        environment, mean_score=statistics.mean_score, success_rate=statistics.success_rate
-    )
+
+    def ends(scores: Interval | None, successes: Interval | None) -> list[float | None] | None:
+        chosen = scores if by_score else successes
+        if chosen is None:
+            return None
+        return [metric_value(environment, mean_score=end, success_rate=end) for end in chosen]
+
     return {
         "environment": statistics.environment,
         "policy": statistics.policy,
         "metric": "mean score" if by_score else "success rate",
-        "value": value,
-        "episodes": statistics.finished,
+        "value": metric_value(
+            environment, mean_score=statistics.mean_score, success_rate=statistics.success_rate
+        ),
+        "bounds": ends(statistics.score_bounds, statistics.success_bounds),
+        "interval": ends(statistics.score_interval, statistics.success_interval),
+        "planned": statistics.planned,
+        "judged": statistics.finished,
+        "given_up": statistics.given_up,
+        "missing": statistics.missing,
     }
 
 
-def _means(figures: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    means: dict[str, float | None] = {}
-    for policy in dict.fromkeys(row["policy"] for row in figures):
-        values = [row["value"] for row in figures if row["policy"] == policy]
-        measured = [value for value in values if value is not None]
-        means[policy] = sum(measured) / len(measured) if measured else None
-    return means
+def _mean(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the mean over all environments; bounds where one of them has no more than bounds.
+
+    Neither, where one has no figure at all: a mean over the others would be another benchmark.
+    """
+    ends = [row["bounds"] or [row["value"], row["value"]] for row in rows]
+    if any(end is None for pair in ends for end in pair):
+        return {"value": None, "bounds": None}
+    low, high = (sum(end) / len(rows) for end in zip(*ends, strict=True))
+    if any(row["bounds"] for row in rows):
+        return {"value": None, "bounds": [low, high]}
+    return {"value": low, "bounds": None}
+
+
+def _shown(row: Mapping[str, Any]) -> str:
+    if row["value"] is not None:
+        return f"{100 * row['value']:.2f}"
+    if row["bounds"] is None:
+        return "-"
+    low, high = row["bounds"]
+    return f"{100 * low:.2f}..{100 * high:.2f}"
 
 
 if __name__ == "__main__":

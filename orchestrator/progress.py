@@ -1,6 +1,7 @@
 """What a person sees while a run goes on: bars on a terminal, plain lines elsewhere.
 
-Counts this session's records; what else is shown it asks through callables.
+A new reason of failures is named when it comes up for the first time. Counts this session's
+records; what else is shown it asks through callables.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ from rich.progress import (
 
 from agent_runtime.supervision import cancel_tasks, supervise
 from agentgym.episode.v1 import episode_pb2
+from orchestrator.records import blamed, fault_name
+from orchestrator.rendering import visible
 
 __all__ = ["RunProgress"]
 
 _TERMINAL_SECONDS = 0.2
 _LINE_SECONDS = 5.0
+_MESSAGE_CHARS = 300
 
 Series = tuple[str, str]
 """(environment, policy): what one bar counts."""
@@ -78,6 +82,8 @@ class RunProgress:
         self._live = live
         self._steps = 0
         self._tokens = 0
+        self._named: set[tuple[int, str]] = set()
+        """Faults and reasons of failures that were shown."""
         self._started = time.monotonic()
         self._bars: dict[Series, TaskID] = {}
         self._progress: Progress | None = None
@@ -110,11 +116,27 @@ class RunProgress:
         self._tokens += sum(g.completion_tokens for g in record.generations)
         if record.HasField("error"):
             tally.failed += 1
+            self._name_failure(record.error)
             return
         tally.done += 1
         if record.HasField("success"):
             tally.scored += 1
             tally.successes += record.success
+
+    def _name_failure(self, error: episode_pb2.EpisodeError) -> None:
+        kind = (error.fault, error.reason)
+        if kind in self._named:
+            return
+        self._named.add(kind)
+        message = " ".join(visible(error.message).split())
+        self._console.print(
+            f"an attempt failed: {blamed(fault_name(error.fault))}, {visible(error.reason)}: "
+            f"{message[:_MESSAGE_CHARS]}",
+            style="red",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
 
     def _start_bars(self) -> None:
         self._progress = Progress(

@@ -26,6 +26,7 @@ __all__ = [
     "EpisodeKey",
     "EpisodeSummary",
     "RecordDamaged",
+    "blamed",
     "check",
     "decode",
     "encode",
@@ -219,6 +220,22 @@ def stop_reason_name(value: types_pb2.StopReason) -> str:
 def fault_name(value: types_pb2.Fault) -> str:
     """Return a fault's name, for example `POLICY`."""
     return enum_name(types_pb2.Fault, value)
+
+
+def blamed(fault: str | None) -> str:
+    """Return who a fault blames, in words: AGENT is whoever asked a server for something wrong.
+
+    That is the client, never the model, whose bad replies are observations and no faults.
+    """
+    return _BLAMED.get(fault or "", f"unknown ({fault})")
+
+
+_BLAMED: Final = {
+    "AGENT": "caller's request",
+    "ENVIRONMENT": "environment",
+    "POLICY": "policy",
+    "INFRASTRUCTURE": "infrastructure",
+}
 
 
 def parse_fault(name: str) -> types_pb2.Fault:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.formats.messages import role_name
-from orchestrator.records import fault_name, stop_reason_name
+from orchestrator.records import blamed, fault_name, stop_reason_name
 
 __all__ = ["as_plain_text", "as_renderable", "visible"]
 
@@ -135,7 +135,8 @@ def _outcome(episode: episode_pb2.Episode) -> Text:
     if episode.HasField("error"):
         error = episode.error
         text.append(
-            f"failed: {fault_name(error.fault)} {visible(error.reason)} after {error.at_seq} steps"
+            f"failed: {blamed(fault_name(error.fault))}, {visible(error.reason)}, "
+            f"after {error.at_seq} steps"
             f" ({'retriable' if error.retriable else 'not retriable'})\n",
             style="bold red",
         )

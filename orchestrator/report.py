@@ -1,63 +1,186 @@
-"""The result of a run as people and programs read it: a table, or plain data.
+"""The result of a run as people and programs read it: a table with what it rests on, or plain data.
 
-Every figure comes from `orchestrator.statistics`.
+A report never makes an incomplete run look complete: it says how many episodes were planned, judged
+and given up, why attempts failed, what was played again and what was not. Every figure comes from
+`orchestrator.statistics`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.statistics import EnvironmentStatistics, Interval
+from orchestrator.failures import FailureReason, list_failures
+from orchestrator.missingness import Missingness, measure_missingness
+from orchestrator.records import blamed
+from orchestrator.rendering import visible
+from orchestrator.retry import GiveUp
+from orchestrator.run_folder import read_writer
+from orchestrator.run_plan import SessionEnd
+from orchestrator.statistics import (
+    EnvironmentStatistics,
+    Interval,
+    MissingRule,
+    summarise_run,
+)
+from orchestrator.store import RunReader
 
-__all__ = ["as_data", "as_table"]
+__all__ = ["RunReport", "as_data", "as_table", "print_report", "read_report"]
+
+_REASONS_SHOWN: Final = 8
+_MESSAGE_CHARS: Final = 300
+_ID_CHARS: Final = 12
 
 
-def as_data(statistics: Sequence[EnvironmentStatistics]) -> list[dict[str, Any]]:
-    """Return one JSON object per environment and policy; intervals as [low, high]."""
-    rows = [dataclasses.asdict(entry) for entry in statistics]
-    for row in rows:
-        for name in ("success_interval", "score_interval"):
-            row[name] = None if row[name] is None else list(row[name])
-    return rows
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What a run came to so far."""
+
+    folder: Path
+    statistics: Sequence[EnvironmentStatistics]
+    planned: int | None
+    """None = the run did not record its plan."""
+    finished: int
+    """Planned episodes with a finished record."""
+    given_up: int
+    """Episodes whose last attempt failed."""
+    retried: int
+    """Attempts that failed and were played again."""
+    recovered: int
+    """Episodes that finished after a failed attempt."""
+    reasons: Sequence[FailureReason]
+    missingness: Missingness
+    missing_rule: MissingRule
+    end: SessionEnd | None
+    writer: int | None
+    """Process that is playing it now."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned episode has a finished record; False where the plan is unknown."""
+        return self.planned is not None and not self.missing
+
+    @property
+    def missing(self) -> int:
+        """Episodes without a finished record."""
+        return sum(entry.missing for entry in self.statistics)
 
 
-def as_table(statistics: Sequence[EnvironmentStatistics], *, title: str = "") -> Table:
+def read_report(run: RunReader, *, missing: MissingRule = "bounds") -> RunReport:
+    """Sum a run up; `missing` says what episodes count as that have no finished record."""
+    plan, records = run.plan(), list(run.summaries())
+    superseded = list(run.summaries(superseded=True))
+    statistics = summarise_run(records, plan=plan, missing=missing)
+    given_up = sum(record.failed for record in records)
+    return RunReport(
+        folder=run.folder,
+        statistics=statistics,
+        planned=None if plan is None else len(plan.keys()),
+        finished=len(records) - given_up,
+        given_up=given_up,
+        retried=len(superseded),
+        recovered=sum(record.attempt > 1 and not record.failed for record in records),
+        reasons=list_failures(run, records, superseded),
+        missingness=measure_missingness(records, superseded),
+        missing_rule=missing,
+        end=run.session_end(),
+        writer=read_writer(run.folder),
+    )
+
+
+def as_data(report: RunReport) -> dict[str, Any]:
+    """Return a report as JSON data; intervals and bounds as [low, high]."""
+    return {
+        "agentgym_complete": report.complete,
+        "planned": report.planned,
+        "finished": report.finished,
+        "given_up": report.given_up,
+        "missing": report.missing,
+        "missing_counts_as": report.missing_rule,
+        "retried_attempts": report.retried,
+        "recovered": report.recovered,
+        "not_retried": dict(report.end.given_up) if report.end is not None else None,
+        "missingness": {
+            **dataclasses.asdict(report.missingness),
+            "depends_on_length": report.missingness.depends_on_length,
+            "depends_on_item": report.missingness.depends_on_item,
+        },
+        "failures": [dataclasses.asdict(reason) for reason in report.reasons],
+        "results": [_row_data(entry) for entry in report.statistics],
+    }
+
+
+def _row_data(entry: EnvironmentStatistics) -> dict[str, Any]:
+    return {
+        name: list(value) if isinstance(value, Interval) else value
+        for name, value in dataclasses.asdict(entry).items()
+    }
+
+
+def print_report(console: Console, report: RunReport, *, title: str = "") -> None:
+    """Show the table, and below it what a reader has to know before believing it."""
+    console.print(as_table(report, title=title))
+    for line in _warnings(report):
+        console.print(Text(line, style="bold red"), soft_wrap=True)
+    for line in _remarks(report):
+        console.print(Text(line), soft_wrap=True)
+    for line in _failures(report):
+        console.print(line, soft_wrap=True)
+
+
+def as_table(report: RunReport, *, title: str = "") -> Table:
     """Return a table with one line per environment and policy."""
     table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("environment", no_wrap=True)
     table.add_column("policy", overflow="fold")
-    for heading in ("n", "success %", "score", "rounds", "tokens"):
+    for heading in ("planned", "judged", "given up", "success %", "score", "rounds", "tokens"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("retried", justify="right")
-    table.add_column("failed", overflow="fold")
-    for entry in statistics:
+    for entry in report.statistics:
         table.add_row(
             Text(entry.environment),
             Text(entry.policy),
-            str(entry.finished),
-            _figure(entry.success_rate, entry.success_interval, percent=True),
-            _figure(entry.mean_score, entry.score_interval, percent=False),
+            "?" if entry.planned is None else str(entry.planned),
+            str(entry.judged or entry.finished),
+            Text(str(entry.given_up), style="red") if entry.given_up else "-",
+            _figure(entry.success_rate, entry.success_bounds, entry.success_interval, percent=True),
+            _figure(entry.mean_score, entry.score_bounds, entry.score_interval, percent=False),
             "-" if entry.mean_rounds is None else f"{entry.mean_rounds:.1f}",
             _tokens(entry),
-            str(entry.retried) if entry.retried else "-",
-            _failures(entry.failures),
         )
-    table.caption = "95 % intervals, clustered by item; failed episodes count in no rate or mean"
+    table.caption = "95 % intervals in brackets, clustered by item"
+    if report.missing:
+        table.caption += f"; {_RULES[report.missing_rule]}"
     table.caption_justify = "left"
     return table
 
 
-def _figure(value: float | None, interval: Interval | None, *, percent: bool) -> str:
-    if value is None:
-        return "-"
+_RULES: Final = {
+    "bounds": "low..high: all missing episodes failed .. all succeeded, and intervals hold both",
+    "fail": "missing episodes count as failures",
+    "error": "no figures, because episodes are missing",
+    "drop": "MISSING EPISODES ARE LEFT OUT, as if they were missing at random",
+}
+
+
+def _figure(
+    value: float | None, bounds: Interval | None, interval: Interval | None, *, percent: bool
+) -> str:
     factor, digits = (100, 1) if percent else (1, 3)
-    shown = f"{value * factor:.{digits}f}"
+    if bounds is not None:
+        shown = f"{bounds.low * factor:.{digits}f}..{bounds.high * factor:.{digits}f}"
+    elif value is not None:
+        shown = f"{value * factor:.{digits}f}"
+    else:
+        return "-"
     if interval is None:
         return shown
     return f"{shown} [{interval.low * factor:.{digits}f}, {interval.high * factor:.{digits}f}]"
@@ -75,8 +198,110 @@ def _tokens(entry: EnvironmentStatistics) -> str:
     return f"{count:.3g}T"
 
 
-def _failures(failures: Mapping[str, int]) -> Text:
-    if not failures:
-        return Text("-")
-    listed = ", ".join(f"{count} {fault.lower()}" for fault, count in failures.items())
-    return Text(listed, style="red")
+def _warnings(report: RunReport) -> Iterator[str]:
+    """Say what is missing, and whether what is there can stand for it."""
+    if report.planned is None:
+        yield "how many episodes were planned is not recorded: nobody can tell what is missing"
+    elif not report.complete:
+        yield (
+            f"{_state(report)}: {report.finished} of {report.planned} planned episodes finished, "
+            f"{report.given_up} were given up, "
+            f"{report.planned - report.finished - report.given_up} not played"
+        )
+    if not report.missing:
+        return
+    if report.missing > report.given_up:
+        yield "episodes that were not played are no random part: short ones end first"
+    yield from _missingness(report.missingness)
+
+
+def _state(report: RunReport) -> str:
+    if report.writer is not None:
+        return f"NOT FINISHED, process {report.writer} is playing it"
+    if report.end is None:
+        return "NOT FINISHED, its last session was killed or ended by an error"
+    if report.end.interrupted:
+        return "NOT FINISHED, it was interrupted"
+    return "INCOMPLETE"
+
+
+def _missingness(found: Missingness) -> Iterator[str]:
+    """Say by which test failures do, or do not seem to, depend on length and item."""
+    if not found.failed_attempts:
+        return
+    lengths = f"median rounds: {_number(found.hit_median_rounds)} of episodes with a failed attempt"
+    if found.spared_median_rounds is not None:
+        lengths += f", {_number(found.spared_median_rounds)} of those without"
+    if found.length_p is None:
+        yield f"too few attempts to tell whether failures depend on length ({lengths})"
+    elif found.depends_on_length:
+        yield (
+            f"LONG EPISODES FAIL MORE, so those that finished are no fair sample ({lengths}; "
+            f"Mann-Whitney p = {found.length_p:.1g})"
+        )
+    else:
+        yield (
+            f"no sign that failures depend on length ({lengths}; Mann-Whitney "
+            f"p = {found.length_p:.2g})"
+        )
+    if found.item_p is None or found.repeated_failure_rate is None:
+        return
+    rates = (
+        f"{100 * (found.first_failure_rate or 0):.0f} % of first attempts failed, "
+        f"{100 * found.repeated_failure_rate:.0f} % of later ones; "
+        f"test of two proportions p = {found.item_p:.2g}"
+    )
+    if found.depends_on_item:
+        yield f"THE SAME ITEMS FAIL AGAIN, so those that finished are no fair sample ({rates})"
+    else:
+        yield f"no sign that failures depend on the item ({rates})"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"
+
+
+def _remarks(report: RunReport) -> Iterator[str]:
+    """Say what was played again, and what was not and why."""
+    if report.retried:
+        yield (
+            f"{report.retried} failed attempts were played again; "
+            f"{report.recovered} episodes finished that way"
+        )
+    not_retried = Counter(report.end.given_up if report.end is not None else {})
+    for why, sentence in _NOT_RETRIED.items():
+        if not_retried[why]:
+            yield f"{not_retried[why]} episodes were given up: {sentence}"
+
+
+_NOT_RETRIED: Final = {
+    GiveUp.NOT_RETRIABLE: "their failure would come again",
+    GiveUp.ATTEMPTS_EXHAUSTED: "they used all their attempts (--retry.max-attempts)",
+    GiveUp.BUDGET_EXHAUSTED: (
+        "the retry budget of the run was used up, so they were not tried again "
+        "(--retry.budget, --retry.refill); a resume tries them again"
+    ),
+}
+
+
+def _failures(report: RunReport) -> Iterator[Text]:
+    """Say why attempts failed: reason, number, first message, how to see one."""
+    if report.reasons:
+        yield Text("why attempts failed:")
+    for reason in report.reasons[:_REASONS_SHOWN]:
+        outcome = f"{reason.given_up} given up" if reason.given_up else "none given up"
+        message = " ".join(visible(reason.message).split())
+        if len(message) > _MESSAGE_CHARS:
+            message = message[:_MESSAGE_CHARS] + " ..."
+        yield Text(
+            f"  {reason.attempts} x {blamed(reason.fault)}: {visible(reason.reason)} ({outcome})",
+            style="red",
+        )
+        yield Text(f"      {message or '(no message)'}")
+        yield Text(
+            f"      python -m orchestrator.show {report.folder} "
+            f"--episode {reason.episode_id[:_ID_CHARS]}",
+            style="dim",
+        )
+    if len(report.reasons) > _REASONS_SHOWN:
+        yield Text(f"  {len(report.reasons) - _REASONS_SHOWN} more reasons: --list shows them")

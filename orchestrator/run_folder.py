@@ -43,6 +43,7 @@ __all__ = [
     "create_folder",
     "find_run",
     "inspect_folder",
+    "read_writer",
     "run_names",
 ]
 
@@ -175,7 +176,28 @@ class WriterLock:
         self._descriptor = -1
 
     def _read_holder(self) -> dict[str, Any]:
-        try:
-            return dict(json.loads(os.pread(self._descriptor, 4096, 0)))
-        except (ValueError, TypeError):
-            return {}
+        return _read_signature(os.pread(self._descriptor, 4096, 0))
+
+
+def read_writer(folder: Path) -> int | None:
+    """Return the process that writes to a run now; None = nobody on this machine does.
+
+    Asks by the signature and not by the lock: whoever tries a lock holds it for a moment, and a
+    resume would be refused in that moment.
+    """
+    try:
+        holder = _read_signature((folder / LOCK_FILE).read_bytes())
+        pid = holder.get("pid")
+        if not isinstance(pid, int) or holder.get("host") != platform.node():
+            return None
+        os.kill(pid, 0)
+    except (OSError, OverflowError):
+        return None
+    return pid
+
+
+def _read_signature(content: bytes) -> dict[str, Any]:
+    try:
+        return dict(json.loads(content))
+    except (ValueError, TypeError):
+        return {}

@@ -21,15 +21,15 @@ from rich.console import Console
 from orchestrator.command_line import ObservationOptions, guarded, make_console, run_loop
 from orchestrator.config import RunConfig, parse_policies
 from orchestrator.configuration import parse_flags, parse_names
-from orchestrator.report import as_data, as_table
+from orchestrator.report import RunReport, as_data, print_report, read_report
 from orchestrator.run import RunOutcome, run
 from orchestrator.run_folder import find_run, inspect_folder
-from orchestrator.statistics import summarise_run
+from orchestrator.statistics import MissingRule
 from orchestrator.store import RunReader
 
 __all__ = ["Sample", "main", "play_command", "print_outcome"]
 
-Conclude = Callable[[RunOutcome, Console], Mapping[str, Any]]
+Conclude = Callable[[RunOutcome, RunReport, Console], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,10 @@ class Sample:
     """Folder of the run; default: runs/sample-<time>."""
     resume: str = ""
     """Go on with this run (a folder, or a name below runs/)."""
+    missing: MissingRule = "bounds"
+    """What episodes count as that were given up or not played: bounds shows what the figures are if
+    all of them fail and if all succeed; fail counts them as failures; drop leaves them out; error
+    gives no figures."""
     json: bool = False
     """Print the summary as JSON on stdout, and everything else on stderr."""
     observation: Annotated[ObservationOptions, tyro.conf.arg(name="")] = field(
@@ -77,9 +81,10 @@ def play_command(
     folder = resumed or sample.out or unique
     console = make_console(stderr=sample.json)
     outcome = run_loop(run(sample.run, folder, resume=resumed is not None, console=console))
-    summary = print_outcome(outcome, console, program=f"orchestrator.{name}")
+    report = _read_report(outcome.folder, sample.missing)
+    summary = print_outcome(outcome, report, console, program=f"orchestrator.{name}")
     if conclude is not None:
-        summary |= conclude(outcome, console)
+        summary |= conclude(outcome, report, console)
     if sample.json:
         sys.stdout.write(json_text.dumps(summary, indent=2) + "\n")
     if outcome.interrupted:
@@ -120,11 +125,16 @@ def _default_config(
     return replace(default, agent=replace(default.agent, sampling=sampling))
 
 
-def print_outcome(outcome: RunOutcome, console: Console, *, program: str) -> dict[str, Any]:
-    """Show the table, where the run lies and how to go on with it; returns the JSON summary."""
-    with RunReader.open(outcome.folder) as reader:
-        statistics = summarise_run(reader.summaries())
-    console.print(as_table(statistics, title=f"run {outcome.folder}"))
+def _read_report(folder: Path, missing: MissingRule) -> RunReport:
+    with RunReader.open(folder) as reader:
+        return read_report(reader, missing=missing)
+
+
+def print_outcome(
+    outcome: RunOutcome, report: RunReport, console: Console, *, program: str
+) -> dict[str, Any]:
+    """Show the report, where the run lies and how to go on with it; returns the JSON summary."""
+    print_report(console, report, title=f"run {outcome.folder}")
     if not outcome.complete:
         missing = outcome.planned - outcome.finished
         console.print(
@@ -140,7 +150,7 @@ def print_outcome(outcome: RunOutcome, console: Console, *, program: str) -> dic
         "finished": outcome.finished,
         "failed": outcome.failed,
         "interrupted": outcome.interrupted,
-        "results": as_data(statistics),
+        **as_data(report),
     }
 
 

@@ -2,6 +2,7 @@
 
     python -m orchestrator.show RUN                     summary table
     python -m orchestrator.show RUN --list              one line per episode
+    python -m orchestrator.show RUN --outcome failed    those of them that ended so
     python -m orchestrator.show RUN --episode ID        one episode, by the start of its id
     python -m orchestrator.show RUN --item ITEM         the episodes of one item
 
@@ -12,10 +13,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 from google.protobuf.json_format import MessageToDict
@@ -24,12 +25,12 @@ from rich.text import Text
 
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.command_line import run_command
-from orchestrator.errors import UsageError
-from orchestrator.records import EpisodeSummary
+from orchestrator.errors import EpisodesMissing, UsageError
+from orchestrator.records import EpisodeSummary, blamed
 from orchestrator.rendering import as_plain_text, as_renderable, visible
-from orchestrator.report import as_data, as_table
+from orchestrator.report import as_data, print_report, read_report
 from orchestrator.run_folder import find_run
-from orchestrator.statistics import summarise_run
+from orchestrator.statistics import MissingRule
 from orchestrator.store import RunReader
 
 __all__ = ["ShowOptions", "main"]
@@ -54,13 +55,49 @@ class ShowOptions:
     sample: int | None = None
     """With --item: only this sample."""
     list: bool = False
-    """List the episodes, one line each."""
+    """List the episodes, one line each; each of the following asks for it, too."""
+    environment: str | None = None
+    """Only episodes of this environment."""
+    policy: str | None = None
+    """Only episodes of this policy."""
+    outcome: Literal["success", "loss", "unjudged", "failed"] | None = None
+    """Only episodes that succeeded, that did not, that nothing judged, or that failed (whose end
+    nobody knows)."""
+    reason: str | None = None
+    """Only episodes that ended for this reason: of a failure, or a stop reason."""
+    min_rounds: int | None = None
+    """Only episodes of at least so many rounds."""
+    max_rounds: int | None = None
+    """Only episodes of at most so many rounds."""
+    min_score: float | None = None
+    """Only episodes with at least this score."""
+    max_score: float | None = None
+    """Only episodes with at most this score."""
+    attempts: bool = False
+    """The failed attempts that were played again, in place of the episodes."""
+    page: int | None = None
+    """Only this page of the list, from 1."""
+    page_size: int = 50
+    """Lines of a page."""
+    missing: MissingRule = "bounds"
+    """What missing episodes count as in the summary: bounds shows what the figures are if all of
+    them fail and if all succeed; fail counts them as failures; drop leaves them out; error gives no
+    figures and ends with status 1."""
     full: bool = False
     """Show long messages whole."""
     plain: bool = False
     """No colours."""
     json: bool = False
-    """Print JSON: the summary as one list, episodes as one object per line."""
+    """Print JSON: the summary as one object, episodes as one object per line."""
+
+    @property
+    def lists(self) -> bool:
+        """Whether episodes are listed."""
+        return self.list or self.attempts or self.page is not None or any(_filters(self))
+
+    def accepts(self, summary: EpisodeSummary) -> bool:
+        """Whether an episode is to be listed."""
+        return all(passes(summary) for passes in _filters(self) if passes is not None)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,7 +114,7 @@ def _show(options: ShowOptions) -> int:
         if options.episode is not None or options.item is not None:
             for episode in _chosen(run, options):
                 _show_episode(console, episode, options)
-        elif options.list:
+        elif options.lists:
             _list_episodes(console, run, options)
         else:
             _show_summary(console, run, options)
@@ -112,40 +149,104 @@ def _show_episode(console: Console, episode: episode_pb2.Episode, options: ShowO
         console.print(as_renderable(episode, limit=limit))
 
 
+_Filter = Callable[[EpisodeSummary], bool]
+
+
+def _filters(options: ShowOptions) -> Iterator[_Filter | None]:
+    """Yield what a listed episode has to pass; None = nothing was asked for."""
+    yield _equals("environment", options.environment)
+    yield _equals("policy", options.policy)
+    yield None if options.outcome is None else lambda it: _outcome(it) == options.outcome
+    yield None if options.reason is None else lambda it: _reason(it) == options.reason
+    yield _within("rounds", options.min_rounds, options.max_rounds)
+    yield _within("score", options.min_score, options.max_score)
+
+
+def _equals(column: str, wanted: str | None) -> _Filter | None:
+    return None if wanted is None else lambda summary: getattr(summary, column) == wanted
+
+
+def _within(column: str, low: float | None, high: float | None) -> _Filter | None:
+    """Return whether a column is within bounds, which what is absent never is."""
+    if low is None and high is None:
+        return None
+
+    def passes(summary: EpisodeSummary) -> bool:
+        value = getattr(summary, column)
+        if value is None:
+            return False
+        return (low is None or value >= low) and (high is None or value <= high)
+
+    return passes
+
+
+def _outcome(summary: EpisodeSummary) -> str:
+    if summary.failed:
+        return "failed"
+    return {None: "unjudged", True: "success", False: "loss"}[summary.success]
+
+
+def _reason(summary: EpisodeSummary) -> str:
+    return (summary.reason or "") if summary.failed else summary.stop_reason
+
+
 def _list_episodes(console: Console, run: RunReader, options: ShowOptions) -> None:
-    for summary in run.summaries():
-        outcome = (
-            f"failed: {summary.fault} {summary.reason}" if summary.failed else summary.stop_reason
-        )
-        reward = "-" if summary.reward is None else f"{summary.reward:g}"
+    everything = run.summaries(superseded=options.attempts)
+    listed = [summary for summary in everything if options.accepts(summary)]
+    shown = listed
+    if options.page is not None:
+        if options.page < 1 or options.page_size < 1:
+            raise UsageError("--page and --page-size count from 1")
+        first = (options.page - 1) * options.page_size
+        shown = listed[first : first + options.page_size]
+    for summary in shown:
         if options.json:
             _print_plain(json.dumps({name: getattr(summary, name) for name in summary.__slots__}))
         else:
-            line = (
-                f"{summary.episode_id[:12]}  {summary.environment}  {summary.item_id}  "
-                f"#{summary.sample}  {summary.policy}  "
-                f"reward {reward}  {summary.rounds} rounds  {outcome}"
-            )
-            console.print(
-                Text(visible(line), style="red" if summary.failed else ""), soft_wrap=True
-            )
+            line = Text(visible(_line(summary)), style="red" if summary.failed else "")
+            console.print(line, soft_wrap=True)
+    if not options.json:
+        pages = (
+            "" if options.page is None else f" (page {options.page} of {_pages(options, listed)})"
+        )
+        console.print(Text(f"{len(listed)} episodes{pages}", style="dim"))
+
+
+def _pages(options: ShowOptions, listed: Sequence[EpisodeSummary]) -> int:
+    return max(1, -(-len(listed) // options.page_size))
+
+
+def _line(summary: EpisodeSummary) -> str:
+    outcome = (
+        f"failed: {blamed(summary.fault)}, {summary.reason}"
+        if summary.failed
+        else summary.stop_reason
+    )
+    reward = "-" if summary.reward is None else f"{summary.reward:g}"
+    return (
+        f"{summary.episode_id[:12]}  {summary.environment}  {summary.item_id}  "
+        f"#{summary.sample}  {summary.policy}  "
+        f"reward {reward}  {summary.rounds} rounds  {outcome}"
+    )
 
 
 def _show_summary(console: Console, run: RunReader, options: ShowOptions) -> None:
-    statistics = summarise_run(run.summaries())
+    report = read_report(run, missing=options.missing)
     if options.json:
-        _print_plain(json.dumps(as_data(statistics), indent=2))
-        return
-    manifest = run.manifest
-    session = manifest.sessions[-1]
-    console.print(
-        Text(
-            f"{manifest.run_id}: policy {manifest.policy}, seed {manifest.run_seed}, "
-            f"begun {manifest.created}, started {len(manifest.sessions)} times, "
-            f"version {session.code_version} ({session.git_commit or 'no commit known'})"
+        _print_plain(json.dumps(as_data(report), indent=2))
+    else:
+        manifest = run.manifest
+        session = manifest.sessions[-1]
+        console.print(
+            Text(
+                f"{manifest.run_id}: policy {manifest.policy}, seed {manifest.run_seed}, "
+                f"begun {manifest.created}, started {len(manifest.sessions)} times, "
+                f"version {session.code_version} ({session.git_commit or 'no commit known'})"
+            )
         )
-    )
-    console.print(as_table(statistics))
+        print_report(console, report)
+    if options.missing == "error" and not report.complete:
+        raise EpisodesMissing(f"{run.folder}: {report.missing} episodes are missing")
 
 
 def _print_plain(text: str) -> None:

@@ -1,8 +1,10 @@
 """What a run shows about a policy: success rates, scores, failures, each with its uncertainty.
 
-A failed episode is never counted as a reward of 0; it is counted
-beside the figures, by fault. Deterministic: the same records give the same digits. Knows only the
-columns of records, no database and no output.
+A failed episode is no reward of 0, and leaving it out is no truth either: what fails is seldom a
+random part. So an episode that is missing (given up, or not played yet) is never dropped silently.
+By default a figure becomes two bounds, all missing ones at the worst and all at the best, and the
+interval reaches from the lower one's low end to the upper one's high end. Deterministic: the same
+records give the same digits. Knows only the columns of records, no database and no output.
 
 Samples of one item are not independent, so every interval is clustered by item: with one sample
 per item it is the textbook interval, with more it does not pretend to more evidence than there is.
@@ -13,17 +15,19 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from orchestrator.records import EpisodeSummary
+from orchestrator.records import EpisodeKey, EpisodeSummary
+from orchestrator.run_plan import RunPlan
 from orchestrator.seeds import derive
 
 __all__ = [
     "EnvironmentStatistics",
     "Interval",
+    "MissingRule",
     "mean_interval",
     "success_interval",
     "summarise_run",
@@ -38,8 +42,13 @@ _LARGEST_SQUARED: Final = 1e150
 """Larger values are scaled first, for their squares and sums are no floats."""
 
 
+MissingRule = Literal["bounds", "fail", "drop", "error"]
+"""What missing episodes count as: the worst and the best, failures, nothing; or they leave no
+figures at all."""
+
+
 class Interval(NamedTuple):
-    """A confidence interval, 95 % where nothing else is said."""
+    """A confidence interval, 95 % where nothing else is said; or the bounds of a figure."""
 
     low: float
     high: float
@@ -51,22 +60,36 @@ class EnvironmentStatistics:
 
     environment: str
     policy: str
+    planned: int | None
+    """Episodes that the run was to play; None = it did not record its plan."""
     episodes: int
     """Records, failed ones included."""
     items: int
     """Different items among them."""
     finished: int
-    """Records without a failure: what all figures below but `failures` are about."""
+    """Records without a failure."""
     judged: int
     """Finished records that say whether they succeeded."""
+    given_up: int
+    """Records that failed, so that nobody knows how the episode would have ended."""
+    missing: int
+    """Planned episodes without a finished record: given up, or not played (yet)."""
     successes: int
     success_rate: float | None
-    """successes / judged."""
+    """successes / judged; None where missing episodes leave only bounds."""
+    success_bounds: Interval | None
+    """The rate if all missing episodes failed, and if all succeeded; None = none is missing."""
     success_interval: Interval | None
+    """Where episodes are missing it holds what they could be, too."""
     mean_score: float | None
-    """Mean over the finished records that have a score, in the environment's unit."""
+    """Mean over the finished records that have a score, in the environment's unit; None where
+    missing episodes leave only bounds."""
+    score_bounds: Interval | None
+    """The mean if all missing episodes scored 0, and if all scored 1 (or the lowest and highest
+    score of the group where those are beyond)."""
     score_interval: Interval | None
     mean_reward: float | None
+    """Mean over the finished records; None where episodes are missing and are not to be dropped."""
     failures: Mapping[str, int]
     """Failed records by fault, for example {"POLICY": 2}; sorted by name."""
     failure_reasons: Mapping[str, int]
@@ -83,37 +106,72 @@ class EnvironmentStatistics:
     policy_seconds: float
 
 
-def summarise_run(summaries: Iterable[EpisodeSummary]) -> list[EnvironmentStatistics]:
-    """Return statistics per environment and policy, sorted by environment, then policy."""
+def summarise_run(
+    summaries: Iterable[EpisodeSummary],
+    *,
+    plan: RunPlan | None = None,
+    missing: MissingRule = "bounds",
+) -> list[EnvironmentStatistics]:
+    """Return statistics per environment and policy, sorted by environment, then policy.
+
+    Args:
+        summaries: The records of the run.
+        plan: What was to be played; None = the records are all there is to know about it.
+        missing: What episodes count as that have no finished record.
+    """
+    planned: defaultdict[tuple[str, str], list[EpisodeKey]] = defaultdict(list)
+    for key in plan.keys() if plan is not None else ():
+        planned[key.environment, key.policy].append(key)
     groups: defaultdict[tuple[str, str], list[EpisodeSummary]] = defaultdict(list)
     for summary in summaries:
         groups[summary.environment, summary.policy].append(summary)
-    return [_summarise_group(*names, groups[names]) for names in sorted(groups)]
+    return [
+        _summarise_group(
+            *names, groups[names], planned[names] if plan is not None else None, missing
+        )
+        for names in sorted(groups.keys() | planned.keys())
+    ]
 
 
 def _summarise_group(
-    environment: str, policy: str, records: Sequence[EpisodeSummary]
+    environment: str,
+    policy: str,
+    records: Sequence[EpisodeSummary],
+    planned: Sequence[EpisodeKey] | None,
+    rule: MissingRule,
 ) -> EnvironmentStatistics:
     finished = [record for record in records if not record.failed]
     failed = [record for record in records if record.failed]
-    judged = [
-        (record.item_id, float(record.success)) for record in finished if record.success is not None
-    ]
-    scores = [(record.item_id, record.score) for record in finished if record.score is not None]
+    keys = frozenset(planned or ()) | {record.key for record in records}
+    missing = keys - {record.key for record in finished}
+    outcomes = {
+        record.key: float(record.success) for record in finished if record.success is not None
+    }
+    scores = {record.key: record.score for record in finished if record.score is not None}
+    success = _measure(outcomes, keys, success_interval, Interval(0, 1), rule)
+    # A score has no unit of its own here: from 0 to 1, as far as the others do not say otherwise.
+    scale = Interval(min((0.0, *scores.values())), max((1.0, *scores.values())))
+    score = _measure(scores, keys, mean_interval, scale, rule)
+    rewards = [record.reward for record in finished if record.reward is not None]
     costs = [record.cost_usd for record in records if record.cost_usd is not None]
     return EnvironmentStatistics(
         environment=environment,
         policy=policy,
+        planned=None if planned is None else len(planned),
         episodes=len(records),
         items=len({record.item_id for record in records}),
         finished=len(finished),
-        judged=len(judged),
-        successes=sum(value == 1 for _, value in judged),
-        success_rate=_mean([value for _, value in judged]),
-        success_interval=success_interval(judged),
-        mean_score=_mean([value for _, value in scores]),
-        score_interval=mean_interval(scores),
-        mean_reward=_mean([record.reward for record in finished if record.reward is not None]),
+        judged=len(outcomes),
+        given_up=len(failed),
+        missing=len(missing),
+        successes=sum(value == 1 for value in outcomes.values()),
+        success_rate=success.value,
+        success_bounds=success.bounds,
+        success_interval=success.interval,
+        mean_score=score.value,
+        score_bounds=score.bounds,
+        score_interval=score.interval,
+        mean_reward=None if missing and rule != "drop" else _mean(rewards),
         failures=_count(record.fault or "" for record in failed),
         failure_reasons=_count(record.reason or "" for record in failed),
         stop_reasons=_count(record.stop_reason for record in finished),
@@ -125,6 +183,41 @@ def _summarise_group(
         environment_seconds=math.fsum(record.environment_seconds for record in records),
         policy_seconds=math.fsum(record.policy_seconds for record in records),
     )
+
+
+class _Measured(NamedTuple):
+    """A figure: a value with its interval, or bounds with an interval that holds them."""
+
+    value: float | None
+    bounds: Interval | None
+    interval: Interval | None
+
+
+_IntervalOf = Callable[[Sequence[tuple[str, float]]], Interval | None]
+
+
+def _measure(
+    values: Mapping[EpisodeKey, float],
+    keys: Collection[EpisodeKey],
+    interval_of: _IntervalOf,
+    scale: Interval,
+    rule: MissingRule,
+) -> _Measured:
+    """Return the mean of values, given all keys that should have one."""
+    known = [(key.item_id, value) for key, value in values.items()]
+    absent = [key.item_id for key in keys if key not in values]
+    if not known or not absent or rule == "drop":
+        return _Measured(_mean([value for _, value in known]), None, interval_of(known))
+    if rule == "error":
+        return _Measured(None, None, None)
+    worst = [*known, *((item_id, scale.low) for item_id in absent)]
+    if rule == "fail":
+        return _Measured(_mean([value for _, value in worst]), None, interval_of(worst))
+    best = [*known, *((item_id, scale.high) for item_id in absent)]
+    low, high = (math.fsum(value for _, value in end) / len(end) for end in (worst, best))
+    lowest, highest = interval_of(worst), interval_of(best)
+    interval = Interval(lowest.low, highest.high) if lowest and highest else None
+    return _Measured(None, Interval(low, high), interval)
 
 
 def wilson_interval(

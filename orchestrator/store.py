@@ -23,7 +23,7 @@ from concurrent.futures import Future
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from google.protobuf.message import EncodeError
 
@@ -57,11 +57,16 @@ from orchestrator.run_folder import (
     create_folder,
     inspect_folder,
 )
+from orchestrator.run_plan import RunPlan, SessionEnd
 
 __all__ = ["RunReader", "RunStore"]
 
+Noted = TypeVar("Noted")
+
 _SUMMARY: Final = tuple(field.name for field in fields(EpisodeSummary))
 _SUMMARY_SQL: Final = ", ".join(_SUMMARY)
+_PLAN: Final = "plan"
+_SESSION_END: Final = "session_end"
 _KEY_SQL: Final = "environment = ? AND item_id = ? AND sample = ? AND policy = ?"
 _BATCH: Final = 512
 """Records per transaction at most, so that a waiting append never waits long."""
@@ -138,9 +143,27 @@ class RunReader:
         """Return the number of keys with a record, failed ones included."""
         return int(self._rows("SELECT count(*) FROM episodes")[0][0])
 
-    def summaries(self) -> Iterator[EpisodeSummary]:
-        """Yield the columns of every record in the order of their appending, decoding none."""
-        for row in self._paged("episodes", _SUMMARY_SQL):
+    def plan(self) -> RunPlan | None:
+        """Return what the run is to play; None = it did not say."""
+        return self._noted(_PLAN, RunPlan.from_json)
+
+    def session_end(self) -> SessionEnd | None:
+        """Return how the latest session ended; None = it goes on, was killed, or did not say."""
+        return self._noted(_SESSION_END, SessionEnd.from_json)
+
+    def _noted(self, name: str, parse: Callable[[str], Noted]) -> Noted | None:
+        rows = self._rows("SELECT value FROM meta WHERE name = ?", (name,))
+        try:
+            return parse(rows[0][0]) if rows else None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreCorrupt(self.folder, f"its {name} cannot be read ({error!r})") from error
+
+    def summaries(self, *, superseded: bool = False) -> Iterator[EpisodeSummary]:
+        """Yield the columns of every record in the order of their appending, decoding none.
+
+        `superseded` asks for the failed attempts that a later one replaced, not for the records.
+        """
+        for row in self._paged("attempts" if superseded else "episodes", _SUMMARY_SQL):
             yield _to_summary(row[1:])
 
     def episodes(
@@ -338,6 +361,19 @@ class RunStore(RunReader):
         except BaseException:
             lock.release()
             raise
+
+    def begin_playing(self, plan: RunPlan) -> None:
+        """Note what is to be played, and that a session is under way; durable on return."""
+        with contextlib.closing(_connect_writing(self.folder)) as connection:
+            connection.execute("DELETE FROM meta WHERE name = ?", (_SESSION_END,))
+            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_PLAN, plan.to_json()))
+
+    def end_playing(self, end: SessionEnd) -> None:
+        """Note how the session ended; durable on return."""
+        with contextlib.closing(_connect_writing(self.folder)) as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO meta VALUES (?, ?)", (_SESSION_END, end.to_json())
+            )
 
     async def append(self, episode: episode_pb2.Episode) -> None:
         """Store a record; it is durable on return. Do not change the record before that.

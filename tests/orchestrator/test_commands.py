@@ -77,9 +77,11 @@ def test_show_prints_the_summary(folder, capsys):
     assert show.main([str(folder), "--plain"]) == 0
     text = capsys.readouterr().out
     assert "run-1: policy scripted" in text
-    assert "1 policy" in text
+    assert "1 x policy: POLICY_UNAVAILABLE (1 given up)" in text
+    assert "the model's server went away" in text
+    assert f"--episode {build_failed('maze_3').episode_id[:12]}" in text
     assert show.main([str(folder), "--json"]) == 0
-    [row] = json.loads(capsys.readouterr().out)
+    [row] = json.loads(capsys.readouterr().out)["results"]
     assert (row["finished"], row["successes"], row["failures"]) == (2, 2, {"POLICY": 1})
 
 
@@ -97,11 +99,32 @@ def test_show_prints_one_episode_by_id_or_item(folder, capsys):
 def test_show_lists_episodes(folder, capsys):
     assert show.main([str(folder), "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 3
-    assert "failed: POLICY POLICY_UNAVAILABLE" in lines[2]
+    assert lines[3:] == ["3 episodes"]
+    assert "failed: policy, POLICY_UNAVAILABLE" in lines[2]
     assert show.main([str(folder), "--list", "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["reward"] for row in rows] == [1.0, 1.0, None]
+
+
+@pytest.mark.parametrize(
+    ("flags", "items"),
+    [
+        (["--outcome", "failed"], ["maze_3"]),
+        (["--outcome", "success", "--min-rounds", "2"], ["maze_1", "maze_2"]),
+        (["--outcome", "loss"], []),
+        (["--reason", "POLICY_UNAVAILABLE"], ["maze_3"]),
+        (["--reason", "GOAL_REACHED", "--policy", "scripted"], ["maze_1", "maze_2"]),
+        (["--max-score", "0.5"], []),
+        (["--min-score", "0.5", "--max-rounds", "2"], ["maze_1", "maze_2"]),
+        (["--environment", "wordle"], []),
+        (["--page", "2", "--page-size", "2"], ["maze_3"]),
+        (["--attempts"], []),
+    ],
+)
+def test_show_lists_what_passes_its_filters(folder, flags, items, capsys):
+    assert show.main([str(folder), *flags, "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["item_id"] for row in rows] == items
 
 
 def test_show_names_items_where_one_is_unknown(folder, capsys):

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator import evaluate, replay, sample
+from orchestrator import evaluate, replay, sample, show
 from orchestrator.records import episode_key
 from orchestrator.store import RunReader
 
@@ -213,3 +213,36 @@ def test_a_server_whose_parent_was_killed_before_it_was_up_ends_too() -> None:
     command = [sys.executable, "-m", "env_servers", "serve", "echo", "--bind", "127.0.0.1:0"]
     command += ["--exit-with-parent", str(parent.pid)]
     assert subprocess.run(command, timeout=60, capture_output=True).returncode == 0
+
+
+def test_a_dead_model_server_is_named_while_the_run_goes_on_and_in_its_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--env", "echo", "--episodes", "4", "--out", str(tmp_path / "run")]
+    flags += ["--policy", "openai:m", "--openai.base-url", "http://127.0.0.1:9/v1"]
+    assert sample.main([*flags, "--retry.max-attempts", "1"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    named = [at for at, line in enumerate(lines) if "an attempt failed: policy, " in line]
+    assert len(named) == 1
+    assert "127.0.0.1:9" in lines[named[0]]
+    assert named[0] < next(at for at, line in enumerate(lines) if "0/4 episodes" in line)
+    summary = "\n".join(lines[named[0] + 1 :])
+    assert "4 x policy: " in summary
+    assert "127.0.0.1:9" in summary
+    assert "INCOMPLETE: 0 of 4 planned episodes finished, 4 were given up" in summary
+
+
+def test_a_killed_run_is_shown_as_unfinished_with_n_of_planned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = ["--options", json.dumps({"sleep_ms": 3}), "--concurrency", "2", "--episodes", "60"]
+    process = start_sample(tmp_path / "killed", *slow)
+    wait_for_records(tmp_path / "killed", 2, process)
+    assert show.main([str(tmp_path / "killed")]) == 0
+    assert f"process {process.pid} is playing it" in capsys.readouterr().out
+    process.kill()
+    process.communicate()
+    assert show.main([str(tmp_path / "killed")]) == 0
+    shown = capsys.readouterr().out
+    assert "NOT FINISHED, its last session was killed" in shown
+    assert "of 60 planned episodes finished" in shown

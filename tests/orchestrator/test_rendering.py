@@ -38,7 +38,7 @@ def test_an_episode_reads_from_the_instruction_to_the_outcome():
 
 def test_a_failed_episode_says_who_is_to_blame():
     text = as_plain_text(build_failed())
-    assert "failed: POLICY POLICY_UNAVAILABLE after 3 steps (retriable)" in text
+    assert "failed: policy, POLICY_UNAVAILABLE, after 3 steps (retriable)" in text
     assert "the model's server went away" in text
     assert "success" not in text
 

@@ -1,16 +1,12 @@
-import dataclasses
-import io
-import json
 import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from agentgym.env.v1 import types_pb2
 from orchestrator.records import summarise
-from orchestrator.report import as_data, as_table
+from orchestrator.run_plan import RunPlan
 from orchestrator.statistics import (
     mean_interval,
     success_interval,
@@ -83,16 +79,47 @@ def test_one_item_says_nothing_about_the_spread():
     assert success_interval([]) is None
 
 
-def test_failures_are_shown_beside_the_figures_and_never_counted_as_0():
-    [with_failures] = summarise_run(run_of(6, 2, failures=4))
-    [without] = summarise_run(run_of(6, 2))
-    assert with_failures.success_rate == without.success_rate == 0.75
-    assert with_failures.success_interval == without.success_interval
-    assert with_failures.mean_reward == with_failures.mean_score == 0.75
-    assert (with_failures.episodes, with_failures.finished) == (12, 8)
-    assert with_failures.failures == {"POLICY": 4}
-    assert with_failures.failure_reasons == {"POLICY_UNAVAILABLE": 4}
-    assert with_failures.retried == 4
+def test_missing_episodes_leave_bounds_and_an_interval_that_holds_what_they_could_be():
+    [found] = summarise_run(run_of(6, 2, failures=4))
+    assert (found.episodes, found.finished, found.given_up, found.missing) == (12, 8, 4, 4)
+    assert found.success_rate is found.mean_score is found.mean_reward is None
+    assert found.success_bounds == found.score_bounds == pytest.approx((6 / 12, 10 / 12))
+    worst, best = wilson_interval(6 / 12, 12), wilson_interval(10 / 12, 12)
+    assert found.success_interval == pytest.approx((worst.low, best.high))
+    assert found.failures == {"POLICY": 4}
+    assert found.failure_reasons == {"POLICY_UNAVAILABLE": 4}
+    assert found.retried == 4
+
+
+def test_missing_episodes_are_dropped_or_counted_as_failures_only_where_that_is_asked_for():
+    records = run_of(6, 2, failures=4)
+    [whole] = summarise_run(run_of(6, 2))
+    [dropped] = summarise_run(records, missing="drop")
+    assert dropped.success_rate == dropped.mean_score == whole.success_rate == 0.75
+    assert dropped.success_interval == whole.success_interval
+    [failed] = summarise_run(records, missing="fail")
+    assert (failed.success_rate, failed.success_interval) == (0.5, wilson_interval(0.5, 12))
+    [refused] = summarise_run(records, missing="error")
+    assert refused.success_rate is refused.success_bounds is refused.success_interval is None
+
+
+def test_episodes_that_were_planned_and_not_played_are_missing_too():
+    plan = RunPlan(
+        items={"maze": tuple(f"maze_{at}" for at in range(10)), "wordle": ("wordle_1",)},
+        samples=1,
+        policies=("scripted",),
+    )
+    played, nothing = summarise_run(run_of(6, 0), plan=plan)
+    assert (played.planned, played.judged, played.missing) == (10, 6, 4)
+    assert played.success_bounds == pytest.approx((0.6, 1.0))
+    assert (nothing.planned, nothing.judged, nothing.missing) == (1, 0, 1)
+    assert nothing.success_rate is None
+
+
+def test_scores_beyond_0_and_1_widen_what_a_missing_one_could_be():
+    records = [summarise(build_episode(f"maze_{at}", reward=r)) for at, r in enumerate((-2.0, 4.0))]
+    [found] = summarise_run([*records, summarise(build_failed("maze_9"))])
+    assert found.score_bounds == pytest.approx((0.0, 2.0))
 
 
 def test_a_group_of_failures_has_no_figures_at_all():
@@ -121,20 +148,6 @@ def test_environments_and_policies_are_kept_apart():
         ("wordle", "p"),
         ("wordle", "q"),
     ]
-
-
-def test_the_table_and_the_data_show_the_same_figures():
-    results = summarise_run(
-        [*run_of(6, 2, failures=1), summarise(build_failed("maze_9", fault=3, policy="q"))]
-    )
-    console = Console(width=160, record=True, file=io.StringIO())
-    console.print(as_table(results))
-    text = console.export_text()
-    assert "75.0 [40.9, 92.9]" in text
-    assert "1 policy" in text
-    data = json.loads(json.dumps(as_data(results)))
-    assert data[1]["success_interval"] == pytest.approx([0.4093, 0.9285], abs=1e-4)
-    assert set(data[0]) == {it.name for it in dataclasses.fields(results[0])}
 
 
 def test_a_fault_that_is_unknown_here_is_still_counted():
