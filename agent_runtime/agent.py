@@ -164,6 +164,9 @@ class _EpisodeRun:
         try:
             await self._play(session)
         except AgentRuntimeError as error:
+            if error.reason == "UNKNOWN_ENVIRONMENT":
+                # A server has described it for the plan: servers have changed, not the question.
+                error.fault = types_pb2.FAULT_INFRASTRUCTURE
             tracing.record_failure(self._span, error)
             _record_failure(self._record, error, at_seq=max(self._live.seq, 0))
         finally:

@@ -35,7 +35,7 @@ import os
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol, Self
@@ -43,7 +43,12 @@ from typing import Any, Final, NoReturn, Protocol, Self
 import grpc
 import grpc.aio
 
-from agent_runtime.errors import ConnectionLost, ConnectionMisconfigured, ContractMismatch
+from agent_runtime.errors import (
+    ConnectionLost,
+    ConnectionMisconfigured,
+    ContractMismatch,
+    ServerReplaced,
+)
 from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.redaction import remember
 from agent_runtime.statuses import rpc_failure
@@ -236,6 +241,9 @@ class Connection:
         """Times that a broken stream was opened again."""
         self.environments: Sequence[str] = ()
         """Names of the environments that the server has; known once connected."""
+        self.inspect: Callable[[Connection], Awaitable[str]] | None = None
+        """Asked whenever a stream was opened, before a command is sent on it: why this server must
+        not get any, for example because it was replaced; empty = it may."""
         self._episodes: dict[str, OpenEpisode] = {}
         """Open episodes; those without a command in flight are re-attached after a loss."""
         self._channel: grpc.aio.Channel | None = None
@@ -514,11 +522,16 @@ class Connection:
             async for response in call:
                 self._receive(response.events)
                 if not received:
+                    await self._require_same_server()
                     # The server's first message (credits) proves that the stream works. Only from
                     # now on are commands written to it: `_resend` sends all that wait, and one
                     # that was written earlier would go out twice.
                     received, self._call = True, call
                     self._resend()
+        except ServerReplaced:
+            raise
+        except ConnectionLost as error:  # it was gone again before it could be inspected
+            reason = str(error)
         except grpc.aio.AioRpcError as error:
             refusal = _refusal(error, self.address)
             if refusal is not None:
@@ -535,6 +548,12 @@ class Connection:
                 episodes=len(self._episodes),
             )
         return received
+
+    async def _require_same_server(self) -> None:
+        """Raise ServerReplaced where this server must not be used, ConnectionLost if it is gone."""
+        problem = "" if self.inspect is None else await self.inspect(self)
+        if problem:
+            raise ServerReplaced(f"the server at {self.address} was replaced: {problem}")
 
     def _open_stream(self) -> _InteractCall:
         return self._service.Interact(metadata=self._metadata())  # pyright: ignore

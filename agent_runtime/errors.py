@@ -4,6 +4,7 @@
     ├── EnvironmentFailure          an in-band error of an environment server
     ├── ConnectionMisconfigured     how servers are to be reached cannot work, or would tell secrets
     ├── ConnectionLost              no server answers; says which address, after how long
+    │   └── ServerReplaced          another server answers at its address
     ├── ContractMismatch            client and server speak different contract revisions
     ├── OutcomeNotFinite            an environment gave a reward or score that is no finite number
     ├── EpisodeBroken               this program failed while it played; the log has the traceback
@@ -45,6 +46,7 @@ __all__ = [
     "PolicyStale",
     "PolicyUnavailable",
     "RecordInvalid",
+    "ServerReplaced",
 ]
 
 
@@ -90,6 +92,12 @@ class ConnectionMisconfigured(AgentRuntimeError):
 
     retriable = False
     reason = "CONNECTION_MISCONFIGURED"
+
+
+class ServerReplaced(ConnectionLost):
+    """When what answers at a server's address is not what was there before."""
+
+    reason = "SERVER_REPLACED"
 
 
 class ContractMismatch(AgentRuntimeError):

@@ -184,7 +184,7 @@ class Dispatcher:
         policy = self._policies[assignment.key.policy]
         environment = plan.environment.name
         try:
-            handle = self._fleet.acquire(environment)
+            handle = await self._fleet.acquire(environment)
         except ConnectionLost as error:
             return failed_record(plan, policy, error)
         try:

@@ -1,8 +1,10 @@
 """The environment servers of a run: found or spawned, and shared out by load.
 
 A fleet answers one question: which connection should a new episode use. A lost server is tried for
-ever and taken back when it answers again, unless it plays another version of an environment than
-the run began with: then it is refused, loudly, and tried again later.
+ever and taken back when it answers again. Each time that a stream to a server is opened, it is
+asked what it serves: another version of an environment than the run began with is refused, loudly,
+and tried again later. Where no server of an environment is left the run waits, and stops at last;
+it never gives episodes up for that.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import asyncio
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -32,6 +35,8 @@ _REVIVE_SECONDS: Final = 1.0
 """Pause between two tries to reach a lost server."""
 _REFUSED_SECONDS: Final = 10.0
 """Pause after a server was refused: somebody has to replace it first."""
+_LOOK_SECONDS: Final = 0.1
+"""Pause between two looks for a server that is back."""
 _PAGE: Final = 10_000
 
 
@@ -40,9 +45,12 @@ class ServerHandle:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.environments = frozenset(connection.environments)
         self.episodes = 0
         self.reviving = False
         """It was lost, and a task tries to reach it again."""
+        self.refused = ""
+        """Why it must not play this run's episodes; empty = it may."""
 
 
 class Fleet:
@@ -79,6 +87,8 @@ class Fleet:
         self._spawned: list[SpawnedServer] = []
         self._given_up: set[str] = set()
         """Addresses of spawned servers that are not restarted any more."""
+        self._waiting: set[str] = set()
+        """Environments of which no server was left when somebody last asked."""
         self._folder: Path | None = None
         self._revivals = Supervisor()
 
@@ -111,6 +121,8 @@ class Fleet:
             self._handles.append(ServerHandle(connection))
         for name in self.environments:
             await self._describe(name)
+        for handle in self._handles:
+            self._inspect_streams(handle, handle.connection)
 
     async def close(self, *, keep_logs: bool = False) -> None:
         """Close the connections and end the servers that were spawned.
@@ -137,14 +149,12 @@ class Fleet:
         failed = isinstance(error, Exception) and not isinstance(error, UsageError)
         await self.close(keep_logs=failed)
 
-    def acquire(self, environment: str) -> ServerHandle:
+    async def acquire(self, environment: str) -> ServerHandle:
         """Return the least loaded server of an environment; give it back with `release`.
 
-        Raises ConnectionLost where no server of it is left.
+        Waits where no server of it is left; raises ConnectionLost when that took too long.
         """
-        handle = self._least_loaded(environment)
-        if handle is None:
-            raise ConnectionLost(f"no server of {environment} is left: {self._lost_addresses()}")
+        handle = self._least_loaded(environment) or await self._wait_for_server(environment)
         handle.episodes += 1
         return handle
 
@@ -153,17 +163,13 @@ class Fleet:
         handle.episodes -= 1
 
     async def reroute(self, environment: str, lost: Connection) -> Connection:
-        """Return another connection in place of a lost or draining one; raises ConnectionLost."""
-        for handle in self._handles:
-            if handle.connection is lost and lost.lost and not handle.reviving:
-                self._revive_later(handle)
+        """Return another connection in place of a lost or draining one.
+
+        Waits where there is none; raises ConnectionLost when that took too long.
+        """
+        self._revive_lost()
         handle = self._least_loaded(environment, avoid=lost)
-        if handle is None:
-            raise ConnectionLost(
-                f"no server of {environment} is left: {self._lost_addresses()} "
-                f"(each was given {self._options.connect_deadline:g} s)"
-            )
-        return handle.connection
+        return (handle or await self._wait_for_server(environment)).connection
 
     async def get_items(self, environment: str, item_ids: Sequence[str]) -> list[pb.TaskSummary]:
         """Return the named tasks; raises UsageError for an unknown one."""
@@ -221,9 +227,14 @@ class Fleet:
             error=str(error),
         )
         if remaining == 0:
-            self.failure = FleetError(f"no environment server is left: {error}")
+            self._fail(FleetError(f"no environment server is left: {error}"))
+
+    def _fail(self, failure: FleetError) -> None:
+        """Say once that no episode can be played any more."""
+        if self.failure is None:
+            self.failure = failure
             if self.on_failure is not None:
-                self.on_failure(self.failure)
+                self.on_failure(failure)
 
     async def _describe(self, name: str) -> None:
         hosting = [handle for handle in self._handles if name in handle.connection.environments]
@@ -247,16 +258,72 @@ class Fleet:
         able = [
             handle
             for handle in self._handles
-            if environment in handle.connection.environments and not handle.connection.lost
+            if environment in handle.environments and not handle.connection.lost
         ]
         others = [handle for handle in able if handle.connection is not avoid]
         return min(others or able, key=lambda handle: handle.episodes, default=None)
 
-    def _lost_addresses(self) -> str:
-        lost = (handle.connection for handle in self._handles if handle.connection.lost)
-        return ", ".join(connection.address for connection in lost)
-
     # ------------------------------------------------------------------ lost servers
+
+    async def _wait_for_server(self, environment: str) -> ServerHandle:
+        """Wait until a server of an environment is back; raises ConnectionLost where none comes.
+
+        The fleet has failed then: the run stops and keeps what is unplayed for a resume.
+        """
+        if environment not in self._waiting:
+            self._waiting.add(environment)
+            log.error(
+                "no server left, waiting",
+                environment=environment,
+                seconds=self._config.wait_for_servers,
+            )
+        hosts = [handle for handle in self._handles if environment in handle.environments]
+        end = time.monotonic() + self._config.wait_for_servers
+        while time.monotonic() < end and not all(handle.refused for handle in hosts):
+            self._revive_lost()
+            await asyncio.sleep(_LOOK_SECONDS)
+            handle = self._least_loaded(environment)
+            if handle is not None:
+                self._waiting.discard(environment)
+                return handle
+        problem = self._absence(environment, hosts)
+        self._fail(FleetError(problem))
+        await asyncio.sleep(0)  # whoever was told may have cancelled this task
+        raise ConnectionLost(problem)
+
+    def _absence(self, environment: str, hosts: Sequence[ServerHandle]) -> str:
+        """Say why an environment has no server, and what to do about it."""
+        reasons = "; ".join(
+            handle.connection.address
+            + (f" was refused: {handle.refused}" if handle.refused else " does not answer")
+            for handle in hosts
+        )
+        return (
+            f"no server of {environment} is left ({reasons}). All finished episodes are kept: "
+            "start the servers that the run began with and resume it"
+        )
+
+    def _revive_lost(self) -> None:
+        for handle in self._handles:
+            if handle.connection.lost and not handle.reviving:
+                self._revive_later(handle)
+
+    def _inspect_streams(self, handle: ServerHandle, connection: Connection) -> None:
+        """Have a server asked what it serves before anything is sent on a new stream to it."""
+
+        async def inspect(connection: Connection) -> str:
+            problem = await self._identity_problem(handle, connection)
+            if problem:
+                self._refuse(handle, problem)
+            return problem
+
+        connection.inspect = inspect
+
+    def _refuse(self, handle: ServerHandle, problem: str) -> None:
+        """Say, once for each reason, that a server plays no episode of this run."""
+        if problem != handle.refused:
+            handle.refused = problem
+            log.error("server refused", server=handle.connection.address, problem=problem)
 
     def _revive_later(self, handle: ServerHandle) -> None:
         """Try to reach a lost server for ever; its connection is replaced when it is back."""
@@ -272,14 +339,13 @@ class Fleet:
 
     async def _revive(self, handle: ServerHandle) -> None:
         lost = handle.connection
-        refused = ""
         while True:
             async with AsyncExitStack() as stack:
                 fresh = Connection(lost.address, self._options)
                 stack.push_async_callback(fresh.close)
                 try:
                     await fresh.start()
-                    problem = await self._identity_problem(fresh)
+                    problem = await self._identity_problem(handle, fresh)
                 except ConnectionLost:
                     problem = None  # it is still away
                 except AgentRuntimeError as error:
@@ -287,20 +353,26 @@ class Fleet:
                 if problem == "":
                     stack.pop_all()
                     break
-            if problem and problem != refused:
-                refused = problem
-                log.error("server refused", server=lost.address, problem=problem)
+            if problem:
+                self._refuse(handle, problem)
             await asyncio.sleep(_REFUSED_SECONDS if problem else _REVIVE_SECONDS)
-        handle.connection, handle.reviving = fresh, False
+        self._inspect_streams(handle, fresh)
+        handle.connection, handle.reviving, handle.refused = fresh, False, ""
         log.info("server is back", server=lost.address)
         await lost.close()
 
-    async def _identity_problem(self, connection: Connection) -> str:
-        """Return why a server must not play this run's episodes; empty = it may."""
+    async def _identity_problem(self, handle: ServerHandle, connection: Connection) -> str:
+        """Return why a server must not play this run's episodes; empty = it may.
+
+        Raises ConnectionLost where it does not answer.
+        """
         for name, began in self.described.items():
-            if name not in connection.environments:
+            if name not in handle.environments:
                 continue
-            now = await connection.get_environment(name)
+            try:
+                now = await connection.get_environment(name)
+            except EnvironmentFailure as failure:
+                return f"it no longer serves {name} ({failure})"
             if (now.version, now.digest) != (began.version, began.digest):
                 return (
                     f"it serves {name} {now.version} {now.digest}, and the run began with "

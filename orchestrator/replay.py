@@ -103,7 +103,7 @@ async def replay_episodes(
 async def _replay(
     record: episode_pb2.Episode, fleet: Fleet, episode_id: str, report: ReplayReport
 ) -> None:
-    handle = fleet.acquire(record.environment)
+    handle = await fleet.acquire(record.environment)
     reset = pb.Reset(
         environment=record.environment,
         item_id=record.item_id,

@@ -49,6 +49,9 @@ class FleetConfig:
     """Folder of official data files for spawned servers; default: AGENTGYM_DATA."""
     server_options: tuple[str, ...] = ()
     """Further arguments for spawned servers."""
+    wait_for_servers: float = 300.0
+    """Seconds to wait where no server of an environment is left; then the run stops and can be
+    resumed."""
 
 
 @dataclass(slots=True)

@@ -80,7 +80,7 @@ async def score(environment: str, recordings: Iterator[Recording], fleet: Fleet)
 async def _replay(
     environment: str, recording: Recording, episode_id: str, fleet: Fleet, result: Score
 ) -> None:
-    handle = fleet.acquire(environment)
+    handle = await fleet.acquire(environment)
     reset = pb.Reset(environment=environment, item_id=recording.item_id)
     reset.options.update(recording.options)
     live = RemoteEpisode(handle.connection, episode_id, reset)
