@@ -43,9 +43,19 @@ class Serve:
     max_episodes: int = 0
     """Live episodes per environment; 0 = derived from CPU and memory."""
     max_episodes_per_client: int = 0
-    """Live episodes per connection; 0 = no limit of its own."""
+    """Live episodes per client; 0 = no limit of its own beside the fair shares."""
+    fair_shares: bool = True
+    """Where several clients want room, none may hold another's equal part of it."""
+    memory_budget: int = 0
+    """Bytes for journals, kept results and unsent answers; 0 = a quarter of the free memory."""
+    max_journal_bytes: int = 64 * 1024 * 1024
+    """Most bytes of the inputs of one episode."""
+    max_outbox_bytes: int = 4 * 1024 * 1024
+    """Unsent answers on one stream before its commands wait."""
     lease: float = 60.0
     """Seconds that an episode outlives its stream."""
+    idle_limit: float = 600.0
+    """Seconds after which an episode ends that no command names, although its stream lives."""
     step_limit: float = 60.0
     """Seconds after which a step counts as hung and its environment is reclaimed."""
     max_text_bytes: int = 4 * 1024 * 1024
@@ -123,7 +133,12 @@ class Serve:
                 max_text_bytes=self.max_text_bytes,
                 max_episodes=self.max_episodes,
                 max_episodes_per_client=self.max_episodes_per_client,
+                fair_shares=self.fair_shares,
+                memory_budget=self.memory_budget,
+                max_journal_bytes=self.max_journal_bytes,
+                max_outbox_bytes=self.max_outbox_bytes,
                 default_lease=self.lease,
+                idle_limit=self.idle_limit,
                 step_limit=self.step_limit,
             ),
             security=Security(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from agentgym.env.v1 import environment_pb2 as pb
@@ -18,6 +19,9 @@ __all__ = ["CHECKS"]
 
 _MAX_PROBED_CREDITS: Final = 128
 _MAX_PROBED_BYTES: Final = 64 * 1024 * 1024
+_MAX_PROBED_JOURNAL: Final = 16 * 1024 * 1024
+_MAX_PROBED_EPISODES: Final = 64
+_MAX_PROBED_IDLE_MS: Final = 3_000
 
 
 async def credits_are_enforced(harness: Harness) -> None:
@@ -127,6 +131,90 @@ async def options_are_json(harness: Harness) -> None:
         expect_error(error, "INVALID_ARGUMENT", field="options")
 
 
+async def long_journals_end_their_episode_alone(harness: Harness) -> None:
+    """Inputs beyond limits.max_journal_bytes are TEXT_TOO_LONG; other episodes go on."""
+    harness.require_echo()
+    limits = harness.described.limits
+    if not limits.max_journal_bytes:
+        raise NotApplicable("the server has no bound for the inputs of an episode")
+    if limits.max_journal_bytes > _MAX_PROBED_JOURNAL:
+        raise NotApplicable(f"{limits.max_journal_bytes} bytes are too many to send")
+    play = await harness.play(length=0)
+    neighbour = await harness.play(play.stream, length=0)
+    text = "x" * min(limits.max_text_bytes, limits.max_journal_bytes // 4)
+    event = pb.Event()
+    for seq in range(1, limits.max_journal_bytes // len(text) + 3):
+        event = await play.ask(seq, action=text)
+        if event.HasField("error"):
+            break
+    metadata = expect_error(event, "TEXT_TOO_LONG", "limit", fault="AGENT", retriable="false")
+    expect_equal(metadata["limit"], str(limits.max_journal_bytes), "metadata limit")
+    await neighbour.steps(2)
+
+
+async def others_leave_a_client_its_share(harness: Harness) -> None:
+    """A client beside another one gets its part; the other's open episodes go on."""
+    capacity = harness.described.limits.max_episodes
+    if capacity > _MAX_PROBED_EPISODES:
+        raise NotApplicable(f"{capacity} episodes are too many to open")
+    async with Harness(harness.target) as other, other.cleanup():
+        mine, theirs = await harness.open_stream(), await other.open_stream()
+        first = other.reset()
+        expect_observation(await theirs.ask(first))
+        opened: list[str] = []
+        refused = pb.Event()
+        for _ in range(capacity + 1):
+            command = harness.reset()
+            refused = await mine.ask(command)
+            if refused.HasField("error"):
+                break
+            opened.append(command.episode_id)
+        expect_error(refused, "CAPACITY_EXHAUSTED", "share", retriable="true")
+        expect_equal(len(refused.error.details), 2, "details (ErrorInfo and RetryInfo)")
+        while len(opened) < capacity:
+            event = await theirs.ask(other.reset())
+            if event.HasField("error"):
+                break
+            opened.append("theirs")
+        expect(opened.count("theirs") >= capacity // 2 - 1, "the other client lacks its part")
+
+
+async def unused_episodes_end_and_say_why(harness: Harness) -> None:
+    """An episode that no command names for limits.idle_limit_ms ends; `cause` says so."""
+    limit = harness.described.limits.idle_limit_ms
+    if not 0 < limit <= _MAX_PROBED_IDLE_MS:
+        raise NotApplicable(f"{limit} ms are too long to wait (0 = never)")
+    stream = await harness.open_stream()
+    unused, used = await harness.play(stream), await harness.play(stream)
+    for _ in range(12):
+        await asyncio.sleep(limit / 4000)
+        await used.ask(heartbeat=pb.Heartbeat())
+    await asyncio.sleep(1.0)
+    expect(
+        (await used.ask(heartbeat=pb.Heartbeat())).HasField("lease_extended"), "a used one ended"
+    )
+    metadata = await unused.refused("EPISODE_NOT_FOUND", "cause", seq=1, action="late")
+    expect_equal(metadata["cause"], "IDLE", "metadata cause")
+
+
+async def forks_outlive_what_they_share(harness: Harness) -> None:
+    """A fork goes on, and can be forked, after its source was closed."""
+    harness.require(pb.CAPABILITY_FORK)
+    play = await harness.play(**harness.length(0))
+    await play.steps(3)
+    fork = pb.Fork(from_episode_id=play.episode_id)
+    copy, second = harness.fresh_id(), harness.fresh_id()
+    at = play.seq
+    expect_observation(await play.stream.ask(pb.Command(episode_id=copy, seq=at, fork=fork)))
+    await play.ask(close=pb.Close())
+    fork = pb.Fork(from_episode_id=copy)
+    event = await play.stream.ask(pb.Command(episode_id=second, seq=at, fork=fork))
+    expect_equal(event.state_hash, play.events[at].state_hash, "the state of a fork of a fork")
+    for episode_id in (copy, second):
+        wrong = pb.Command(episode_id=episode_id, seq=1, action="another past")
+        expect_error(await play.stream.ask(wrong), "SEQ_CONFLICT")
+
+
 CHECKS: Final = (
     ("R34", credits_are_enforced),
     ("R35", texts_have_a_limit),
@@ -135,4 +223,8 @@ CHECKS: Final = (
     ("R38", unknown_names_tell_the_valid_ones),
     ("R38", unknown_formats_spare_the_episode),
     ("R38", options_are_json),
+    ("R55", long_journals_end_their_episode_alone),
+    ("R57", unused_episodes_end_and_say_why),
+    ("R58", others_leave_a_client_its_share),
+    ("R59", forks_outlive_what_they_share),
 )

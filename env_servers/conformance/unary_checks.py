@@ -26,6 +26,8 @@ __all__ = ["CHECKS", "expect_refused", "list_environments"]
 
 _SERVICE: Final = "agentgym.env.v1.EnvironmentService"
 _PAGE: Final = 3
+_OPTIONAL_LIMITS: Final = ("max_episodes_per_client", "max_journal_bytes", "idle_limit_ms")
+"""Bounds that a server need not have."""
 
 
 async def list_environments(harness: Harness) -> pb.ListEnvironmentsResponse:
@@ -53,7 +55,7 @@ async def environments_describe_themselves(harness: Harness) -> None:
     expect_equal(starts, set(described.action_formats), "formats with a conversation start")
     for field in pb.Limits.DESCRIPTOR.fields:
         value = getattr(described.limits, field.name)
-        expect(value > 0 or field.name == "max_episodes_per_client", f"limits.{field.name} is 0")
+        expect(value > 0 or field.name in _OPTIONAL_LIMITS, f"limits.{field.name} is 0")
 
 
 async def revisions_are_negotiated(harness: Harness) -> None:

@@ -24,7 +24,13 @@ from grpc_reflection.v1alpha import reflection
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import environment_pb2_grpc
 from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable, Execution
-from env_servers.server.admission import AdmissionController, available_memory, derive_capacity
+from env_servers.server.admission import (
+    AdmissionController,
+    available_memory,
+    derive_budget,
+    derive_capacity,
+)
+from env_servers.server.budget import Budget
 from env_servers.server.clients import Clients
 from env_servers.server.commands import CommandHandler
 from env_servers.server.config import ServerConfig
@@ -153,7 +159,11 @@ class EnvironmentServer:
             for name, host in hosts.items()
         }
         return AdmissionController(
-            capacities, total=limits.max_episodes, per_client=limits.max_episodes_per_client
+            capacities,
+            total=limits.max_episodes,
+            per_client=limits.max_episodes_per_client,
+            budget=Budget(limits.memory_budget or derive_budget(memory)),
+            fair=limits.fair_shares,
         )
 
     def _interceptors(self) -> list[grpc.aio.ServerInterceptor]:

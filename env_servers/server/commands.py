@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.server import errors
@@ -49,9 +49,11 @@ class CommandHandler:
         self.table = EpisodeTable(
             admission,
             idle_limit=limits.idle_limit,
+            pressure_idle=limits.pressure_idle,
             journal_replayable=any(host.spec.deterministic for host in hosts.values()),
             tracing=tracing,
         )
+        self._budget = admission.budget
         self.background = BackgroundTasks()
         self._parser = CommandParser(hosts, limits)
         self._opener = EpisodeOpener(hosts, limits, self.table, self._parser, self.background)
@@ -59,16 +61,23 @@ class CommandHandler:
 
     # ------------------------------------------------------------------ the hot path
 
-    async def handle_message(self, stream: Stream, commands: Iterable[pb.Command]) -> None:
+    async def handle_message(self, stream: Stream, request: pb.InteractRequest) -> None:
         """Take and answer a message's commands, however many, without keeping other streams out.
 
         What a message may ask for is far larger than itself (an attach of 7 bytes can be answered
         by 16 MiB), so the answers are sent before more of it is handled.
         """
-        remaining = iter(commands)
+        while not stream.account.has_room():
+            await stream.account.wait_for_room()
+        remaining = iter(request.commands)
         while not self.handle(stream, remaining):
+            if not stream.unhandled_bytes:
+                stream.unhandled_bytes = request.ByteSize()
             await stream.flush()
             await asyncio.sleep(0)  # a flush with nothing to wait for does not yield by itself
+        stream.unhandled_bytes = 0
+        if self._budget.held > self._budget.limit:
+            self.table.shrink()
         await stream.flush()
 
     def handle(self, stream: Stream, commands: Iterator[pb.Command]) -> bool:

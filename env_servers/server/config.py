@@ -42,14 +42,25 @@ class ServerLimits:
     max_episodes: int = 0
     """0 = derived from CPU and memory."""
     max_episodes_per_client: int = 0
-    """Per connection; 0 = no limit of its own."""
+    """0 = no limit of its own beside the fair shares."""
+    fair_shares: bool = True
+    """Where several clients want room, none may hold another's equal part of it."""
+    memory_budget: int = 0
+    """Bytes that all journals, kept results and unsent answers may take; 0 = a quarter of the
+    memory that is free at the start."""
+    max_journal_bytes: int = 64 * 1024 * 1024
+    """Inputs of one episode, as the server keeps them."""
+    max_outbox_bytes: int = 4 * 1024 * 1024
+    """Answers that wait on one stream for a client to read, before its commands wait, too."""
     max_in_flight: int = 16_384
     """Commands in flight per stream."""
     default_lease: float = 60.0
     """Seconds that an episode outlives its stream."""
     max_lease: float = 3600.0
-    idle_limit: float = 1800.0
-    """Seconds after which an unused episode goes even while its stream lives."""
+    idle_limit: float = 600.0
+    """Seconds after which an episode that no command names goes even while its stream lives."""
+    pressure_idle: float = 60.0
+    """Seconds after which it may go already where another client lacks its share of episodes."""
     step_limit: float = 60.0
     """Seconds after which a step's environment counts as hung."""
     cache_events: int = 4

@@ -1,7 +1,8 @@
 """The rules of one episode: sequence numbers, the response cache, the journal, the lease.
 
 Pure: no I/O, no clock, no environment; time is passed in. Property tests play random commands
-against it. journal[i] is the input that led to seq i + 1, and every seq is executed exactly once.
+against it. Every seq is executed exactly once. What the episode keeps counts on its client's
+account until `release`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from env_servers.server import errors
+from env_servers.server.budget import ENTRY_BYTES, RESULT_BYTES, Account, Budget
 from env_servers.server.errors import CommandError
 from env_servers.server.in_flight import InFlight
 from env_servers.server.inputs import StepInput
 from env_servers.server.instance import ResetSpec, Result
+from env_servers.server.journal import Journal
 
 if TYPE_CHECKING:
     from env_servers.server.runners import Runner
@@ -50,16 +53,17 @@ class Episode:
     """What a server remembers of one episode; the environment itself lives in the runner."""
 
     __slots__ = (
+        "_long_results",
+        "account",
         "cache",
-        "client",
         "ended",
         "episode_id",
         "failure",
-        "hashes",
         "in_flight",
         "journal",
         "last_used",
         "lease",
+        "max_journal_bytes",
         "origin",
         "owner",
         "reset",
@@ -77,10 +81,11 @@ class Episode:
         origin: Origin,
         runner: Runner,
         *,
-        client: str = "",
+        account: Account,
         owner: str = "",
         lease: float,
         cache_events: int,
+        max_journal_bytes: int,
         now: float,
         span: Any = None,
     ) -> None:
@@ -89,7 +94,8 @@ class Episode:
         self.reset = reset
         self.origin = origin
         self.runner = runner
-        self.client = client
+        self.account = account
+        """Of whom its bytes and its room count."""
         self.owner = owner
         """Name of the client that opened it: only its streams may use it."""
         self.lease = lease
@@ -99,31 +105,39 @@ class Episode:
         self.steps_inline = runner.instance is not None
         """The next step may be executed where it is read: not ended, not failed."""
         self.failure: CommandError | None = None
-        self.journal: list[StepInput] = []
-        self.hashes: list[bytes] = []
+        self.journal = Journal(account)
+        self.max_journal_bytes = max_journal_bytes
         self.cache: deque[Result] = deque(maxlen=cache_events)
+        self._long_results = 0
+        """Bytes of the kept results whose text is long."""
+        account.add_results(cache_events * RESULT_BYTES)
         self.in_flight: InFlight[Result] | None = None
         self.stream: Stream | None = None
         self.span = span
         """Its span where the server traces."""
 
-    def open(
-        self,
-        journal: Sequence[StepInput],
-        results: Sequence[Result],
-        hashes: Sequence[bytes] | None = None,
-    ) -> None:
-        """Take over a journal and the results of every seq in it.
+    def open(self, journal: Sequence[StepInput], results: Sequence[Result]) -> None:
+        """Take over a journal and the results of every seq in it, from seq 0 on."""
+        self.journal.first_hash = results[0].state_hash
+        for step_input, result in zip(journal, results[1:], strict=True):
+            self.journal.append(step_input, result.state_hash)
+        self._begin(results)
 
-        A native fork knows only the last result; `hashes` then are those of every seq.
-        """
-        self.journal.extend(journal)
-        self.runner.bind(self.episode_id, self.journal, self.hashes)
-        for result in results:
-            self._append(result)
-        if hashes is not None:
-            self.hashes[:] = hashes
-            self.seq = len(hashes) - 1
+    def open_fork(self, journal: Journal, results: Sequence[Result]) -> None:
+        """Take over the journal of a copy and its last results."""
+        self.journal.release()
+        self.journal = journal
+        self._begin(results)
+
+    def _begin(self, results: Sequence[Result]) -> None:
+        self.runner.bind(self.episode_id, self.journal)
+        self.seq = len(self.journal)
+        self.cache.extend(results)
+        self._count_results()
+        last = results[-1].observation
+        if last.terminated or last.truncated:
+            self.ended = True
+            self.steps_inline = False
 
     # ------------------------------------------------------------------ steps
 
@@ -132,7 +146,7 @@ class Episode:
         if self.in_flight is not None:
             return self._decide_in_flight(self.in_flight, seq, step_input)
         if seq <= self.seq and seq > 0:
-            if self.journal[seq - 1] != step_input:
+            if self.journal.input_of(seq) != step_input:
                 raise errors.seq_conflict(self.episode_id, f"was sent seq {seq} with another input")
             return StepDecision.REPLAY
         if seq != self.seq + 1:
@@ -154,16 +168,25 @@ class Episode:
 
     def commit(self, step_input: StepInput, result: Result, now: float) -> None:
         """Record an executed step."""
-        # `touch` and `_append` once more, without the calls: every step passes here.
+        # `touch` and `Journal.append` once more, without the calls: every step passes here.
         self.last_used = now
-        self.journal.append(step_input)
+        journal, account = self.journal, self.account
+        journal.inputs.append(step_input)
+        journal.hashes.append(result[1])
+        size = step_input.size() + ENTRY_BYTES
+        account.bytes += size
+        account.budget.journals += size
+        journal.size += size
         self.seq += 1
-        self.hashes.append(result[1])
         self.cache.append(result)
         observation = result[0]
+        if len(observation[0]) > RESULT_BYTES or self._long_results:
+            self._count_results()
         if observation[3] or observation[4]:  # terminated or truncated
             self.ended = True
             self.steps_inline = False
+        elif journal.size > self.max_journal_bytes:
+            self.fail(errors.journal_too_long(self.max_journal_bytes))
 
     def fail(self, error: CommandError) -> None:
         """Take no more steps: each is answered with this error."""
@@ -213,13 +236,26 @@ class Episode:
         limit = self.lease if self.stream is None else idle_limit
         return now - self.last_used > limit
 
-    def _append(self, result: Result) -> None:
-        self.seq += 1
-        self.hashes.append(result.state_hash)
-        self.cache.append(result)
-        if result.observation.terminated or result.observation.truncated:
-            self.ended = True
-            self.steps_inline = False
+    # ------------------------------------------------------------------ what it holds
+
+    @property
+    def held(self) -> int:
+        """Bytes that its end gives back, unless forks share them."""
+        return self.journal.size + self._long_results
+
+    def release(self) -> None:
+        """Give back the bytes that it holds; for the end of the episode."""
+        self.journal.release()
+        assert self.cache.maxlen is not None
+        self.account.add_results(-self.cache.maxlen * RESULT_BYTES - self._long_results)
+        # A step may still execute: what it adds then counts for nobody.
+        self.account = self.journal.account = Account("", Budget(0))
+
+    def _count_results(self) -> None:
+        texts = (result.observation.text for result in self.cache)
+        size = sum(text.__sizeof__() for text in texts if len(text) > RESULT_BYTES)
+        self.account.add_results(size - self._long_results)
+        self._long_results = size
 
     def _decide_in_flight(
         self, in_flight: InFlight[Result], seq: int, step_input: StepInput
@@ -228,6 +264,6 @@ class Episode:
             if step_input == in_flight.request:
                 return StepDecision.JOIN
             raise errors.seq_conflict(self.episode_id, f"executes seq {seq} with another input")
-        if 0 < seq <= self.seq and self.journal[seq - 1] == step_input:
+        if 0 < seq <= self.seq and self.journal.input_of(seq) == step_input:
             return StepDecision.REPLAY
         raise errors.episode_busy(self.episode_id, in_flight.seq)

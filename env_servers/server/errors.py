@@ -8,6 +8,7 @@ server knows when). Raise what a constructor returns: `raise errors.seq_gap(epis
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import grpc
@@ -33,6 +34,7 @@ __all__ = [
     "DOMAIN",
     "REASONS",
     "CommandError",
+    "EndCause",
     "Rule",
     "abort",
     "being_opened",
@@ -50,9 +52,12 @@ __all__ = [
     "episode_not_found",
     "hung",
     "invalid_argument",
+    "journal_too_long",
     "lacks_capability",
     "lacks_scope",
     "not_deterministic",
+    "outbox_full",
+    "over_share",
     "replay_diverged",
     "response_evicted",
     "revision_unsupported",
@@ -143,6 +148,19 @@ _MAX_CHARS = 2_000
 def _bounded(text: str) -> str:
     """A text that the wire can carry: short, and without lone surrogates."""
     return text[:_MAX_CHARS].encode("utf-8", "replace").decode()
+
+
+class EndCause(Enum):
+    """Why a server ended an episode of its own accord."""
+
+    LEASE = "no stream held it until its lease ran out"
+    """Its stream was lost for longer than its lease."""
+    IDLE = "no command named it for longer than the idle limit"
+    """Its stream lives, but nobody used it."""
+    SEATS = "it was unused while another client lacked its share of episodes"
+    """Its client held more episodes than its share."""
+    MEMORY = "it was the longest unused when the server's memory budget was exceeded"
+    """Its client held more bytes than its share."""
 
 
 class CommandError(Exception):
@@ -257,15 +275,20 @@ def being_opened(episode_id: str) -> CommandError:
     return CommandError(pb.ERROR_REASON_EPISODE_BUSY, f"episode {episode_id} is being opened")
 
 
-def episode_not_found(episode_id: str, *, journal_replayable: bool) -> CommandError:
-    """No such live episode here."""
-    return CommandError(
+def episode_not_found(
+    episode_id: str, *, journal_replayable: bool, cause: EndCause | None = None
+) -> CommandError:
+    """No such live episode here; `cause` is why the server ended it, where it did and knows."""
+    why = "it was closed, its lease ran out, or its server was restarted"
+    error = CommandError(
         pb.ERROR_REASON_EPISODE_NOT_FOUND,
-        f"no live episode {episode_id!r} here: it was closed, its lease ran "
-        "out, or its server was restarted; a deterministic one can be opened again with its "
-        "journal",
+        f"no live episode {episode_id!r} here: {cause.value if cause else why}; a deterministic "
+        "one can be opened again with its journal",
         journal_replayable="true" if journal_replayable else "false",
     )
+    if cause is not None:
+        error.metadata["cause"] = cause.name
+    return error
 
 
 def episode_ended(episode: Episode) -> CommandError:
@@ -390,6 +413,15 @@ def text_too_long(limit: int) -> CommandError:
     )
 
 
+def journal_too_long(limit: int) -> CommandError:
+    """The inputs of an episode have more bytes together than the server keeps of one."""
+    return CommandError(
+        pb.ERROR_REASON_TEXT_TOO_LONG,
+        f"the inputs of an episode may have {limit} bytes together, as the server keeps them",
+        limit=limit,
+    )
+
+
 def unauthenticated() -> CommandError:
     """The call lacks the bearer token."""
     return CommandError(
@@ -412,11 +444,31 @@ def capacity_exhausted(message: str) -> CommandError:
     return CommandError(pb.ERROR_REASON_CAPACITY_EXHAUSTED, message, retry_after=0.5)
 
 
+def over_share(what: str, share: int, clients: int) -> CommandError:
+    """The client holds its fair share, and others want theirs."""
+    return CommandError(
+        pb.ERROR_REASON_CAPACITY_EXHAUSTED,
+        f"{clients} clients share this server: more than {share} {what} would take the others' "
+        "part; end an episode, or wait",
+        retry_after=0.5,
+        share=share,
+    )
+
+
 def client_limit(limit: int) -> CommandError:
     """The client holds as many episodes as it may."""
     return CommandError(
         pb.ERROR_REASON_CLIENT_LIMIT,
         f"this client has {limit} live episodes, its full share",
+        retry_after=0.5,
+    )
+
+
+def outbox_full() -> CommandError:
+    """The client has not read so much that no repeated results are added to it."""
+    return CommandError(
+        pb.ERROR_REASON_CAPACITY_EXHAUSTED,
+        "answers wait for this client to read them; attach again when it has",
         retry_after=0.5,
     )
 

@@ -60,9 +60,19 @@ class ServerMetrics:
             steps.add_metric([name], host.steps)
         yield live
         yield steps
+        budget = table.admission.budget
+        for name, text, value in (
+            ("journal_bytes", "Inputs of live episodes", budget.journals),
+            ("result_bytes", "Results kept for repeated commands", budget.results),
+            ("outbox_bytes", "Answers that wait for their readers", budget.outboxes),
+            ("budget_bytes", "What the three may take together", budget.limit),
+            ("clients", "Clients that share the server", budget.clients),
+        ):
+            yield GaugeMetricFamily(f"agentgym_{name}", text, value=value)
         for name, text, value in (
             ("cache_hits", "Commands answered from the response cache", table.cache_hits),
-            ("episodes_reaped", "Episodes whose lease ran out", table.reaped),
+            ("episodes_reaped", "Episodes whose lease or idle limit ran out", table.reaped),
+            ("episodes_evicted", "Episodes ended because room was short", table.evicted),
             ("worker_restarts", "Worker processes that died", self._workers.deaths),
             ("threads_abandoned", "Threads given up as hung", self._threads.abandoned),
         ):

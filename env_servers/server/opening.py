@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.server import errors, events
 from env_servers.server.admission import AdmissionController
+from env_servers.server.budget import Account
 from env_servers.server.config import ServerLimits
 from env_servers.server.episode import Episode, ForkOrigin, Origin
 from env_servers.server.errors import CommandError
@@ -21,6 +22,7 @@ from env_servers.server.events import WriteAnswer
 from env_servers.server.in_flight import BackgroundTasks, InFlight
 from env_servers.server.inputs import StepInput
 from env_servers.server.instance import ResetSpec, Result
+from env_servers.server.journal import Journal, journal_size
 from env_servers.server.logs import LogThrottle, get_logger
 from env_servers.server.parsing import CommandParser
 from env_servers.server.runners import Host, Runner
@@ -52,16 +54,22 @@ class OpenPlan:
     reset: ResetSpec
     origin: Origin
     journal: list[StepInput]
-    hashes: list[bytes] | None
-    """Of every seq, where the runner knows only the last result; None = the results have them."""
+    """To be played; empty for a fork."""
+    source: Episode | None
+    """What is forked."""
     lease: float
     """Seconds."""
     start: Callable[[], Awaitable[tuple[Runner, list[Result]]]]
 
     @property
+    def size(self) -> int:
+        """Bytes of the journal; a fork shares its source's."""
+        return journal_size(self.journal)
+
+    @property
     def request(self) -> OpenRequest:
         """What tells this opening from another one of the same episode id."""
-        return OpenRequest(self.origin, self.journal if self.hashes is None else None)
+        return OpenRequest(self.origin, self.journal if self.source is None else None)
 
 
 class EpisodeOpener:
@@ -108,7 +116,7 @@ class EpisodeOpener:
             reset,
             origin=reset,
             journal=journal,
-            hashes=None,
+            source=None,
             lease=self._parser.lease(command.reset.lease_ms),
             start=lambda: host.open(reset, journal, hashes),
         )
@@ -120,7 +128,7 @@ class EpisodeOpener:
         origin = ForkOrigin(command.fork.from_episode_id, seq)
         existing = self._table.own(command.episode_id, stream.owner)
         if existing is not None and existing.origin == origin:
-            return self._reopen(stream, existing, existing.journal[:seq], ())
+            return self._reopen(stream, existing, existing.journal.inputs_to(seq), ())
         pending = self._table.own_opening(command.episode_id, stream.owner)
         if pending is not None and pending.request == OpenRequest(origin, None):
             return self._opened(stream, pending, command)
@@ -129,21 +137,18 @@ class EpisodeOpener:
             raise errors.episode_busy(source.episode_id, source.in_flight.seq)
         if seq > source.seq:
             raise errors.seq_gap(source, source.seq, f"it cannot be forked at {seq}")
-        hashes = source.hashes[: seq + 1]
         plan = OpenPlan(
             stream.owner,
             source.reset,
             origin=origin,
-            journal=source.journal[:seq],
-            hashes=hashes,
+            journal=[],
+            source=source,
             lease=self._parser.lease(command.fork.lease_ms),
-            start=lambda: self._start_fork(source, seq, hashes),
+            start=lambda: self._start_fork(source, seq),
         )
         return self._open(stream, command, plan)
 
-    def _start_fork(
-        self, source: Episode, seq: int, hashes: list[bytes]
-    ) -> Awaitable[tuple[Runner, list[Result]]]:
+    def _start_fork(self, source: Episode, seq: int) -> Awaitable[tuple[Runner, list[Result]]]:
         """A copy in the present state is native; one of the past replays the journal."""
         host = self._hosts[source.reset.environment]
         if seq == source.seq and source.failure is None:
@@ -152,7 +157,8 @@ class EpisodeOpener:
             raise errors.not_deterministic(
                 host.spec.name, f"it forks only at its current state, seq {source.seq}"
             )
-        return host.open(source.reset, source.journal[:seq], hashes)
+        journal = source.journal
+        return host.open(source.reset, journal.inputs_to(seq), journal.hashes_to(seq))
 
     async def _reopen(
         self,
@@ -164,9 +170,10 @@ class EpisodeOpener:
         """The same opening again: the cached result, unless the journals contradict."""
         episode.attach(stream)
         seq = len(journal)
-        if episode.journal[:seq] != journal:
+        if episode.journal.inputs_to(seq) != journal:
             raise errors.seq_conflict(episode.episode_id, "is live with another journal")
-        for at_seq, (expected, actual) in enumerate(zip(hashes, episode.hashes, strict=False)):
+        known = episode.journal.hashes_to(seq) if hashes else []
+        for at_seq, (expected, actual) in enumerate(zip(hashes, known, strict=False)):
             if expected and expected != actual:
                 raise errors.replay_diverged(
                     f"episode {episode.episode_id} is live with another state at seq {at_seq}",
@@ -185,9 +192,14 @@ class EpisodeOpener:
         if episode_id in self._table.episodes:
             raise errors.seq_conflict(episode_id, "is live and was opened otherwise")
         if pending is None:
-            self._check_admission(stream, plan.reset.environment)
-            creation = self._create(episode_id, plan, plan.start(), stream)
-            self._admission.admit(plan.reset.environment, stream.client)
+            self._check_admission(stream, plan.reset.environment, plan.size)
+            starting = plan.start()
+            journal = None
+            if plan.source is not None:
+                # Taken now, as the state is: later steps of the source are not the copy's.
+                journal = plan.source.journal.fork(command.seq, stream.account)
+            creation = self._create(episode_id, plan, starting, journal, stream)
+            self._admission.admit(plan.reset.environment, stream.account)
             opening = self._background.spawn(creation)
             pending = InFlight(command.seq, plan.request, opening, owner=plan.owner)
             self._table.pending_opens[episode_id] = pending
@@ -198,6 +210,7 @@ class EpisodeOpener:
         episode_id: str,
         plan: OpenPlan,
         starting: Awaitable[tuple[Runner, list[Result]]],
+        forked: Journal | None,
         stream: Stream,
     ) -> Episode:
         """Install an episode, admitted already, once its runner has started."""
@@ -208,7 +221,7 @@ class EpisodeOpener:
         try:
             runner, results = await starting
         except BaseException as error:
-            self._admission.release(environment, stream.client)
+            self._give_back(environment, stream.account, forked)
             if tracing is not None:
                 tracing.end_failed(span, error)
             _log_failure(episode_id, plan.reset, error)
@@ -216,7 +229,7 @@ class EpisodeOpener:
         finally:
             closed = self._table.pending_opens.pop(episode_id).closed
         if closed:
-            self._admission.release(environment, stream.client)
+            self._give_back(environment, stream.account, forked)
             self._table.close_runner(environment, episode_id, runner)
             error = errors.closed_while_opening(episode_id)
             if tracing is not None:
@@ -227,16 +240,20 @@ class EpisodeOpener:
             plan.reset,
             plan.origin,
             runner,
-            client=stream.client,
+            account=stream.account,
             owner=plan.owner,
             lease=plan.lease,
             cache_events=self._limits.cache_events,
+            max_journal_bytes=self._limits.max_journal_bytes,
             now=time.monotonic(),
             span=span,
         )
-        episode.open(plan.journal, results, plan.hashes)
+        if forked is not None:
+            episode.open_fork(forked, results)
+        else:
+            episode.open(plan.journal, results)
         self._table.add(episode)
-        if plan.journal and plan.origin == plan.reset:
+        if plan.journal:
             log.info(
                 "episode rebuilt from its client's journal",
                 environment=environment,
@@ -244,6 +261,12 @@ class EpisodeOpener:
                 seq=episode.seq,
             )
         return episode
+
+    def _give_back(self, environment: str, account: Account, forked: Journal | None) -> None:
+        """Return the room of an opening that came to nothing."""
+        self._admission.release(environment, account)
+        if forked is not None:
+            forked.release()
 
     def _opened(
         self, stream: Stream, pending: InFlight[Episode], command: pb.Command
@@ -259,23 +282,37 @@ class EpisodeOpener:
             episode.attach(stream)
         return events.observation(episode.episode_id, seq, episode.result(seq))
 
-    def _check_admission(self, stream: Stream, environment: str) -> None:
+    def _check_admission(self, stream: Stream, environment: str, size: int) -> None:
+        """Raise CommandError where there is no room, also after others' unused episodes ended."""
+        account = stream.account
         try:
-            self._admission.check(environment, stream.client)
+            try:
+                self._admission.check(environment, account, time.monotonic(), size)
+            except CommandError as refusal:
+                full = refusal.reason == pb.ERROR_REASON_CAPACITY_EXHAUSTED
+                if not full or "share" in refusal.metadata:
+                    raise
+                if not self._table.make_room(environment, account, size):
+                    raise
+                self._admission.check(environment, account, time.monotonic(), size)
         except CommandError as refusal:
-            reason = pb.ErrorReason.Name(refusal.reason).removeprefix("ERROR_REASON_")
-            suppressed = self._refusals.suppressed((environment, reason))
-            if suppressed is not None:
-                log.warning(
-                    "admission refused",
-                    environment=environment,
-                    client=stream.client,
-                    reason=reason,
-                    live=self._admission.live[environment],
-                    capacity=self._admission.capacities[environment],
-                    suppressed=suppressed,
-                )
+            self._log_refusal(stream, environment, refusal)
             raise
+
+    def _log_refusal(self, stream: Stream, environment: str, refusal: CommandError) -> None:
+        reason = pb.ErrorReason.Name(refusal.reason).removeprefix("ERROR_REASON_")
+        suppressed = self._refusals.suppressed((environment, reason))
+        if suppressed is not None:
+            log.warning(
+                "admission refused",
+                environment=environment,
+                client=stream.client,
+                reason=reason,
+                live=self._admission.live[environment],
+                capacity=self._admission.capacities[environment],
+                bytes=self._admission.budget.held,
+                suppressed=suppressed,
+            )
 
 
 def _is_stale(episode: Episode, reset: ResetSpec, journal: list[StepInput]) -> bool:
@@ -285,7 +322,7 @@ def _is_stale(episode: Episode, reset: ResetSpec, journal: list[StepInput]) -> b
         episode.reset == reset
         and episode.in_flight is None
         and seq < len(journal)
-        and episode.journal == journal[:seq]
+        and episode.journal.inputs_to(seq) == journal[:seq]
     )
 
 

@@ -17,6 +17,7 @@ from env_servers.server import errors
 from env_servers.server.config import ServerLimits
 from env_servers.server.inputs import Action, Reply, StepInput, ToolCall
 from env_servers.server.instance import ResetSpec
+from env_servers.server.journal import journal_size
 from env_servers.server.runners import Host
 from env_servers.server.table import MAX_ID_BYTES
 
@@ -92,6 +93,8 @@ class CommandParser:
                 raise errors.invalid_argument("journal", f"journal entry {seq} has no input")
             step_input = _read_input(body, entry.input, reset.action_format)
             journal.append(self._checked(step_input, reset.environment))
+        if journal_size(journal) > self._limits.max_journal_bytes:
+            raise errors.journal_too_long(self._limits.max_journal_bytes)
         return journal
 
     def advisor(self, environment: str, number: int) -> Advisor:

@@ -37,6 +37,7 @@ from env_servers.server.frames import (
 )
 from env_servers.server.inputs import StepInput, encode_input
 from env_servers.server.instance import AdvisedReply, LoadedEnvironment, ResetSpec, Result
+from env_servers.server.journal import Journal
 from env_servers.server.logs import LogConfig, get_logger
 from env_servers.server.respawn import RespawnPolicy
 from env_servers.server.runners import Host, Runner
@@ -376,11 +377,10 @@ class ProcessRunner(Runner):
         self._rebuilding = asyncio.Lock()
         self._closed = False
         self._episode_id = ""
-        self._journal: Sequence[StepInput] = ()
-        self._hashes: Sequence[bytes] = ()
+        self._journal: Journal | None = None
 
-    def bind(self, episode_id: str, journal: Sequence[StepInput], hashes: Sequence[bytes]) -> None:
-        self._episode_id, self._journal, self._hashes = episode_id, journal, hashes
+    def bind(self, episode_id: str, journal: Journal) -> None:
+        self._episode_id, self._journal = episode_id, journal
 
     async def open(self, journal: Sequence[StepInput], hashes: Sequence[bytes]) -> list[Result]:
         """Open the episode on a worker and play the journal; raises CommandError."""
@@ -469,14 +469,17 @@ class ProcessRunner(Runner):
             if not self._host.spec.deterministic:
                 raise errors.worker_lost(self._reset.environment)
             lost = self._worker.pid if self._worker is not None else 0
-            await self.open(self._journal, self._hashes)
+            journal = self._journal
+            assert journal is not None, "an episode is bound before its first call"
+            seq = len(journal)
+            await self.open(journal.inputs_to(seq), journal.hashes_to(seq))
             if self._worker is None:  # closed meanwhile
                 raise errors.closed()
             log.warning(
                 "episode rebuilt",
                 environment=self._reset.environment,
                 episode_id=self._episode_id,
-                seq=len(self._journal),
+                seq=seq,
                 lost_worker=lost,
                 worker=self._worker.pid,
             )

@@ -28,6 +28,7 @@ from env_servers.server.instance import (
     ResetSpec,
     Result,
 )
+from env_servers.server.journal import Journal
 from env_servers.server.logs import get_logger
 from env_servers.server.threads import AbandonableThreadPool
 
@@ -71,7 +72,7 @@ class Runner(ABC):
         """Ask a scripted player before returning; only where `instance` is set."""
         raise NotImplementedError
 
-    def bind(self, episode_id: str, journal: Sequence[StepInput], hashes: Sequence[bytes]) -> None:
+    def bind(self, episode_id: str, journal: Journal) -> None:
         """Remember the episode's growing journal, for runners that may have to rebuild it."""
 
     @abstractmethod

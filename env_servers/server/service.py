@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -15,6 +16,7 @@ from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import environment_pb2_grpc, types_pb2
 from env_servers.sdk import SdkError
 from env_servers.server import errors
+from env_servers.server.budget import Account
 from env_servers.server.clients import Client, Clients, Scope
 from env_servers.server.commands import CommandHandler
 from env_servers.server.config import CONTRACT_REVISION, ServerLimits
@@ -54,6 +56,7 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
         self.handler = handler
         self.clients = clients
         self.streams: set[Stream] = set()
+        self._numbers = itertools.count(1)
         self._described: dict[str, pb.GetEnvironmentResponse] = {}
 
     # ------------------------------------------------------------------ the stream
@@ -63,12 +66,15 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
     ) -> None:
         """Answer commands until the client ends the stream."""
         limits = self.handler.limits
+        owner = self.clients.of_call(context).name
         stream = Stream(
             context.write,
             client=context.peer(),
-            owner=self.clients.of_call(context).name,
+            owner=owner,
+            account=self._account(owner, context, stream=next(self._numbers)),
             max_items=limits.max_items,
             max_in_flight=limits.max_in_flight,
+            max_bytes=limits.max_outbox_bytes,
             trace_context=self._trace_context(context),
         )
         self.streams.add(stream)
@@ -78,7 +84,7 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
             await stream.flush()
             handle_message = self.handler.handle_message
             async for request in request_iterator:
-                await handle_message(stream, request.commands)
+                await handle_message(stream, request)
             await stream.finish()
         finally:
             self.streams.discard(stream)
@@ -107,12 +113,15 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
         async def keep(response: pb.InteractResponse) -> None:
             answers.extend(response.events)
 
+        owner = self.clients.of_call(context).name
         stream = Stream(
             keep,
             client=context.peer(),
-            owner=self.clients.of_call(context).name,
+            owner=owner,
+            account=self._account(owner, context),
             max_items=self.handler.limits.max_items,
             max_in_flight=2,
+            max_bytes=self.handler.limits.max_outbox_bytes,
             trace_context=self._trace_context(context),
         )
         try:
@@ -124,6 +133,16 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
         if event.HasField("error"):
             await abort(context, event.error)
         return event
+
+    def _account(self, owner: str, context: Context, stream: int = 0) -> Account:
+        """Whose share a call counts on: of the client by name, else of the connection.
+
+        Connections to a Unix socket cannot be told apart: there each stream counts by itself.
+        """
+        client = owner or context.peer()
+        if client.startswith("unix:") and stream:
+            client = f"{client} stream {stream}"
+        return self.handler.table.admission.account(client)
 
     def _trace_context(self, context: Context) -> Any:
         """The trace that a call belongs to; None where the server does not trace."""
@@ -276,6 +295,8 @@ def describe(
             step_limit_ms=int(limits.step_limit * 1000),
             response_cache_events=limits.cache_events,
             max_items_per_message=limits.max_items,
+            max_journal_bytes=limits.max_journal_bytes,
+            idle_limit_ms=int(limits.idle_limit * 1000),
         ),
     )
 

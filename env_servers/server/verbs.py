@@ -79,7 +79,11 @@ class EpisodeVerbs:
 
     def attach(self, stream: Stream, episode: Episode, command: pb.Command) -> WriteAnswer:
         """Send the results that the client missed, then say where the episode is."""
-        for seq, result in episode.missed(command.attach.last_seq_seen):
+        missed = episode.missed(command.attach.last_seq_seen)
+        size = sum(len(result.observation.text) for _, result in missed)
+        if stream.account.outbox and not stream.account.has_room(size):
+            raise errors.outbox_full()
+        for seq, result in missed:
             self._table.cache_hits += 1
             event = stream.event(len(result.observation.text))
             events.write_result(event, episode.episode_id, seq, result, replayed=True)

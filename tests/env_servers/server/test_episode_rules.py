@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.sdk import ActionFormat, Observation, StopReason
+from env_servers.server.budget import Account, Budget
 from env_servers.server.episode import Episode, ForkOrigin, StepDecision
 from env_servers.server.errors import CommandError
 from env_servers.server.in_flight import InFlight
@@ -24,8 +25,8 @@ class Idle:
 
     instance = None
 
-    def bind(self, episode_id, journal, hashes):
-        self.journal, self.hashes = journal, hashes
+    def bind(self, episode_id, journal):
+        self.journal = journal
 
 
 def result_of(seq, *, ended=False):
@@ -35,8 +36,16 @@ def result_of(seq, *, ended=False):
     return Result(observation, seq.to_bytes(8, "big"), None)
 
 
+def options(cache):
+    return {
+        "account": Account("c", Budget(0)),
+        "cache_events": cache,
+        "max_journal_bytes": 1_000_000,
+    }
+
+
 def episode_at(seq=0, *, cache=CACHE, lease=10.0, now=0.0):
-    episode = Episode("e", RESET, RESET, Idle(), lease=lease, cache_events=cache, now=now)
+    episode = Episode("e", RESET, RESET, Idle(), lease=lease, now=now, **options(cache))
     episode.open([], [result_of(0)])
     for number in range(1, seq + 1):
         episode.commit(Action("a"), result_of(number), now)
@@ -116,8 +125,8 @@ def test_every_sequence_of_commands_is_judged_as_the_model_judges_it(commands, l
                 episode.commit(done.request, result_of(done.seq, ended=done.seq == length), 0.0)
                 model.actions.append(model.in_flight)
                 model.in_flight = None
-        assert episode.journal == model.actions
-        assert len(episode.hashes) == episode.seq + 1 == len(model.actions) + 1
+        assert episode.journal.inputs_to(episode.seq) == model.actions
+        assert len(episode.journal) == episode.seq == len(model.actions)
         assert episode.ended == (len(model.actions) == length)
     finally:
         loop.run_until_complete(asyncio.sleep(0))
@@ -146,9 +155,11 @@ def test_attach_gives_all_that_was_missed_or_says_why_not(seq, cache, last_seen)
 @given(seq=st.integers(1, 12), cache=st.integers(1, 6))
 def test_a_native_fork_knows_its_past_but_only_its_last_answer(seq, cache):
     source = episode_at(seq, cache=cache)
-    copy = Episode("f", RESET, ForkOrigin("e", seq), Idle(), lease=1.0, cache_events=cache, now=0.0)
-    copy.open(source.journal[:], [source.cache[-1]], source.hashes[:])
-    assert (copy.seq, copy.journal, copy.hashes) == (seq, source.journal, source.hashes)
+    copy = Episode("f", RESET, ForkOrigin("e", seq), Idle(), lease=1.0, now=0.0, **options(cache))
+    copy.open_fork(source.journal.fork(seq, copy.account), [source.cache[-1]])
+    assert copy.seq == seq
+    assert copy.journal.inputs_to(seq) == source.journal.inputs_to(seq)
+    assert copy.journal.hashes_to(seq) == source.journal.hashes_to(seq)
     assert copy.result(seq) == result_of(seq)
     assert copy.runner.journal is copy.journal
     assert verdict(copy, seq, Action("a")) is StepDecision.REPLAY

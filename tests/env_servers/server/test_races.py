@@ -149,7 +149,10 @@ async def test_nothing_grows_with_the_number_of_episodes_played(how):
                 await play.ask(close=pb.Close())
             nothing_is_left(server)
             assert not server.handler.background.running
-            assert not server.table.admission._by_client
+            server.table.admission.forget_absent(float("inf"))
+            assert not server.table.admission._present
+            budget = server.table.admission.budget
+            assert (budget.journals, budget.results) == (0, 0)
             (stream,) = server.service.streams
             assert not stream.episodes
             assert not stream.tasks

@@ -8,6 +8,7 @@ from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.sdk import ActionFormat, Observation
 from env_servers.server import errors
 from env_servers.server.admission import AdmissionController
+from env_servers.server.budget import Account, Budget
 from env_servers.server.episode import Episode
 from env_servers.server.errors import CommandError
 from env_servers.server.instance import ResetSpec, Result
@@ -27,7 +28,7 @@ class RecordingRunner:
         self.cancelled = 0
         self.error = None
 
-    def bind(self, episode_id, journal, hashes):
+    def bind(self, episode_id, journal):
         pass
 
     def cancel(self):
@@ -44,21 +45,37 @@ async def nowhere(response):
 
 
 def stream():
-    return Stream(nowhere, client="ipv4:127.0.0.1:1", max_items=10, max_in_flight=2)
+    return Stream(
+        nowhere,
+        client="ipv4:127.0.0.1:1",
+        account=Account("c", Budget(0)),
+        max_items=10,
+        max_in_flight=2,
+        max_bytes=1000,
+    )
 
 
 @pytest.fixture
 def table():
     admission = AdmissionController({"echo": 2}, per_client=0)
-    return EpisodeTable(admission, idle_limit=100.0, journal_replayable=True)
+    return EpisodeTable(admission, idle_limit=100.0, pressure_idle=5.0, journal_replayable=True)
 
 
-def add(table, episode_id="e", *, lease=10.0, now=0.0):
-    table.admission.check("echo", "c")
-    table.admission.admit("echo", "c")
+def add(table, episode_id="e", *, client="c", lease=10.0, now=0.0):
+    account = table.admission.account(client)
+    table.admission.check("echo", account, now)
+    table.admission.admit("echo", account)
     runner = RecordingRunner()
     episode = Episode(
-        episode_id, RESET, RESET, runner, client="c", lease=lease, cache_events=4, now=now
+        episode_id,
+        RESET,
+        RESET,
+        runner,
+        account=account,
+        lease=lease,
+        cache_events=4,
+        max_journal_bytes=1_000_000,
+        now=now,
     )
     episode.open([], [Result(Observation("start"), b"12345678", None)])
     table.add(episode)
@@ -136,23 +153,21 @@ def test_a_table_is_busy_while_something_is_opened_or_driven(table):
 
 
 def test_admission_counts_environments_clients_and_the_drain():
-    admission = AdmissionController({"a": 2, "b": 5}, total=3, per_client=2)
-    for environment, client in (("a", "x"), ("a", "y"), ("b", "x")):
-        admission.check(environment, client)
-        admission.admit(environment, client)
-    for environment, client, reason in (
-        ("a", "z", pb.ERROR_REASON_CAPACITY_EXHAUSTED),
-        ("b", "z", pb.ERROR_REASON_CAPACITY_EXHAUSTED),
-    ):
+    admission = AdmissionController({"a": 2, "b": 5}, total=3, per_client=2, fair=False)
+    x, y, z = (admission.account(name) for name in "xyz")
+    for environment, account in (("a", x), ("a", y), ("b", x)):
+        admission.check(environment, account, 0.0)
+        admission.admit(environment, account)
+    for environment in "ab":
         with pytest.raises(CommandError) as caught:
-            admission.check(environment, client)
-        assert caught.value.reason == reason
-    admission.release("a", "y")
+            admission.check(environment, z, 0.0)
+        assert caught.value.reason == pb.ERROR_REASON_CAPACITY_EXHAUSTED
+    admission.release("a", y)
     with pytest.raises(CommandError) as caught:
-        admission.check("b", "x")
+        admission.check("b", x, 0.0)
     assert caught.value.reason == pb.ERROR_REASON_CLIENT_LIMIT
-    admission.check("b", "z")
+    admission.check("b", z, 0.0)
     admission.draining = True
     with pytest.raises(CommandError) as caught:
-        admission.check("b", "z")
+        admission.check("b", z, 0.0)
     assert caught.value.reason == pb.ERROR_REASON_DRAINING

@@ -181,7 +181,7 @@ class ConversationStart(_message.Message):
     def __init__(self, action_format: _Optional[_Union[_types_pb2.ActionFormat, str]] = ..., instruction: _Optional[str] = ..., acknowledgement: _Optional[str] = ...) -> None: ...
 
 class Limits(_message.Message):
-    __slots__ = ("max_text_bytes", "max_message_bytes", "max_episodes", "max_episodes_per_client", "max_in_flight", "default_lease_ms", "max_lease_ms", "step_limit_ms", "response_cache_events", "max_items_per_message")
+    __slots__ = ("max_text_bytes", "max_message_bytes", "max_episodes", "max_episodes_per_client", "max_in_flight", "default_lease_ms", "max_lease_ms", "step_limit_ms", "response_cache_events", "max_items_per_message", "max_journal_bytes", "idle_limit_ms")
     MAX_TEXT_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_EPISODES_FIELD_NUMBER: _ClassVar[int]
@@ -192,6 +192,8 @@ class Limits(_message.Message):
     STEP_LIMIT_MS_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_CACHE_EVENTS_FIELD_NUMBER: _ClassVar[int]
     MAX_ITEMS_PER_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    MAX_JOURNAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    IDLE_LIMIT_MS_FIELD_NUMBER: _ClassVar[int]
     max_text_bytes: int
     max_message_bytes: int
     max_episodes: int
@@ -202,7 +204,9 @@ class Limits(_message.Message):
     step_limit_ms: int
     response_cache_events: int
     max_items_per_message: int
-    def __init__(self, max_text_bytes: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_episodes: _Optional[int] = ..., max_episodes_per_client: _Optional[int] = ..., max_in_flight: _Optional[int] = ..., default_lease_ms: _Optional[int] = ..., max_lease_ms: _Optional[int] = ..., step_limit_ms: _Optional[int] = ..., response_cache_events: _Optional[int] = ..., max_items_per_message: _Optional[int] = ...) -> None: ...
+    max_journal_bytes: int
+    idle_limit_ms: int
+    def __init__(self, max_text_bytes: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_episodes: _Optional[int] = ..., max_episodes_per_client: _Optional[int] = ..., max_in_flight: _Optional[int] = ..., default_lease_ms: _Optional[int] = ..., max_lease_ms: _Optional[int] = ..., step_limit_ms: _Optional[int] = ..., response_cache_events: _Optional[int] = ..., max_items_per_message: _Optional[int] = ..., max_journal_bytes: _Optional[int] = ..., idle_limit_ms: _Optional[int] = ...) -> None: ...
 
 class ListTasksRequest(_message.Message):
     __slots__ = ("environment", "split", "page_size", "page_token", "item_ids")
