@@ -44,6 +44,7 @@ __all__ = [
     "Session",
     "begin_session",
     "check_resumable",
+    "code_change",
     "differences",
     "read_manifest",
     "utc_now",
@@ -81,6 +82,20 @@ class Session:
     machine: Mapping[str, str]
     settings: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """The part of the configuration that only says how to run: addresses, concurrency."""
+    code_hash: str | None = None
+    """SHA-256 of this program's modules; None = written before it was recorded."""
+
+    @property
+    def code(self) -> str:
+        """The code that played, for people."""
+        commit = (self.git_commit or "").partition("+")
+        parts = (
+            self.code_version,
+            f"commit {commit[0][:12]}{''.join(commit[1:])}" if self.git_commit else "",
+            f"code {self.code_hash[:12]}" if self.code_hash else "",
+            f"constraints {self.lock_hash[:12]}" if self.lock_hash else "",
+        )
+        return ", ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +125,20 @@ class Manifest:
         return dataclasses.replace(self, sessions=(*self.sessions, session))
 
 
+def code_change(before: Session, now: Session) -> str:
+    """Say that a run goes on under other code than before; empty = it does not."""
+    fields = ("code_version", "git_commit", "lock_hash", "code_hash")
+    pairs = [(getattr(before, name), getattr(now, name)) for name in fields]
+    if all(old == new or None in (old, new) for old, new in pairs):
+        return ""
+    return (
+        f"this run was last played by other code ({before.code}) and goes on with {now.code}; "
+        "its records will be of both"
+    )
+
+
+_PACKAGES: Final = ("agent_runtime", "env_servers", "orchestrator")
+"""What decides how episodes are played, where the servers run here."""
 _NOT_BINDING: Final = ("run_id", "created", "sessions")
 
 
@@ -131,6 +160,7 @@ def begin_session(
             "python": platform.python_version(),
             "processors": str(os.cpu_count() or 0),
         },
+        code_hash=_code_hash(root),
         settings=cast("Mapping[str, Json]", redact(settings or {})),
     )
 
@@ -218,6 +248,14 @@ def _code_version() -> str:
         return version("agentgym-grpc")
     except PackageNotFoundError:
         return "unknown"
+
+
+def _code_hash(root: Path) -> str:
+    digest = hashlib.sha256()
+    for package in _PACKAGES:
+        for module in sorted((root / package).rglob("*.py")):
+            digest.update(f"{module.relative_to(root)}\0".encode() + module.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def _git_commit(root: Path) -> str | None:

@@ -35,7 +35,13 @@ from orchestrator.config import (
 )
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.fleet import Fleet
-from orchestrator.manifest import EnvironmentIdentity, Manifest, begin_session, utc_now
+from orchestrator.manifest import (
+    EnvironmentIdentity,
+    Manifest,
+    begin_session,
+    code_change,
+    utc_now,
+)
 from orchestrator.records import enum_name
 from orchestrator.run_folder import inspect_folder
 from orchestrator.run_logs import open_run_logs
@@ -99,8 +105,19 @@ async def run_many(specs: Sequence[RunSpec], *, console: Console) -> list[RunOut
             begin = RunStore.resume if spec.resume else RunStore.create
             store = stack.enter_context(begin(spec.folder, manifest, session))
             log_folder.settle()
+            _tell_code_change(store.manifest, console)
             runs.append(ActiveRun(config, fleet, policies, store, selected))
         return await ActiveRuns(runs, fleet, policies, console).play()
+
+
+def _tell_code_change(manifest: Manifest, console: Console) -> None:
+    """Say in one line where a run goes on under other code: that is allowed, and worth knowing."""
+    if len(manifest.sessions) < 2:
+        return
+    change = code_change(*manifest.sessions[-2:])
+    if change:
+        log.info("code changed", change=change)
+        console.print(change, highlight=False, soft_wrap=True, markup=False)
 
 
 def _run_id(spec: RunSpec) -> str:

@@ -241,7 +241,7 @@ def _show_summary(console: Console, run: RunReader, options: ShowOptions) -> Non
             Text(
                 f"{manifest.run_id}: policy {manifest.policy}, seed {manifest.run_seed}, "
                 f"begun {manifest.created}, started {len(manifest.sessions)} times, "
-                f"version {session.code_version} ({session.git_commit or 'no commit known'})"
+                f"version {session.code}"
             )
         )
         print_report(console, report)

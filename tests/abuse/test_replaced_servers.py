@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import Callable
@@ -135,3 +136,16 @@ async def test_a_run_whose_servers_stay_away_stops_and_keeps_the_rest_for_its_re
     (told,) = [line for line in printed.splitlines() if line.startswith("error:")]
     assert "does not answer" in told and "resume" in told
     assert versions(run) == {("1", False)}
+
+
+async def test_a_resume_under_other_code_says_so_in_one_line(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert (await finish(await start("--out", run, "--env", "echo", "--episodes", "2")))[0] == 0
+    status, printed = await finish(await start("--resume", run))
+    assert status == 0 and "other code" not in printed
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["sessions"][-1]["code_hash"] = "0" * 64
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    status, printed = await finish(await start("--resume", run))
+    (told,) = [line for line in printed.splitlines() if "other code" in line]
+    assert status == 0 and "code 000000000000" in told

@@ -8,6 +8,7 @@ from orchestrator.manifest import (
     EnvironmentIdentity,
     begin_session,
     check_resumable,
+    code_change,
     differences,
     read_manifest,
     write_manifest,
@@ -83,3 +84,16 @@ def test_secrets_are_never_written(tmp_path):
     assert json.loads(text)["sessions"][0]["command"][-1] == "5"
     # The key that was hidden must not make a resume impossible.
     check_resumable(read_manifest(tmp_path), manifest)
+
+
+@pytest.mark.parametrize("field", ["code_version", "git_commit", "lock_hash", "code_hash"])
+def test_other_code_is_told_and_the_same_is_not(field):
+    known = {"git_commit": "a" * 40, "lock_hash": "b" * 64, "code_hash": "c" * 64}
+    before = build_session(**known)
+    assert code_change(before, build_session(**known)) == ""
+    told = code_change(before, build_session(**(known | {field: "d" * 40})))
+    assert "ddddddddddd" in told and "\n" not in told
+
+
+def test_a_session_that_did_not_record_its_code_is_no_change():
+    assert code_change(build_session(), build_session(code_hash="c" * 64)) == ""
