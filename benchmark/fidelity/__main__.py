@@ -12,7 +12,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from rich.table import Table
 from agent_runtime.connection import ConnectionOptions
 from agent_runtime.episode import RemoteEpisode, Transition
 from agentgym.env.v1 import environment_pb2 as pb
-from benchmark.fidelity.recordings import SOURCES, Recording, read_recordings
+from benchmark.fidelity.recordings import SOURCES, Recording, Source, read_recordings
 from benchmark.manifest import read_manifest
 from orchestrator.command_line import make_console, run_command, run_loop
 from orchestrator.errors import UsageError
@@ -58,18 +58,64 @@ class Score:
     identical: int = 0
     first: int = 0
     """First observations that are identical."""
-    solved: int = 0
-    """Episodes that end with reward > 0; all recorded ones did."""
+    ended_as_recorded: int = 0
+    """Episodes that end with the recording's last reply and reward."""
     mismatches: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    by_recorded_calls: dict[str, int] = field(default_factory=dict[str, int])
+    """Where replies of services are looked up: identical steps by what an episode may look up."""
+
+    def add(self, recording: Recording, seen: Sequence[Transition]) -> None:
+        """Count a recording that was played; `seen` is the reset and one step per reply."""
+        texts = [transition.text for transition in seen]
+        same = [
+            number < len(texts)
+            and recording.canonical(texts[number]) == recording.canonical(recorded)
+            for number, recorded in enumerate(recording.observations)
+        ]
+        self.episodes += 1
+        self.first += same[0]
+        self.steps += len(same) - 1
+        self.identical += sum(same[1:])
+        self.exact_episodes += all(same)
+        self.ended_as_recorded += _ended_as_recorded(recording, seen)
+        if not all(same):
+            number = same.index(False)
+            self.mismatches.append(
+                {
+                    "item_id": recording.item_id,
+                    "at": number,
+                    "reply": recording.replies[number - 1] if number else "",
+                    "recorded": recording.observations[number],
+                    "replayed": texts[number] if number < len(texts) else "(the episode had ended)",
+                }
+            )
 
 
-async def score(environment: str, recordings: Iterator[Recording], fleet: Fleet) -> Score:
-    """Replay all recordings of an environment."""
+async def score(source: Source, data: Path, fleet: Fleet) -> Score:
+    """Replay all recordings of an environment; looked-up replies as often as they are counted."""
+    if not source.recorded_calls:
+        return await _score(source.environment, read_recordings(source, data), fleet)
+    scores: dict[str, Score] = {}
+    for calls in source.recorded_calls:
+        recordings = (
+            replace(recording, options={**recording.options, "recorded_calls": calls})
+            for recording in read_recordings(source, data)
+        )
+        scores[calls] = await _score(source.environment, recordings, fleet, calls)
+    result = scores[source.recorded_calls[0]]
+    result.by_recorded_calls = {calls: found.identical for calls, found in scores.items()}
+    return result
+
+
+async def _score(
+    environment: str, recordings: Iterator[Recording], fleet: Fleet, prefix: str = "all"
+) -> Score:
     result = Score()
 
     async def work(number: int) -> None:
         for count, recording in enumerate(recordings):
-            await _replay(environment, recording, f"{environment}-{number}-{count}", fleet, result)
+            episode_id = f"{environment}-{prefix}-{number}-{count}"
+            await _replay(environment, recording, episode_id, fleet, result)
 
     async with asyncio.TaskGroup() as group:
         for number in range(_CONCURRENCY):
@@ -93,39 +139,19 @@ async def _replay(
     finally:
         live.close()
         fleet.release(handle)
-    _compare(recording, seen, result)
+    result.add(recording, seen)
 
 
-def _compare(recording: Recording, seen: Sequence[Transition], result: Score) -> None:
-    texts = [transition.text for transition in seen]
-    same = [
-        number < len(texts) and recording.canonical(texts[number]) == recording.canonical(recorded)
-        for number, recorded in enumerate(recording.observations)
-    ]
-    result.episodes += 1
-    result.first += same[0]
-    result.steps += len(same) - 1
-    result.identical += sum(same[1:])
-    result.exact_episodes += all(same)
-    result.solved += (seen[-1].reward or 0) > 0 or (seen[-1].score or 0) > 0
-    if not all(same):
-        number = same.index(False)
-        result.mismatches.append(
-            {
-                "item_id": recording.item_id,
-                "at": number,
-                "reply": recording.replies[number - 1] if number else "",
-                "recorded": recording.observations[number],
-                "replayed": texts[number] if number < len(texts) else "(the episode had ended)",
-            }
-        )
+def _ended_as_recorded(recording: Recording, seen: Sequence[Transition]) -> bool:
+    last = seen[-1]
+    if not last.ended or (len(seen) <= len(recording.replies) and not recording.plays_on):
+        return False
+    return (last.reward or 0) > 0 if recording.reward is None else last.reward == recording.reward
 
 
 async def _run(names: Sequence[str], data: Path) -> dict[str, Score]:
     async with Fleet(names, FleetConfig(data=data), ConnectionOptions()) as fleet:
-        return {
-            name: await score(name, read_recordings(SOURCES[name], data), fleet) for name in names
-        }
+        return {name: await score(SOURCES[name], data, fleet) for name in names}
 
 
 def _act(config: Fidelity) -> int:
@@ -145,7 +171,9 @@ def _act(config: Fidelity) -> int:
 
 
 def _print(scores: dict[str, Score], console: Console) -> None:
-    table = Table("environment", "episodes", "first obs.", "steps identical / replayed", "solved")
+    table = Table(
+        "environment", "episodes", "first obs.", "steps identical / replayed", "ended as recorded"
+    )
     for name, score in scores.items():
         share = 100 * score.identical / score.steps if score.steps else 0.0
         table.add_row(
@@ -153,9 +181,15 @@ def _print(scores: dict[str, Score], console: Console) -> None:
             str(score.episodes),
             f"{score.first} / {score.episodes}",
             f"{score.identical} / {score.steps} ({share:.2f} %)" if score.steps else "-",
-            f"{score.solved} / {score.episodes}",
+            f"{score.ended_as_recorded} / {score.episodes}",
         )
     console.print(table)
+    for name, score in scores.items():
+        if calls := score.by_recorded_calls:
+            console.print(
+                f"{name}, identical steps of {score.steps} by the recorded calls that an episode "
+                f"may look up: {', '.join(f'{which}: {n}' for which, n in calls.items())}"
+            )
     for name, score in scores.items():
         for mismatch in score.mismatches[:_SHOWN]:
             console.print(f"{name}: {mismatch}", markup=False, highlight=False)
@@ -171,9 +205,14 @@ def _as_data(scores: dict[str, Score]) -> dict[str, Any]:
                 "steps": score.steps,
                 "steps_identical": score.identical,
                 "episodes_identical": score.exact_episodes,
-                "episodes_solved": score.solved,
+                "episodes_ended_as_recorded": score.ended_as_recorded,
                 "mismatching_episodes": len(score.mismatches),
                 "items_that_differ": dict(Counter(m["item_id"] for m in score.mismatches)),
+                **(
+                    {"steps_identical_by_recorded_calls": score.by_recorded_calls}
+                    if score.by_recorded_calls
+                    else {}
+                ),
             }
             for name, score in scores.items()
         },

@@ -10,10 +10,13 @@ import gzip
 import json
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
+
+from env_servers.toolkit.tool_calls.literals import read_python
 
 __all__ = ["SOURCES", "Recording", "Source", "read_recordings"]
 
@@ -30,6 +33,10 @@ class Recording:
     """Reset options that put the environment into the recorded situation."""
     canonical: Callable[[str], str] = str
     """Observations are identical when this makes them the same text."""
+    reward: float | None = 1.0
+    """What the last reply earned; None = more than 0, but nothing tells how much."""
+    plays_on: bool = False
+    """Whether the recorder may have gone on replying after the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,12 @@ class Source:
     """Reads recordings of another form, below the folder of official data."""
     canonical: Callable[[str], str] = str
     """Takes out of an observation what no two recorded processes had in common."""
+    reward: float | None = 1.0
+    """What every recording ends with: only successful ones were published."""
+    plays_on: bool = False
+    recorded_calls: tuple[str, ...] = ()
+    """Values of the option of this name, where replies of services can only be looked up: the
+    figures are of the first, in which no conversation is its own answer."""
 
 
 def _textcraft(item_id: str, observations: list[str], replies: list[str]) -> Mapping[str, Any]:
@@ -123,6 +136,48 @@ def _sciworld(item_id: str, observations: list[str], replies: list[str]) -> Mapp
     return {"as_recorded": True}
 
 
+def _answers(name: str) -> Callable[[Path], Iterator[Recording]]:
+    """A reader of conversations that end in an answer, which may be wrong."""
+
+    def read(data_dir: Path) -> Iterator[Recording]:
+        goals = _subgoals(data_dir / "tools" / f"{name}.jsonl")
+        for recording in _conversations(SOURCES[name], data_dir):
+            number = int(recording.item_id.rpartition("_")[2])
+            yield replace(recording, reward=_answer_reward(goals[number], recording))
+
+    return read
+
+
+def _subgoals(path: Path) -> list[Any]:
+    with path.open(encoding="utf-8") as lines:
+        return [json.loads(line)["subgoals"] for line in lines]
+
+
+_OBSERVATION: Final = re.compile(r"Observation: (.*)\nGive me one action\.\Z", re.DOTALL)
+
+
+def _answer_reward(subgoals: Sequence[Any], recording: Recording) -> float:
+    """The original's rule: 1 as soon as a reply of a tool, or the answer, is a subgoal."""
+    shown = [_OBSERVATION.match(text) for text in recording.observations[1:]]
+    outputs = [_value(match[1]) for match in shown if match]
+    handed_in = _value(recording.replies[-1].rpartition("with Action Input: ")[2])
+    if isinstance(handed_in, dict):
+        answer = cast("dict[str, Any]", handed_in).get("answer")
+        # A list that cannot be sorted is not accepted as an answer.
+        with suppress(TypeError):
+            outputs.append(
+                sorted(cast("list[Any]", answer)) if isinstance(answer, list) else answer
+            )
+    return float(any(output == goal for output in outputs for goal in subgoals))
+
+
+def _value(text: str) -> Any:
+    try:
+        return read_python(text)
+    except ValueError:
+        return text
+
+
 _PHRASE_ENDS: Final = re.compile(r"[\n\t,.():]|\bcontaining\b")
 
 
@@ -132,6 +187,7 @@ def _unordered(text: str) -> str:
     return "\n".join(sorted(filter(None, phrases)))
 
 
+_LOOKED_UP: Final = ("other_tasks", "none", "all")
 _BIRD: Final = Source("bird", "sqlgym.jsonl.gz", lambda *_: {}, _bird)
 SOURCES: Final = {
     source.environment: source
@@ -139,14 +195,23 @@ SOURCES: Final = {
         Source("maze", "lmrlgym_maze.jsonl.gz", _maze),
         Source("wordle", "lmrlgym_wordle.jsonl.gz", _wordle),
         Source("textcraft", "textcraft.jsonl.gz", _textcraft),
-        Source("babyai", "babyai.jsonl.gz", _babyai),
+        Source("babyai", "babyai.jsonl.gz", _babyai, reward=None),
         Source("todo", "todo.jsonl.gz", _tool),
-        Source("weather", "weather.jsonl.gz", _tool),
-        Source("movie", "movie.jsonl.gz", _tool),
+        Source(
+            "weather", "weather.jsonl.gz", _tool, _answers("weather"), recorded_calls=_LOOKED_UP
+        ),
+        Source("movie", "movie.jsonl.gz", _tool, _answers("movie"), recorded_calls=_LOOKED_UP),
         Source("webshop", "webshop.jsonl.gz", _webshop),
         Source("alfworld", "", lambda *_: {}, _alfworld),
         _BIRD,
-        Source("sciworld", "sciworld.jsonl.gz", _sciworld, canonical=_unordered),
+        Source(
+            "sciworld",
+            "sciworld.jsonl.gz",
+            _sciworld,
+            canonical=_unordered,
+            reward=100.0,
+            plays_on=True,
+        ),
     )
 }
 
@@ -172,5 +237,11 @@ def _conversations(source: Source, data_dir: Path) -> Iterator[Recording]:
             except (ValueError, KeyError, IndexError) as error:
                 raise ValueError(f"{path}, line {number}: {error!r}") from error
             yield Recording(
-                entry["item_id"], tuple(replies), tuple(observations), options, source.canonical
+                entry["item_id"],
+                tuple(replies),
+                tuple(observations),
+                options,
+                source.canonical,
+                source.reward,
+                source.plays_on,
             )

@@ -19,7 +19,6 @@ from env_servers.toolkit.tool_calls import (
     Backend,
     RecordedBackend,
     RecordedSession,
-    Recording,
     Session,
     ToolSettings,
     ToolTask,
@@ -80,9 +79,6 @@ class _RecordedSession(RecordedSession):
 
 class RecordedFilms(RecordedBackend):
     """What the real service answered when AgentTraj-L was recorded."""
-
-    def __init__(self, recording: Recording) -> None:
-        super().__init__(recording)
 
     def open(self, task: ToolTask) -> Session:
         return _RecordedSession(self.recording, task)

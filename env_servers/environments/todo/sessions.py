@@ -14,8 +14,8 @@ from env_servers.environments.todo.task_spec import EndState, TaskSpec, current_
 from env_servers.environments.todo.tools import Account, TodoTools
 from env_servers.toolkit.tool_calls import (
     EMBEDDED,
-    RECORDED,
     Backend,
+    RecordedBackend,
     RecordedSession,
     Recording,
     Reply,
@@ -162,14 +162,9 @@ class RecordedTodoSession(RecordedSession):
         return copy
 
 
-class RecordedTodo(Backend):
+class RecordedTodo(RecordedBackend):
     """Sessions on recorded calls; a call that nobody recorded is an error of the tool."""
-
-    name: ClassVar[str] = RECORDED
-
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
 
     def open(self, task: ToolTask) -> Session:
         own = EmbeddedTodo().open(task)
-        return RecordedTodoSession(self._recording, task, own, own.store)
+        return RecordedTodoSession(self.recording, task, own, own.store)

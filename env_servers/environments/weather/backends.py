@@ -18,9 +18,9 @@ from env_servers.environments.weather.session import WeatherSession
 from env_servers.toolkit.tool_calls import (
     EMBEDDED,
     LIVE,
-    RECORDED,
     Backend,
     NotRecorded,
+    RecordedBackend,
     Recording,
     Reply,
     Session,
@@ -78,13 +78,11 @@ class EmbeddedWeather(Backend):
         return _session(self.service, task)
 
 
-class RecordedWeather(Backend):
+class RecordedWeather(RecordedBackend):
     """What Open-Meteo answered to the original."""
 
-    name: ClassVar[str] = RECORDED
-
     def __init__(self, recording: Recording) -> None:
-        self.recording = recording
+        super().__init__(recording)
         self.service = RecordedService(recording)
 
     def open(self, task: ToolTask) -> Session:

@@ -19,14 +19,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
-from env_servers.sdk import EnvironmentUnavailable
+from env_servers.sdk import EnvironmentUnavailable, InvalidOption
 from env_servers.toolkit.tool_calls.declarations import ToolSet
 from env_servers.toolkit.tool_calls.payload import ToolTask
 
 __all__ = [
+    "ALL_CALLS",
     "EMBEDDED",
     "LIVE",
+    "OTHER_TASKS",
     "RECORDED",
+    "RECORDED_CALLS",
     "Backend",
     "NotRecorded",
     "Reply",
@@ -39,6 +42,11 @@ __all__ = [
 EMBEDDED: Final = "embedded"
 RECORDED: Final = "recorded"
 LIVE: Final = "live"
+
+ALL_CALLS: Final = "all"
+OTHER_TASKS: Final = "other_tasks"
+RECORDED_CALLS: Final = (ALL_CALLS, OTHER_TASKS, "none")
+"""What an episode on a recording may look up: the option `recorded_calls`."""
 
 
 class ToolError(Exception):
@@ -130,6 +138,15 @@ class Backend(ABC):
     @abstractmethod
     def open(self, task: ToolTask) -> Session:
         """Return the session of a new episode; raises ServiceUnavailable."""
+
+    def knowing(self, calls: str, task: ToolTask) -> Backend:
+        """Return a backend that looks up only these calls, one of RECORDED_CALLS, for a task.
+
+        Raises InvalidOption where nothing is looked up.
+        """
+        if calls != ALL_CALLS:
+            raise InvalidOption(f"option recorded_calls: backend {self.name} has none")
+        return self
 
     def close(self) -> None:
         """Release connections; called once when the process ends."""

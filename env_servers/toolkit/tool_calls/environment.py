@@ -30,7 +30,13 @@ from env_servers.sdk import (
     SdkError,
     Task,
 )
-from env_servers.toolkit.tool_calls.backends import LIVE, Reply, ToolError
+from env_servers.toolkit.tool_calls.backends import (
+    ALL_CALLS,
+    LIVE,
+    RECORDED_CALLS,
+    Reply,
+    ToolError,
+)
 from env_servers.toolkit.tool_calls.declarations import Tool, ToolSet
 from env_servers.toolkit.tool_calls.episode import REWARDS, ToolEpisode
 from env_servers.toolkit.tool_calls.line_format import (
@@ -59,7 +65,7 @@ class ToolEnvironment(EpisodeEnvironment[ToolEpisode]):
     """A user's goal, tools, and an answer. Subclasses say which tools and which tasks."""
 
     toolset: ClassVar[ToolSet]
-    option_names = ("goal", "as_recorded", "reward")
+    option_names = ("goal", "as_recorded", "reward", "recorded_calls")
     binary_reward: ClassVar[bool] = False
     """The original's server reports 1 for any reward above 0."""
     recorded_first_observation: ClassVar[str] = FIRST_OBSERVATION
@@ -146,10 +152,16 @@ class ToolEnvironment(EpisodeEnvironment[ToolEpisode]):
         as_recorded = values.get("as_recorded", False)
         if not isinstance(as_recorded, bool):
             raise InvalidOption("option as_recorded must be a bool")
+        recorded_calls = _text_option(values, "recorded_calls", ALL_CALLS)
+        if recorded_calls not in RECORDED_CALLS:
+            raise InvalidOption(
+                f"option recorded_calls: {recorded_calls[:100]!r}", valid=RECORDED_CALLS
+            )
+        backend = self.tasks.backend(payload).knowing(recorded_calls, payload)
         self.close()  # a live account is let go before the next session takes it
         episode = ToolEpisode(
             task=payload,
-            session=self.tasks.backend(payload).open(payload),
+            session=backend.open(payload),
             fixed=options.profile == "fixed",
             reward_kind=reward_kind,
             binary_reward=self.binary_reward,

@@ -17,6 +17,8 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from env_servers.sdk import EnvironmentUnavailable
 from env_servers.toolkit.tool_calls.backends import (
+    ALL_CALLS,
+    OTHER_TASKS,
     RECORDED,
     Backend,
     NotRecorded,
@@ -92,6 +94,19 @@ class Recording:
             self.exchanges.append(exchange)
         if item is not None:
             self.by_item.setdefault(item, {}).setdefault(key, []).append(exchange.reply)
+
+    def without(self, item: int) -> Recording:
+        """Return what the conversations of other tasks tell.
+
+        Pairs are left out, for they may stem from this task's conversation.
+        """
+        others = Recording()
+        for other, exchanges in self.conversations.items():
+            if other != item:
+                others.conversations[other] = exchanges
+                for exchange in exchanges:
+                    others.add(exchange, other)
+        return others
 
     def find(self, item: int, tool: str, arguments: object, times: int = 0) -> str | None:
         """Return the reply to a call: of this task, for the `times`-th time, else of any task."""
@@ -223,14 +238,14 @@ class RecordedBackend(Backend):
 
     name: ClassVar[str] = RECORDED
 
-    def __init__(
-        self, recording: Recording, own: Backend | None = None, own_tools: Collection[str] = ()
-    ) -> None:
-        """Tools in `own_tools` are answered by sessions of `own`."""
+    def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self._own = own
-        self._own_tools = frozenset(own_tools)
 
     def open(self, task: ToolTask) -> Session:
-        own = self._own.open(task) if self._own is not None else None
-        return RecordedSession(self.recording, task, own, self._own_tools)
+        return RecordedSession(self.recording, task)
+
+    def knowing(self, calls: str, task: ToolTask) -> Self:
+        if calls == ALL_CALLS:
+            return self
+        others = self.recording.without(task.index) if calls == OTHER_TASKS else Recording()
+        return type(self)(others)

@@ -1,4 +1,4 @@
-"""AgentTraj-L's weather conversations on the recorded backend: same actions, same observations.
+"""AgentTraj-L's weather conversations on the recorded backend, which looks their calls up.
 
 The rewards that the original gave are not in the recordings. They are reckoned here a second time,
 from the recorded texts alone, by the original's rule: any subgoal among the values returned or
@@ -15,11 +15,11 @@ import pytest
 
 from benchmark.fidelity.recordings import Recording
 from env_servers.environments.weather import Weather
-from env_servers.sdk import EnvironmentConfig, TaskSet
+from env_servers.sdk import EnvironmentConfig, InvalidOption, TaskSet
 from env_servers.toolkit.tool_calls import ToolTaskSet
 from tests.env_servers.environments.weather.conftest import begin, play_expert, shown
 from tests.kit.data import read_eval_ids
-from tests.kit.fidelity import FidelityContract, Replay
+from tests.kit.fidelity import FidelityContract, Replay, recordings, replay
 
 PROMPT = "\nGive me one action."
 
@@ -40,6 +40,25 @@ class TestRecordedConversations(FidelityContract):
         """The others hand in prose, or values that are not the published answer."""
         rewards = [episode.last.reward for episode in replays]
         assert (rewards.count(1.0), rewards.count(0.0)) == (121, 35)
+
+
+def test_what_this_projects_code_answers_without_any_recorded_call(official: ToolTaskSet) -> None:
+    """What is neither is a distance that differs in its last digits."""
+    same = missing = 0
+    for recording in recordings("weather"):
+        options = {**recording.options, "recorded_calls": "none"}
+        episode = replay(Weather, official, recording, options)
+        same += sum(ours == theirs for ours, theirs in episode.pairs[1:])
+        missing += sum("NotRecorded(" in ours for ours, _ in episode.pairs)
+        assert episode.last.reward == reward_by_rule(official, recording)
+    assert (same, missing) == (263, 416)
+
+
+def test_what_may_be_looked_up_is_a_matter_of_the_recorded_backend(embedded: ToolTaskSet) -> None:
+    with pytest.raises(InvalidOption, match="recorded_calls: backend embedded has none"):
+        begin(embedded, "weather_1000000", recorded_calls="none")
+    with pytest.raises(InvalidOption, match="other_tasks"):
+        begin(embedded, "weather_1000000", recorded_calls="mine")
 
 
 def reward_by_rule(tasks: TaskSet, recording: Recording) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,26 @@ def test_a_call_that_nobody_recorded_is_named(folder: Path) -> None:
     assert recording is not None
     with pytest.raises(NotRecorded, match=r"get_price was never recorded with {'thing': 'pears'}"):
         RecordedBackend(recording).open(TASK).call("get_price", {"thing": "pears"})
+
+
+def test_an_episode_may_be_kept_from_its_own_conversation(folder: Path) -> None:
+    recording = Recording.read(folder, "stall")
+    assert recording is not None
+    backend = RecordedBackend(recording)
+    others = backend.knowing("other_tasks", TASK).open(TASK)
+    for things in ("figs", "plums"):  # of its conversation, and a pair of unknown origin
+        with pytest.raises(NotRecorded):
+            others.call("get_price", {"thing": things})
+    neighbour = replace(TASK, index=TASK.index + 1)
+    assert (
+        backend.knowing("other_tasks", neighbour)
+        .open(neighbour)
+        .call("get_price", {"thing": "figs"})
+        .value
+        == 1.5
+    )
+    with pytest.raises(NotRecorded):
+        backend.knowing("none", neighbour).open(neighbour).call("get_price", {"thing": "figs"})
 
 
 def test_there_is_no_recording_without_files(tmp_path: Path) -> None:
