@@ -339,5 +339,6 @@ def _record_generation(
     generation.sampling_seed = seed
     generation.seconds = seconds
     generation.policy_version = completion.policy_version
+    generation.repeats.update(completion.repeats)
     if completion.cost_usd is not None:
         generation.cost_usd = completion.cost_usd

@@ -1,12 +1,10 @@
-"""One HTTP server that speaks JSON: pooled connections, limits, and typed errors.
+"""One HTTP server that speaks JSON: pooled connections, bounded replies and typed errors.
 
-Bounds how many requests are in flight, how fast they start and how large a reply may be, and gives
-each failure its type. Nothing here repeats a request.
+Nothing here repeats a request or holds one back: `agent_runtime.request_sender` does.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import email.utils
 import ipaddress
@@ -22,8 +20,6 @@ from urllib.parse import unquote, urlsplit
 
 import aiohttp
 import orjson
-from anyio import CapacityLimiter
-from asyncio_throttle.throttler import Throttler
 
 from agent_runtime.errors import (
     ContextOverflow,
@@ -34,6 +30,7 @@ from agent_runtime.errors import (
     PolicyOverloaded,
     PolicyRejected,
     PolicyUnavailable,
+    Trouble,
 )
 from agent_runtime.redaction import redact_text, remember
 
@@ -50,7 +47,6 @@ _CONNECT_TIMEOUT: Final = 10.0
 # Shorter than the 5 s after which uvicorn closes idle connections: a connection that the server is
 # about to close is never picked for a request.
 _KEEPALIVE: Final = 4.0
-_THROTTLE_INTERVAL: Final = 0.05
 _REPLY_LIMIT: Final = 16 << 20
 """Bytes of a reply, decompressed: ids and logprobs of some 400,000 tokens. What is read from more
 would be many times as large in memory."""
@@ -67,23 +63,13 @@ _HEADERS: Final = {"Content-Type": "application/json", "Accept-Encoding": "ident
 class Endpoint:
     """A server under one base address; use between `open` and `close`."""
 
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        timeout: float,
-        concurrency: int,
-        requests_per_minute: int | None = None,
-        api_key: str = "",
-    ) -> None:
+    def __init__(self, base_url: str, *, timeout: float, api_key: str = "") -> None:
         """Describe the server; nothing is connected before `open`.
 
         Args:
             base_url: What paths are appended to, http(s)://HOST... A user and a password in it
                 go before the key; neither is in the attribute `base_url`.
-            timeout: Seconds for one request, its limits not counted.
-            concurrency: Requests in flight at once, at first.
-            requests_per_minute: Requests started in any minute; None = no limit.
+            timeout: Seconds for one exchange.
             api_key: Bearer token; never shown in errors.
 
         Raises:
@@ -102,38 +88,13 @@ class Endpoint:
             self._authorization = f"Bearer {api_key}"
         remember(api_key)
         self._timeout = timeout
-        self._limiter = CapacityLimiter(concurrency)
-        self._throttle = None
-        if requests_per_minute is not None:
-            self._throttle = Throttler(requests_per_minute, 60.0, _THROTTLE_INTERVAL)
-        # The throttle polls: under the lock one request polls at a time, in order of arrival.
-        self._throttle_lock = asyncio.Lock()
         self._session: aiohttp.ClientSession | None = None
-
-    @property
-    def concurrency_limit(self) -> int:
-        """Requests that may be in flight at once; may be changed at any time."""
-        return int(self._limiter.total_tokens)
-
-    @concurrency_limit.setter
-    def concurrency_limit(self, limit: int) -> None:
-        self._limiter.total_tokens = limit
-
-    @property
-    def in_flight(self) -> int:
-        """Requests in flight; above the limit for a while after it was lowered."""
-        return self._limiter.borrowed_tokens
-
-    @property
-    def waiting(self) -> int:
-        """Requests that wait for others to end."""
-        return self._limiter.statistics().tasks_waiting
 
     async def open(self) -> None:
         """Make the connection pool; needs a running event loop."""
         if self._session is None:
             headers = {"Authorization": self._authorization} if self._authorization else {}
-            # The limiter bounds what is in flight; the pool must not queue beneath it.
+            # The sender bounds what is in flight; the pool must not queue beneath it.
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE)
             # Decompressed here, within a limit that aiohttp does not know.
             self._session = aiohttp.ClientSession(
@@ -149,7 +110,7 @@ class Endpoint:
     async def post(
         self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """Send one request within the limits.
+        """Send one request.
 
         Returns:
             The reply's JSON object.
@@ -157,14 +118,12 @@ class Endpoint:
         Raises:
             PolicyError: The server refused, failed or could not be reached.
         """
-        async with self._within_limits():
-            content = await self._exchange("POST", path, self._timeout, body, headers)
-        return _json_object(content)
+        return _json_object(await self._exchange("POST", path, self._timeout, body, headers))
 
     async def stream(
         self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[dict[str, Any]]:
-        """Send one request within the limits and read its server-sent events.
+        """Send one request and read its server-sent events.
 
         Ends with the stream, whether or not the server said that it was whole.
 
@@ -174,10 +133,7 @@ class Endpoint:
         Raises:
             PolicyError: As `post`; also what an event says that went wrong.
         """
-        async with (
-            self._within_limits(),
-            self._request("POST", path, self._timeout, body, headers) as response,
-        ):
+        async with self._request("POST", path, self._timeout, body, headers) as response:
             if response.status >= 300:
                 raise await self._error(response)
             buffer = bytearray()
@@ -194,7 +150,7 @@ class Endpoint:
     async def control(
         self, path: str, body: Mapping[str, Any], *, timeout: float
     ) -> dict[str, Any]:
-        """Send one request past the limits, for control.
+        """Send one request for control.
 
         Returns:
             The reply where that is a JSON object; else an empty one.
@@ -212,19 +168,6 @@ class Endpoint:
         """Read the JSON object under a path; empty for an empty reply. Raises PolicyError."""
         content = await self._exchange("GET", path, timeout)
         return _json_object(content) if content.strip() else {}
-
-    @asynccontextmanager
-    async def _within_limits(self) -> AsyncGenerator[None]:
-        # Not on behalf of the task: an abandoned stream may be closed by another one.
-        borrower = object()
-        await self._limiter.acquire_on_behalf_of(borrower)
-        try:
-            if self._throttle is not None:
-                async with self._throttle_lock:
-                    await self._throttle.acquire()
-            yield
-        finally:
-            self._limiter.release_on_behalf_of(borrower)
 
     async def _exchange(
         self,
@@ -267,12 +210,13 @@ class Endpoint:
         except aiohttp.ConnectionTimeoutError as error:
             raise PolicyLost(f"{self.base_url}: no connection") from error
         except TimeoutError:
-            raise PolicyUnavailable(
-                f"{self.base_url} did not answer within {timeout:g} s"
-            ) from None
+            text = f"{self.base_url} did not answer within {timeout:g} s"
+            raise PolicyUnavailable(text, trouble=Trouble.TIMEOUT) from None
         except (aiohttp.ClientError, OSError) as error:
-            text = str(error) or type(error).__name__
-            raise PolicyLost(f"{self.base_url}: {text}") from error
+            text = f"{self.base_url}: {str(error) or type(error).__name__}"
+            connected = not isinstance(error, aiohttp.ClientConnectorError)
+            trouble = Trouble.BROKEN if connected else Trouble.DOWN
+            raise PolicyLost(text, trouble=trouble) from error
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
         """Read a body by and by, decompressed; raises PolicyMisbehaved beyond the limit."""
@@ -326,7 +270,7 @@ def error_for(status: int, content: str, headers: Mapping[str, str]) -> PolicyEr
     Args:
         status: The HTTP status.
         content: The reply's body.
-        headers: The reply's headers; `Retry-After` counts.
+        headers: The reply's headers; `Retry-After` and `retry-after-ms` count.
     """
     code, message = _error_fields(content)
     text = f"HTTP {status}: {message[:_MESSAGE_LIMIT] or 'no message'}"
@@ -334,13 +278,14 @@ def error_for(status: int, content: str, headers: Mapping[str, str]) -> PolicyEr
         code == "context_length_exceeded" or _CONTEXT_WORDS.search(message)
     ):
         return ContextOverflow(text)
+    wait = _retry_after(headers)
     full = status == 503 and "queue is full" in message
     if full or (status == 429 and code != "insufficient_quota"):
-        return PolicyOverloaded(text, retry_after=_retry_after(headers))
+        return PolicyOverloaded(text, retry_after=wait)
     if status in (502, 503, 504):
-        return PolicyLost(text)
-    if status == 408 or status >= 500:
-        return PolicyUnavailable(text)
+        return PolicyLost(text, retry_after=wait)
+    if status in (408, 409, 425) or status >= 500:
+        return PolicyUnavailable(text, trouble=Trouble.ERROR, retry_after=wait)
     return PolicyRejected(text)
 
 
@@ -410,7 +355,9 @@ def _json_object(content: bytes) -> dict[str, Any]:
     try:
         body = orjson.loads(content)
     except ValueError:
-        raise PolicyMisbehaved(f"the reply is no JSON: {content[:80]!r}") from None
+        text = f"the reply is no JSON: {content[:80]!r}"
+        raise PolicyMisbehaved(text, trouble=Trouble.INVALID) from None
     if not isinstance(body, dict):
-        raise PolicyMisbehaved(f"the reply is no JSON object: {content[:80]!r}")
+        text = f"the reply is no JSON object: {content[:80]!r}"
+        raise PolicyMisbehaved(text, trouble=Trouble.INVALID)
     return cast("dict[str, Any]", body)

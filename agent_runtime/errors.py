@@ -21,10 +21,13 @@
 
 `retriable` speaks of the whole episode: whether playing it again can succeed; the run's retry
 budget decides whether that is done. What has no side effect or is idempotent (model requests,
-environment commands) is sent again by this package before such an error is raised.
+environment commands) is sent again by this package before such an error is raised. `trouble` says
+of an error of a request why the same request may succeed when it is sent again.
 """
 
 from __future__ import annotations
+
+from enum import StrEnum
 
 from agentgym.env.v1 import types_pb2
 
@@ -47,7 +50,27 @@ __all__ = [
     "PolicyUnavailable",
     "RecordInvalid",
     "ServerReplaced",
+    "Trouble",
 ]
+
+
+class Trouble(StrEnum):
+    """What happened to a request that may be sent again."""
+
+    REFUSED = "refused"
+    """The server refused it for load."""
+    DOWN = "down"
+    """No connection, or the server says that it is not there: HTTP 502, 503, 504."""
+    ERROR = "error"
+    """The server failed: HTTP 500, 408, 409, 425 and the like."""
+    BROKEN = "broken"
+    """The connection broke before the answer was whole."""
+    TIMEOUT = "timeout"
+    """No answer in time."""
+    INVALID = "invalid"
+    """The answer could not be read: cut off, no JSON, empty."""
+    STALE = "stale"
+    """It was answered by weights that should not be served any more."""
 
 
 class AgentRuntimeError(Exception):
@@ -132,6 +155,15 @@ class PolicyError(AgentRuntimeError):
 
     fault = types_pb2.FAULT_POLICY
     reason = "POLICY_ERROR"
+    trouble: Trouble | None = None
+    """Why the same request may be sent again; None = it would fail again."""
+
+    def __init__(
+        self, message: str, *, trouble: Trouble | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.trouble = trouble if trouble is not None else self.trouble
+        self.retry_after = retry_after
 
 
 class PolicyUnavailable(PolicyError):
@@ -146,6 +178,8 @@ class PolicyLost(PolicyUnavailable):
     Nothing of the reply was used: the same request may be sent again.
     """
 
+    trouble = Trouble.DOWN
+
 
 class PolicyStale(PolicyUnavailable):
     """When an engine was restarted and has not yet been given the weights that it should have."""
@@ -157,10 +191,7 @@ class PolicyOverloaded(PolicyError):
     """When the policy's server refuses for load."""
 
     reason = "POLICY_OVERLOADED"
-
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
+    trouble = Trouble.REFUSED
 
 
 class PolicyRejected(PolicyError):

@@ -291,6 +291,7 @@ _RUNTIME = frozenset(
     {
         *("concurrency", "fleet", "client", "serve", "retry"),
         *("agent.request_timeout", "agent.max_requests", "agent.requests_per_minute"),
+        *("agent.tokens_per_minute", "agent.request_retry"),
         *(f"agent.embedded.{name}" for name in ("threads", "max_slots", "cache_gib")),
         # What a backend's name comes to binds by the policy's identity in the manifest.
         *("agent.embedded.prefill_tokens", "agent.embedded.backend"),

@@ -51,8 +51,8 @@ class RetryPolicy:
 
     max_attempts: int = 3
     """Attempts per episode, the first included; 1 = never retry."""
-    budget: float = 100.0
-    """Retries that the run may spend at once; `inf` = no limit."""
+    budget: float | None = 100.0
+    """Retries that the run may spend at once; none = no limit."""
     refill: float = 0.2
     """What a finished episode gives back to the budget, up to `budget`."""
     first_delay: float = 1.0
@@ -64,12 +64,15 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         """Raises ValueError at values that make no sense."""
+        if self.budget == math.inf:  # no JSON has it
+            object.__setattr__(self, "budget", None)
         if self.max_attempts < 1:
             raise ValueError("max_attempts is at least 1")
         if not 0 <= self.jitter <= 1:
             raise ValueError("jitter is between 0 and 1")
-        if min(self.budget, self.refill, self.first_delay, self.max_delay) < 0:
-            raise ValueError("budget, refill and delays are not negative")
+        figures = (self.budget or 0.0, self.refill, self.first_delay, self.max_delay)
+        if not all(math.isfinite(figure) and figure >= 0 for figure in figures):
+            raise ValueError("budget, refill and delays are numbers that are not negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class RetryBudget:
     def __init__(self, policy: RetryPolicy, *, seed: int = 0) -> None:
         self.policy = policy
         self._seed = seed
-        self._tokens = policy.budget
+        self._tokens = math.inf if policy.budget is None else policy.budget
 
     @property
     def tokens(self) -> float:
@@ -108,7 +111,8 @@ class RetryBudget:
 
     def succeeded(self) -> None:
         """Note an episode that finished without a failure."""
-        self._tokens = min(self.policy.budget, self._tokens + self.policy.refill)
+        if self.policy.budget is not None:
+            self._tokens = min(self.policy.budget, self._tokens + self.policy.refill)
 
     def decide(self, key: Hashable, *, attempts: int, failure: Failure) -> Decision:
         """Whether to play `key` again after `attempts` attempts, the last of which just failed."""

@@ -19,6 +19,7 @@ from agent_runtime.policies.config import (
     SGLangOptions,
 )
 from agent_runtime.policies.registry import POLICY_FORMS, PolicySpec, make_policy
+from agent_runtime.request_retry import RequestRetry
 from agent_runtime.sampling import FinishReason, Sampling
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "PolicyConfig",
     "PolicySession",
     "PolicySpec",
+    "RequestRetry",
     "SGLangOptions",
     "Sampling",
     "TrainablePolicy",

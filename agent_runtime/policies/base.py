@@ -1,18 +1,20 @@
 """What a policy is: from a conversation to the next reply.
 
 A `Policy` is shared by all episodes of a run; it opens one `PolicySession` per episode, which owns
-what that episode accumulates (token ledger, cache affinity). A request that was cut off may be sent
-again where it was sent, for it has no side effect; whole episodes are played anew by the run.
+what that episode accumulates (token ledger, cache affinity). Requests to a server have no side
+effect and are sent again where they were sent; the run plays episodes anew for what that cannot
+heal.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent_runtime.conversation import Message
+from agent_runtime.request_retry import Outage, RequestCounts
 from agent_runtime.sampling import FinishReason
 from agent_runtime.weights import Interrupt, Weights
 from agentgym.env.v1 import environment_pb2, types_pb2
@@ -41,6 +43,8 @@ class Completion:
     """The version that the engine reported; empty = none reported."""
     cost_usd: float | None = None
     """None = prices unknown."""
+    repeats: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How often its requests were sent again, by reason."""
 
 
 class LiveEpisode(Protocol):
@@ -100,6 +104,14 @@ class Policy(ABC):
         Known once the policy is started. It is recorded; a resumed run must find the same.
         """
         return {}
+
+    def outage(self) -> Outage | None:
+        """Return why no episode should be begun now; None = nothing speaks against it."""
+        return None
+
+    def request_counts(self) -> RequestCounts | None:
+        """Return what became of the requests to its server so far; None = it has none."""
+        return None
 
     @abstractmethod
     def open(self, context: EpisodeContext) -> PolicySession:

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 import tyro
 
 from agent_runtime.engine.config import EmbeddedOptions
+from agent_runtime.request_retry import RequestRetry
 from agent_runtime.sampling import Sampling
 
 __all__ = ["OpenAIOptions", "PolicyConfig", "SGLangOptions"]
@@ -65,7 +66,7 @@ class SGLangOptions:
     match. Turns streaming on."""
     recovery: float = 180.0
     """Seconds to wait for engines that went away, or for their weights, before requests fail; a
-    request that was cut off is then sent again. 0 = requests fail at once."""
+    request that was cut off is then sent again. 0 = such requests fail at once."""
 
     def __post_init__(self) -> None:
         if self.recovery < 0:
@@ -85,10 +86,15 @@ class PolicyConfig:
     request_timeout: float = 600.0
     """Seconds for one reply."""
     max_requests: int | None = None
-    """Requests to the policy's server in flight at once; default: 256 for openai, and for sglang
-    as many as its engines report that they can bear."""
+    """Most requests to the policy's server in flight at once; below that as many as sglang's
+    engines report, and an openai server's answers show, that it can bear."""
     requests_per_minute: int | None = None
     """Most requests started in any minute; default: no limit."""
+    tokens_per_minute: int | None = None
+    """Most tokens in any minute, for openai: estimated prompts and whole length limits, as hosted
+    servers count them; default: no limit."""
+    request_retry: RequestRetry = field(default_factory=RequestRetry)
+    """How requests to the policy's server are repeated."""
     openai: OpenAIOptions = field(default_factory=OpenAIOptions)
     """For openai:MODEL."""
     sglang: SGLangOptions = field(default_factory=SGLangOptions)
@@ -101,5 +107,6 @@ class PolicyConfig:
             raise ValueError("request_timeout is above 0")
         if self.max_requests is not None and self.max_requests < 1:
             raise ValueError("max_requests is at least 1")
-        if self.requests_per_minute is not None and self.requests_per_minute < 1:
-            raise ValueError("requests_per_minute is at least 1")
+        for name in ("requests_per_minute", "tokens_per_minute"):
+            if (getattr(self, name) or 1) < 1:
+                raise ValueError(f"{name} is at least 1")

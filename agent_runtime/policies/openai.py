@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from agent_runtime.concurrency import ConcurrencyController, ConcurrencyRules
 from agent_runtime.conversation import Message, Role
 from agent_runtime.endpoint import Endpoint, is_loopback, split_credentials
 from agent_runtime.errors import (
@@ -22,6 +24,7 @@ from agent_runtime.errors import (
     PolicyMisbehaved,
     PolicyMisconfigured,
     PolicyRejected,
+    Trouble,
 )
 from agent_runtime.policies.base import (
     Completion,
@@ -30,13 +33,17 @@ from agent_runtime.policies.base import (
     PolicySession,
 )
 from agent_runtime.policies.config import OpenAIOptions, PolicyConfig
+from agent_runtime.request_retry import Outage, RequestCounts
+from agent_runtime.request_sender import RequestSender
 from agent_runtime.sampling import FinishReason
 from agent_runtime.usage import read_count
 from agentgym.env.v1 import types_pb2
 
 __all__ = ["OpenAIPolicy"]
 
-_MAX_REQUESTS: Final = 256
+_RULES: Final = ConcurrencyRules(start=256, ceiling=4096, slow=4.0)
+"""Servers of this kind report no load: their answers say what they can bear."""
+_BYTES_PER_TOKEN: Final = 4
 _DEFAULT_URL: Final = "https://api.openai.com/v1"
 _SEED_MASK: Final = 2**31 - 1
 """Some servers take 32-bit seeds only; the low bits of a derived seed differ just as well."""
@@ -46,6 +53,10 @@ _FINISH: Final = {
     "max_tokens": FinishReason.LENGTH,
     "abort": FinishReason.ABORT,
 }
+
+
+_Answer = tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
+"""The whole answer, its first choice, and the message in that."""
 
 
 class OpenAIPolicy(Policy):
@@ -62,12 +73,13 @@ class OpenAIPolicy(Policy):
         options = config.openai
         url = options.base_url or variables.get("OPENAI_BASE_URL") or _DEFAULT_URL
         key = variables.get(options.api_key_env, "")
-        self._endpoint = Endpoint(
-            url,
-            timeout=config.request_timeout,
-            concurrency=config.max_requests or _MAX_REQUESTS,
+        self._endpoint = Endpoint(url, timeout=config.request_timeout, api_key=key)
+        self._sender = RequestSender(
+            self._endpoint.base_url,
+            config.request_retry,
+            ConcurrencyController(_RULES.within(config.max_requests)),
             requests_per_minute=config.requests_per_minute,
-            api_key=key,
+            tokens_per_minute=config.tokens_per_minute,
         )
         address, authorization = split_credentials(url)
         if not key and not authorization and not is_loopback(address):
@@ -87,7 +99,13 @@ class OpenAIPolicy(Policy):
         calling = context.action_format == types_pb2.ACTION_FORMAT_FUNCTION_CALLING
         if calling and self._config.openai.native_tools:
             tools = _declared(context.tools_json)
-        return _OpenAISession(self._endpoint, self._model, self._config, tools)
+        return _OpenAISession(self._endpoint, self._sender, self._model, self._config, tools)
+
+    def outage(self) -> Outage | None:
+        return self._sender.outage()
+
+    def request_counts(self) -> RequestCounts:
+        return self._sender.counts
 
     async def close(self) -> None:
         await self._endpoint.close()
@@ -121,9 +139,15 @@ class _ToolCall:
 
 class _OpenAISession(PolicySession):
     def __init__(
-        self, endpoint: Endpoint, model: str, config: PolicyConfig, tools: list[Any]
+        self,
+        endpoint: Endpoint,
+        sender: RequestSender,
+        model: str,
+        config: PolicyConfig,
+        tools: list[Any],
     ) -> None:
         self._endpoint = endpoint
+        self._sender = sender
         self._model = model
         self._sampling = config.sampling
         self._options = config.openai
@@ -132,13 +156,16 @@ class _OpenAISession(PolicySession):
         """Tool calls by the index of the message that they became."""
 
     async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:
-        """One request; a conversation that is too long gives an empty reply with CONTEXT."""
+        """One reply; a conversation that is too long gives an empty one with CONTEXT."""
+        request = self._body(messages, seed)
+        repeats: Counter[str] = Counter()
         try:
-            body = await self._endpoint.post("/chat/completions", self._body(messages, seed))
+            answer = await self._sender.send(
+                lambda: self._ask(request), tokens=self._most_tokens(request), repeats=repeats
+            )
         except ContextOverflow:
             return Completion(text="", finish_reason=FinishReason.CONTEXT)
-        choice = _first_choice(body)
-        message = _mapping(choice, "message")
+        body, choice, message = answer
         finish = str(choice.get("finish_reason"))
         if finish == "content_filter":
             raise PolicyRejected("the server's content filter refused the conversation")
@@ -156,7 +183,19 @@ class _OpenAISession(PolicySession):
             cached_tokens=usage.cached or 0,
             policy_version=_version(body),
             cost_usd=usage.cost(self._options),
+            repeats=repeats,
         )
+
+    async def _ask(self, request: Mapping[str, Any]) -> _Answer:
+        """Send a request once; an answer without a message may be better the next time."""
+        body = await self._endpoint.post("/chat/completions", request)
+        choice = _first_choice(body)
+        return body, choice, _mapping(choice, "message", trouble=Trouble.INVALID)
+
+    def _most_tokens(self, request: Mapping[str, Any]) -> int:
+        """Estimate what a request may cost, as servers count against their limits."""
+        text = sum(len(message.get("content") or "") for message in request["messages"])
+        return text // _BYTES_PER_TOKEN + self._sampling.max_new_tokens
 
     def _body(self, messages: Sequence[Message], seed: int) -> dict[str, Any]:
         sampling = self._sampling
@@ -238,17 +277,19 @@ def _declared(tools_json: str) -> list[Any]:
 def _first_choice(body: Mapping[str, Any]) -> dict[str, Any]:
     choices: object = body.get("choices")
     if not isinstance(choices, list) or not choices:
-        raise PolicyMisbehaved("the reply has no choices")
+        raise PolicyMisbehaved("the reply has no choices", trouble=Trouble.INVALID)
     first: object = cast("list[object]", choices)[0]
     if not isinstance(first, dict):
-        raise PolicyMisbehaved("the reply's first choice is no object")
+        raise PolicyMisbehaved("the reply's first choice is no object", trouble=Trouble.INVALID)
     return cast("dict[str, Any]", first)
 
 
-def _mapping(body: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _mapping(
+    body: Mapping[str, Any], name: str, *, trouble: Trouble | None = None
+) -> dict[str, Any]:
     value: object = body.get(name)
     if not isinstance(value, dict):
-        raise PolicyMisbehaved(f"the reply has no {name}")
+        raise PolicyMisbehaved(f"the reply has no {name}", trouble=trouble)
     return cast("dict[str, Any]", value)
 
 

@@ -16,25 +16,26 @@ What engines are asked besides /generate is in `agent_runtime.sglang.engines`.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import datetime
 import os
 import re
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
+from agent_runtime.concurrency import ConcurrencyController, ConcurrencyRules
 from agent_runtime.conversation import Message, Role
 from agent_runtime.endpoint import Endpoint
 from agent_runtime.errors import (
     ContextOverflow,
     PolicyLost,
     PolicyMisconfigured,
-    PolicyOverloaded,
     PolicyStale,
     PolicyUnavailable,
+    Trouble,
 )
 from agent_runtime.huggingface import HuggingFaceRenderer
 from agent_runtime.logs import get_logger
@@ -46,9 +47,10 @@ from agent_runtime.policies.base import (
 )
 from agent_runtime.policies.config import PolicyConfig, SGLangOptions
 from agent_runtime.rendering import ChatRenderer
+from agent_runtime.request_retry import Outage, RequestCounts
+from agent_runtime.request_sender import RequestSender
 from agent_runtime.sampled_reply import SampledReply
 from agent_runtime.sampling import FinishReason
-from agent_runtime.sglang.concurrency import ConcurrencyController, ConcurrencyRules, Load
 from agent_runtime.sglang.engines import EngineGroup, WeightUpdate
 from agent_runtime.sglang.tensors import WeightTensors
 from agent_runtime.sglang.wire import Streamed, generate_body, read_reply, read_scores
@@ -61,9 +63,6 @@ __all__ = ["SGLangPolicy"]
 
 _LOAD_SECONDS: Final = 0.5
 """Seconds between two questions for the engines' load."""
-_MAX_SENDS: Final = 4
-"""How often one request may be sent. A prompt that ends its engine (an id beyond the vocabulary,
-for example) would otherwise end it again and again, and every other request with it."""
 _MAX_STALLED: Final = 4
 """Resumptions in a row that sampled nothing: an engine that gives everything back at once, because
 somebody keeps aborting, must not be asked for ever."""
@@ -94,13 +93,17 @@ class SGLangPolicy(TrainablePolicy):
         """
         self.name = f"sglang:{url}"
         """After `start`: `sglang:` and the model's name as the server gives it."""
-        self.resent = 0
-        """Requests that were sent again because their engine went away."""
         self._config = config
         self._renderer = renderer
         self._key = _api_key(config.sglang)
-        self._concurrency = ConcurrencyController(_concurrency_rules(config))
         self._endpoint = self._connect(url)
+        self._concurrency = ConcurrencyController(ConcurrencyRules().within(config.max_requests))
+        self._sender = RequestSender(
+            self._endpoint.base_url,
+            config.request_retry,
+            self._concurrency,
+            requests_per_minute=config.requests_per_minute,
+        )
         self.engines = EngineGroup(self._endpoint, self._connect, recovery=config.sglang.recovery)
         """The engines behind the address: health, load, weights."""
         self._limit = config.sglang.context_length or 0
@@ -157,7 +160,18 @@ class SGLangPolicy(TrainablePolicy):
     @property
     def concurrency_limit(self) -> int:
         """Requests that may be in flight now."""
-        return self._endpoint.concurrency_limit
+        return self._sender.concurrency_limit
+
+    @property
+    def resent(self) -> int:
+        """Requests that were sent again."""
+        return self._sender.counts.resent.total()
+
+    def outage(self) -> Outage | None:
+        return self.engines.outage() or self._sender.outage()
+
+    def request_counts(self) -> RequestCounts:
+        return self._sender.counts
 
     async def update_weights(
         self, weights: Weights, *, version: str = "", interrupt: Interrupt | None = None
@@ -189,44 +203,53 @@ class SGLangPolicy(TrainablePolicy):
             "sampling_params": sampling,
             "return_logprob": True,
         }
-        body |= {"logprob_start_len": 0, "extra_key": _cache_key(await self.engines.wait_ready())}
-        answer = await self._endpoint.post("/generate", body)
-        return read_scores(answer, ids)
+        body["logprob_start_len"] = 0
+
+        async def ask() -> list[float | None]:
+            key = {"extra_key": _cache_key(self.engines.health.versions)}
+            return read_scores(await self._endpoint.post("/generate", {**body, **key}), ids)
+
+        return await self._sender.send(ask, before=self.engines.wait_ready)
 
     async def generate(
-        self, body: Mapping[str, Any], *, routing_key: str, stop_at: StopRule | None = None
+        self,
+        body: Mapping[str, Any],
+        *,
+        routing_key: str,
+        stop_at: StopRule | None = None,
+        repeats: Counter[str] | None = None,
     ) -> SampledReply:
         """Sample one reply or a part of one; it is aborted on the server when it is given up.
 
-        A request that was cut off because its engine went away is sent again.
+        A request that failed is sent again, when the engines are ready, under a fresh id.
 
         Args:
             body: The request; see `generate_body`.
             routing_key: Requests of one key go to one engine, which has their prefixes cached.
             stop_at: Ends a streamed reply at the first ids for which it holds.
+            repeats: Counts the repeats by reason.
 
         Raises:
             PolicyError: The engines refused it, failed or did not come back.
         """
-        for sends in range(1, _MAX_SENDS + 1):
-            versions = await self.engines.wait_ready()
+
+        async def attempt() -> SampledReply:
+            versions = self.engines.health.versions
+            request = {**body, "extra_key": _cache_key(versions)}
             try:
-                reply = await self._attempt(
-                    {**body, "extra_key": _cache_key(versions)}, routing_key, stop_at
-                )
+                reply = await self._attempt(request, routing_key, stop_at)
             except PolicyLost as error:
                 self.engines.report_failure(str(error))
-                if sends == _MAX_SENDS or self._config.sglang.recovery == 0:
-                    raise
-                reason = str(error)
-            else:
-                used = {span.version for span in reply.versions if span.end > span.start}
-                if await self.engines.are_current(used, versions):
-                    return reply
-                reason = f"sampled by stale weights {sorted(used)}"
-            self.resent += 1
-            log.info("request resent", sends=sends + 1, reason=reason)
-        raise PolicyStale(f"{self._endpoint.base_url}: stale engines answered {_MAX_SENDS} times")
+                if self._config.sglang.recovery == 0:
+                    error.trouble = None
+                raise
+            used = {span.version for span in reply.versions if span.end > span.start}
+            if not await self.engines.are_current(used, versions):
+                text = f"{self._endpoint.base_url}: sampled by stale weights {sorted(used)}"
+                raise PolicyStale(text, trouble=Trouble.STALE)
+            return reply
+
+        return await self._sender.send(attempt, before=self.engines.wait_ready, repeats=repeats)
 
     async def _attempt(
         self, body: Mapping[str, Any], routing_key: str, stop_at: StopRule | None
@@ -240,9 +263,6 @@ class SGLangPolicy(TrainablePolicy):
             if self._stream:
                 return await self._streamed(request, headers, rid, stop_at)
             answer = await self._endpoint.post("/generate", request, headers=headers)
-        except PolicyOverloaded:
-            self._set_limit(self._concurrency.refused())
-            raise
         except (asyncio.CancelledError, PolicyUnavailable):
             self._abort_later(rid)
             raise
@@ -266,7 +286,8 @@ class SGLangPolicy(TrainablePolicy):
                     aborted = True
                     self._abort_later(rid)
         if not reply.ended:
-            raise PolicyLost(f"{self._endpoint.base_url}: the stream broke off")
+            text = f"{self._endpoint.base_url}: the stream broke off"
+            raise PolicyLost(text, trouble=Trouble.BROKEN)
         whole = read_reply(reply.answer(), len(request["input_ids"]))
         return whole if reply.enough is None else whole.cut(reply.enough, FinishReason.STOP)
 
@@ -278,37 +299,18 @@ class SGLangPolicy(TrainablePolicy):
         """Adapt the number of requests in flight to what the engines report."""
         while True:
             await asyncio.sleep(_LOAD_SECONDS)
-            in_flight = self._endpoint.in_flight
-            if not in_flight:
+            if not self._sender.in_flight:
                 continue
             load = await self.engines.loads()
-            if load is None:
-                self._endpoint.concurrency_limit = self._concurrency.rules.ceiling
-                log.info("engines report no load", limit=self._endpoint.concurrency_limit)
+            if load is not None:
+                self._sender.observe(load)
+            elif self.engines.health.may_serve:
+                self._sender.set_limit(self._concurrency.rules.ceiling)
+                log.info("engines report no load", limit=self._sender.concurrency_limit)
                 return
-            self._set_limit(self._concurrency.observe(load, self._endpoint.in_flight), load)
-
-    def _set_limit(self, limit: int, load: Load | None = None) -> None:
-        """Change the concurrency limit, and log the change with what caused it."""
-        before, self._endpoint.concurrency_limit = self._endpoint.concurrency_limit, limit
-        if limit != before:
-            log.info(
-                "concurrency limit changed",
-                before=before,
-                limit=limit,
-                signal=self._concurrency.signal.value,
-                in_flight=self._endpoint.in_flight,
-                **(dataclasses.asdict(load) if load is not None else {}),
-            )
 
     def _connect(self, url: str) -> Endpoint:
-        return Endpoint(
-            url,
-            timeout=self._config.request_timeout,
-            concurrency=self._concurrency.limit,
-            requests_per_minute=self._config.requests_per_minute,
-            api_key=self._key,
-        )
+        return Endpoint(url, timeout=self._config.request_timeout, api_key=self._key)
 
     async def _load_renderer(self, model: Mapping[str, Any]) -> ChatRenderer:
         options = self._config.sglang
@@ -342,6 +344,8 @@ class _SGLangSession(PolicySession):
         self._episode_id = episode_id
         pattern = policy.config.sglang.early_stop
         self._early_stop = re.compile(pattern) if pattern else None
+        self._repeats: Counter[str] = Counter()
+        """Requests of the present reply that were sent again, by reason."""
 
     async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:
         """One generation; a full context gives an empty reply with CONTEXT and asks nobody.
@@ -354,6 +358,7 @@ class _SGLangSession(PolicySession):
         budget = min(max_new_tokens, limit - len(prompt)) if limit else max_new_tokens
         if budget < 1:
             return self._exhausted(turn, len(prompt), f"{limit} tokens")
+        self._repeats = Counter()
         try:
             generated = await self._sample(prompt, budget, seed)
         except ContextOverflow as error:
@@ -371,6 +376,7 @@ class _SGLangSession(PolicySession):
             completion_tokens=len(generated.ids),
             cached_tokens=generated.cached,
             policy_version=generated.versions[-1].version if generated.versions else "",
+            repeats=self._repeats,
         )
 
     def token_segments(self) -> list[episode_pb2.TokenSegment]:
@@ -405,7 +411,9 @@ class _SGLangSession(PolicySession):
             stop_ids=self._stop_ids,
         )
         stop_at = self._stop_rule(sampled) if self._early_stop is not None else None
-        return await self._policy.generate(body, routing_key=self._episode_id, stop_at=stop_at)
+        return await self._policy.generate(
+            body, routing_key=self._episode_id, stop_at=stop_at, repeats=self._repeats
+        )
 
     def _stop_rule(self, sampled: Sequence[int]) -> StopRule:
         pattern = self._early_stop
@@ -428,13 +436,6 @@ class _SGLangSession(PolicySession):
 def _cache_key(versions: frozenset[str]) -> str:
     """The name space of cached prefixes: what other weights computed must not be sampled from."""
     return "weights:" + ",".join(sorted(versions))
-
-
-def _concurrency_rules(config: PolicyConfig) -> ConcurrencyRules:
-    defaults = ConcurrencyRules()
-    ceiling = config.max_requests or defaults.ceiling
-    start = min(defaults.start, ceiling)
-    return ConcurrencyRules(ceiling=ceiling, start=start, floor=min(defaults.floor, start))
 
 
 def _context_limit(option: int, server: Mapping[str, Any]) -> int:

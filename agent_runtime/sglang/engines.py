@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from agent_runtime.concurrency import Load
 from agent_runtime.endpoint import Endpoint, is_loopback
 from agent_runtime.errors import (
     PolicyError,
@@ -28,7 +29,7 @@ from agent_runtime.errors import (
     PolicyUnavailable,
 )
 from agent_runtime.logs import get_logger
-from agent_runtime.sglang.concurrency import Load
+from agent_runtime.request_retry import Outage
 from agent_runtime.sglang.health import EngineHealth, EngineInfo, EngineState, GroupHealth
 from agent_runtime.sglang.tensors import WeightTensors
 from agent_runtime.supervision import cancel_tasks, supervise
@@ -89,6 +90,8 @@ class EngineGroup:
         self._routed = False
         self._gate = asyncio.Event()
         self._gate_closed_at = 0.0
+        self._suspicion = ""
+        """Why the gate was closed."""
         self._recovering: asyncio.Task[None] | None = None
         self._update: WeightUpdate | None = None
         # One update of an engine at a time. SGLang that is asked for two at once answers one with
@@ -191,9 +194,19 @@ class EngineGroup:
                 raise self._not_ready() from None
         return self.health.versions
 
+    def outage(self) -> Outage | None:
+        """Return since when and why requests wait at the closed gate; None = it is open."""
+        recovering = self._recovering is not None and not self._recovering.done()
+        if self._gate.is_set() or not recovering or not self._recovery_seconds:
+            return None
+        seconds = time.monotonic() - self._gate_closed_at
+        over = seconds >= self._recovery_seconds
+        return Outage(self._front.base_url, self._suspicion, seconds, over)
+
     def report_failure(self, reason: str) -> None:
         """Let no request pass until the engines were looked at: one was cut off, for example."""
         if self._gate.is_set():
+            self._suspicion = reason
             log.warning("engines suspected", server=self._front.base_url, reason=reason)
         self._close_gate()
         if self._recovering is None or self._recovering.done():

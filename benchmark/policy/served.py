@@ -208,7 +208,7 @@ async def measure(options: Served, console: Console) -> Figures:
 
 async def _probe(url: str, seconds: list[float]) -> None:
     """Ask for a few tokens now and then, by a connection that no request of the run shares."""
-    endpoint = Endpoint(url, timeout=60.0, concurrency=1)
+    endpoint = Endpoint(url, timeout=60.0)
     await endpoint.open()
     body = {
         "input_ids": list(range(5, 37)),

@@ -167,8 +167,8 @@ def test_a_secret_that_is_known_is_hidden_wherever_it_turns_up() -> None:
 
 
 def test_an_address_without_its_password_is_what_an_endpoint_shows() -> None:
-    endpoint = Endpoint("http://u:p%40ss-word@h:1/v1/", timeout=1, concurrency=1)
+    endpoint = Endpoint("http://u:p%40ss-word@h:1/v1/", timeout=1)
     assert endpoint.base_url == "http://h:1/v1"
     with pytest.raises(PolicyMisconfigured) as caught:
-        Endpoint("ftp://u:another-secret@h", timeout=1, concurrency=1)
+        Endpoint("ftp://u:another-secret@h", timeout=1)
     assert "another-secret" not in str(caught.value)

@@ -48,6 +48,8 @@ class ChatServer:
         self.most_running = 0
         self.gate: asyncio.Event | None = None
         """When set, answers wait for it."""
+        self.break_next = False
+        """When set, the next answer breaks off."""
         self.url = ""
         self._arrived = asyncio.Condition()
 
@@ -72,6 +74,10 @@ class ChatServer:
             answer = self.answer(body)
         finally:
             self.running -= 1
+        if self.break_next:
+            self.break_next = False
+            assert request.transport is not None
+            request.transport.abort()
         return answer if isinstance(answer, web.StreamResponse) else web.json_response(answer)
 
 

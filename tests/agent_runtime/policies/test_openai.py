@@ -30,6 +30,7 @@ from agent_runtime.policies import (
     OpenAIOptions,
     PolicyConfig,
     PolicySession,
+    RequestRetry,
     Sampling,
 )
 from agent_runtime.policies.openai import OpenAIPolicy
@@ -44,6 +45,7 @@ MESSAGES = [
     Message(Role.USER, "Your current position is at 3, 4."),
 ]
 TOOLS = [{"type": "function", "function": {"name": "move", "parameters": {"type": "object"}}}]
+QUICK = RequestRetry(seconds=0.3, first_delay=0.001, max_delay=0.02)
 CALLING = episode_context(
     action_format=types_pb2.ACTION_FORMAT_FUNCTION_CALLING, tools_json=json.dumps(TOOLS)
 )
@@ -59,6 +61,7 @@ async def playing(
     **config: Any,
 ) -> AsyncIterator[tuple[ChatServer, PolicySession]]:
     """A server and a session of a policy that talks to it."""
+    config.setdefault("request_retry", QUICK)
     async with serving(answer) as server:
         settings = OpenAIOptions(base_url=server.url, **(options or {}))
         policy = OpenAIPolicy(
@@ -168,12 +171,84 @@ async def test_a_refused_request_is_a_rejection(status: int) -> None:
     assert len(server.bodies) == 1
 
 
-async def test_too_many_requests_is_overload_with_the_wait_that_was_asked_for() -> None:
-    async with playing(failing(429, {"error": "slow down"}, Retry_After="7")) as (server, session):
-        with pytest.raises(PolicyOverloaded, match="slow down") as caught:
+def answering(*answers: Answer) -> Answer:
+    """Each of these once, then a good reply."""
+    left = list(answers)
+
+    def answer(body: dict[str, Any]) -> web.StreamResponse | dict[str, Any]:
+        return left.pop(0)(body) if left else completion()
+
+    return answer
+
+
+TRANSIENT = [
+    failing(429, {"error": "slow down"}, Retry_After="0.01"),
+    failing(429, {"error": "slow down"}, retry_after_ms="10"),
+    *(failing(status, "<html>oops</html>") for status in (408, 409, 425, 500, 502, 503, 504, 529)),
+    failing(200, '{"choices": [{"mess'),
+    failing(200, "<html>welcome</html>"),
+    failing(200, '{"choices": []}'),
+]
+
+
+@pytest.mark.parametrize("answer", TRANSIENT)
+async def test_what_another_try_may_heal_is_asked_again_with_the_same_seed(answer: Answer) -> None:
+    async with playing(answering(answer)) as (server, session):
+        reply = await session.reply(MESSAGES, turn=0, seed=1)
+    assert reply.text == "Action:\nmove"
+    assert len(server.bodies) == 2
+    assert server.bodies[0] == server.bodies[1]
+    assert sum(reply.repeats.values()) == 1
+
+
+async def test_a_reply_that_hangs_is_asked_for_again() -> None:
+    async with playing(request_timeout=0.2, request_retry=RequestRetry()) as (server, session):
+        server.gate = asyncio.Event()
+        call = asyncio.create_task(session.reply(MESSAGES, turn=0, seed=1))
+        await server.until_asked(1)
+        gate, server.gate = server.gate, None
+        assert (await call).repeats == {"timeout": 1}
+        gate.set()
+
+
+async def test_a_connection_that_breaks_within_the_answer_is_made_again() -> None:
+    async with playing() as (server, session):
+        server.break_next = True
+        assert (await session.reply(MESSAGES, turn=0, seed=1)).repeats == {"broken": 1}
+
+
+async def test_a_server_that_refuses_for_ever_is_given_up_in_its_own_words() -> None:
+    answer = failing(429, {"error": "slow down"}, Retry_After="0.1")
+    async with playing(answer) as (server, session):
+        with pytest.raises(PolicyOverloaded, match=r"slow down.*refused") as caught:
             await session.reply(MESSAGES, turn=0, seed=1)
-    assert (caught.value.retry_after, caught.value.retriable) == (7.0, True)
+    assert not caught.value.retriable, "playing the episode anew would only repeat it"
+    assert 1 < len(server.bodies) < 6
+
+
+async def test_an_answer_that_is_never_valid_is_given_up_in_its_own_words() -> None:
+    async with playing(failing(200, "<html>Please log in</html>")) as (server, session):
+        with pytest.raises(PolicyMisbehaved, match=r"Please log in.*invalid 4") as caught:
+            await session.reply(MESSAGES, turn=0, seed=1)
+    assert not caught.value.retriable
+    assert len(server.bodies) == RequestRetry().sends
+
+
+async def test_requests_can_be_sent_once_only() -> None:
+    once = RequestRetry(seconds=0)
+    async with playing(failing(500, "oops"), request_retry=once) as (server, session):
+        with pytest.raises(PolicyUnavailable, match="oops") as caught:
+            await session.reply(MESSAGES, turn=0, seed=1)
+    assert caught.value.retriable, "the episode may be played anew: the request was not"
     assert len(server.bodies) == 1
+
+
+async def test_a_run_has_a_budget_of_repeated_requests() -> None:
+    few = RequestRetry(budget=3, first_delay=0.001, max_delay=0.01, seconds=60)
+    async with playing(failing(500, "oops"), request_retry=few) as (server, session):
+        with pytest.raises(PolicyUnavailable, match=r"oops.*budget .* is used up"):
+            await session.reply(MESSAGES, turn=0, seed=1)
+    assert len(server.bodies) == 4
 
 
 @pytest.mark.parametrize(
@@ -198,12 +273,10 @@ def test_an_empty_account_is_not_tried_again() -> None:
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 408])
-async def test_a_failing_server_is_unavailable(status: int) -> None:
-    async with playing(failing(status, "<html>oops</html>")) as (server, session):
-        with pytest.raises(PolicyUnavailable, match=str(status)) as caught:
+async def test_a_server_that_keeps_failing_is_unavailable(status: int) -> None:
+    async with playing(failing(status, "<html>oops</html>")) as (_, session):
+        with pytest.raises(PolicyUnavailable, match=rf"{status}: <html>oops"):
             await session.reply(MESSAGES, turn=0, seed=1)
-    assert caught.value.retriable
-    assert len(server.bodies) == 1
 
 
 def test_a_full_queue_is_overload() -> None:
@@ -222,7 +295,7 @@ async def test_a_slow_server_is_unavailable() -> None:
 async def test_no_server_is_unavailable() -> None:
     async with playing() as (server, session):
         pass
-    config = PolicyConfig(openai=OpenAIOptions(base_url=server.url))
+    config = PolicyConfig(openai=OpenAIOptions(base_url=server.url), request_retry=QUICK)
     policy = OpenAIPolicy("tiny", config, {})
     await policy.start()
     session = policy.open(episode_context())

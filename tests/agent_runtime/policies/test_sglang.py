@@ -26,6 +26,7 @@ from agent_runtime.policies import (
     FinishReason,
     PolicyConfig,
     PolicySession,
+    RequestRetry,
     Sampling,
     SGLangOptions,
 )
@@ -39,6 +40,7 @@ MESSAGES = [
     Message(Role.ASSISTANT, "Ok."),
     Message(Role.USER, "Your current position is at 3, 4."),
 ]
+QUICK = RequestRetry(seconds=0.3, first_delay=0.001, max_delay=0.02)
 PLAIN_LETTERS = list(range(40, 60))
 
 
@@ -75,6 +77,7 @@ async def policy_for(
     sampling: Sampling | None = None,
     **config: Any,
 ) -> AsyncIterator[SGLangPolicy]:
+    config.setdefault("request_retry", QUICK)
     settings = PolicyConfig(
         sampling=sampling or Sampling(max_new_tokens=6), sglang=options or SGLangOptions(), **config
     )
@@ -270,14 +273,14 @@ async def test_a_cancelled_call_is_aborted_on_the_server(server: FakeSGLang) -> 
     assert server.aborted == [server.requests[0]["rid"]]
 
 
-async def test_a_call_out_of_time_is_aborted_and_unavailable(server: FakeSGLang) -> None:
+async def test_calls_out_of_time_are_aborted_and_unavailable(server: FakeSGLang) -> None:
     server.step_seconds = 0.01
     server.context_length = None
     sampling = Sampling(max_new_tokens=100_000)
     async with policy_for(server, sampling=sampling, request_timeout=0.1) as policy:
         with pytest.raises(PolicyUnavailable):
             await policy.open(episode_context()).reply(MESSAGES, turn=0, seed=1)
-    assert server.aborted == [server.requests[0]["rid"]]
+    assert sorted(server.aborted) == sorted(request["rid"] for request in server.requests)
 
 
 async def test_an_abort_from_outside_keeps_the_partial_reply(server: FakeSGLang) -> None:
@@ -405,12 +408,28 @@ async def test_an_older_server_reports_one_version_for_the_whole_reply(
     assert list(session.token_segments()[0].policy_versions) == ["default"]
 
 
-async def test_a_full_queue_is_overload(server: FakeSGLang) -> None:
+async def test_a_queue_that_stays_full_is_overload(server: FakeSGLang) -> None:
     async with policy_for(server) as policy:
         server.queue_full = True
-        with pytest.raises(PolicyOverloaded):
+        with pytest.raises(PolicyOverloaded, match="queue is full"):
             await policy.open(episode_context()).reply(MESSAGES, turn=0, seed=1)
-    assert len(server.requests) == 1
+    assert len(server.requests) > 1
+
+
+async def test_a_request_that_was_refused_is_sent_again_under_another_id(
+    server: FakeSGLang,
+) -> None:
+    async with policy_for(server, request_retry=RequestRetry(first_delay=0.01)) as policy:
+        server.queue_full = True
+        call = asyncio.create_task(policy.open(episode_context()).reply(MESSAGES, turn=0, seed=1))
+        while not server.requests:
+            await asyncio.sleep(0.001)
+        server.queue_full = False
+        reply = await call
+    assert reply.completion_tokens == 6
+    assert set(reply.repeats) == {"refused"}
+    assert len({request["rid"] for request in server.requests}) == len(server.requests) > 1
+    assert len({str(request["sampling_params"]) for request in server.requests}) == 1
 
 
 async def test_a_server_that_is_not_ready_is_found_out_at_the_start(server: FakeSGLang) -> None:

@@ -34,7 +34,7 @@ def test_no_tensors_are_no_weights() -> None:
 
 
 async def test_tensors_are_not_handed_to_another_machine() -> None:
-    front = Endpoint("http://192.0.2.1:30000", timeout=1.0, concurrency=1)
+    front = Endpoint("http://192.0.2.1:30000", timeout=1.0)
     group = EngineGroup(front, lambda url: front, recovery=0.0)
     group._clients = {front.base_url: front}  # type: ignore[reportPrivateUsage]  # what discovery finds
     with pytest.raises(PolicyMisconfigured, match="another one"):
@@ -43,7 +43,7 @@ async def test_tensors_are_not_handed_to_another_machine() -> None:
 
 async def test_an_engine_gets_one_update_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The recovery's retry of a bad update does not meet the good one that comes after it."""
-    front = Endpoint("http://192.0.2.1:30000", timeout=1.0, concurrency=1)
+    front = Endpoint("http://192.0.2.1:30000", timeout=1.0)
     group = EngineGroup(front, lambda url: front, recovery=60.0)
     addresses = (front.base_url,)
     group._clients = {front.base_url: front}  # type: ignore[reportPrivateUsage]  # what discovery finds

@@ -134,7 +134,14 @@ class Step(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., input: _Optional[_Union[_types_pb2.ActionInput, _Mapping]] = ..., parsed_action: _Optional[str] = ..., observation: _Optional[str] = ..., reward: _Optional[float] = ..., score: _Optional[float] = ..., terminated: _Optional[bool] = ..., truncated: _Optional[bool] = ..., stop_reason: _Optional[_Union[_types_pb2.StopReason, str]] = ..., state_hash: _Optional[bytes] = ..., info: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
 
 class Generation(_message.Message):
-    __slots__ = ("turn", "finish_reason", "prompt_tokens", "completion_tokens", "cached_tokens", "sampling_seed", "seconds", "policy_version", "cost_usd")
+    __slots__ = ("turn", "finish_reason", "prompt_tokens", "completion_tokens", "cached_tokens", "sampling_seed", "seconds", "policy_version", "cost_usd", "repeats")
+    class RepeatsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     TURN_FIELD_NUMBER: _ClassVar[int]
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -144,6 +151,7 @@ class Generation(_message.Message):
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
     COST_USD_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_FIELD_NUMBER: _ClassVar[int]
     turn: int
     finish_reason: str
     prompt_tokens: int
@@ -153,7 +161,8 @@ class Generation(_message.Message):
     seconds: float
     policy_version: str
     cost_usd: float
-    def __init__(self, turn: _Optional[int] = ..., finish_reason: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., sampling_seed: _Optional[int] = ..., seconds: _Optional[float] = ..., policy_version: _Optional[str] = ..., cost_usd: _Optional[float] = ...) -> None: ...
+    repeats: _containers.ScalarMap[str, int]
+    def __init__(self, turn: _Optional[int] = ..., finish_reason: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., sampling_seed: _Optional[int] = ..., seconds: _Optional[float] = ..., policy_version: _Optional[str] = ..., cost_usd: _Optional[float] = ..., repeats: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class TokenSegment(_message.Message):
     __slots__ = ("ids", "origins", "logprobs", "generations", "policy_versions", "version_spans", "fork_reason")

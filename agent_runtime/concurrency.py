@@ -1,16 +1,25 @@
-"""How many requests engines are given at once: additive increase, multiplicative decrease.
+"""How many requests a model server is given at once: additive increase, multiplicative decrease.
 
-The limit doubles until the engines first report pressure, then grows by a fixed step while it is
-used up, and shrinks by a factor under pressure. Pure: no clock, no I/O; whoever feeds it
-observations reads the limit, and the signal that set it, to log the two together.
+The limit doubles until there is first pressure, then grows by a fixed step while it is used up, and
+shrinks by a factor under pressure. What is pressure is said by the load that engines report, or, of
+servers that report none, by their answers: refusals, and times far above the usual. Pure: no clock,
+no I/O; whoever feeds it reads the limit, and the signal that set it, to log the two together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from statistics import median
+from typing import Any, Final
 
 __all__ = ["ConcurrencyController", "ConcurrencyRules", "Load", "Signal"]
+
+
+_WINDOW_LEAST: Final = 32
+"""Answers after which a median means something."""
+_USUAL_WEIGHT: Final = 0.1
+"""How fast the usual time of an answer follows one that is longer: tasks differ, and change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +51,26 @@ class ConcurrencyRules:
     """Share of the engine's cache that may be in use. Above, engines put running requests back
     into the queue and compute them anew."""
     settle: int = 3
-    """Observations after a decrease before the next one: the requests of one burst are refused one
-    by one, and each would shrink the limit again."""
+    """Reports of load after a decrease before the next one."""
+    refusals: int = 5
+    """Refusals that may always be: some servers refuse now and then whatever their load."""
+    refused: float = 0.1
+    """Share of answers that may be refusals."""
+    slow: float | None = None
+    """How many times the usual time an answer may take. None = the server reports its load, and
+    answers say nothing of it but refusals: their length depends on the task."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.floor <= self.start <= self.ceiling:
             raise ValueError("1 <= floor <= start <= ceiling")
         if not 0 < self.factor < 1 or self.step < 1 or self.settle < 0:
             raise ValueError("factor is between 0 and 1, step at least 1, settle at least 0")
+
+    def within(self, ceiling: int | None) -> ConcurrencyRules:
+        """Return the same rules under another ceiling; None = their own."""
+        ceiling = ceiling or self.ceiling
+        start = min(self.start, ceiling)
+        return replace(self, ceiling=ceiling, start=start, floor=min(self.floor, start))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +85,10 @@ class Load:
     """Share of the fullest engine's cache that is in use."""
     retracted: int = 0
     """Running requests that were put back into the queue for want of cache."""
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return the fields of a log event."""
+        return asdict(self)
 
 
 class Signal(StrEnum):
@@ -81,12 +106,14 @@ class Signal(StrEnum):
     """The limit shrinks."""
     RETRACTED = "running requests were put back"
     """The limit shrinks."""
-    REFUSED = "a request was refused for load"
+    REFUSED = "requests were refused for load"
+    """The limit shrinks."""
+    SLOW = "answers take far longer than usual"
     """The limit shrinks."""
 
 
 class ConcurrencyController:
-    """Sets the limit by what engines report."""
+    """Sets the limit by what a server reports and how it answers."""
 
     def __init__(self, rules: ConcurrencyRules | None = None) -> None:
         self.rules = rules or ConcurrencyRules()
@@ -95,6 +122,11 @@ class ConcurrencyController:
         self._limit = float(self.rules.start)
         self._probing = True
         self._settling = 0
+        self._usual = 0.0
+        """Seconds that an answer usually takes; 0 = unknown."""
+        self._ignored = 0
+        """Answers to come to requests that were sent before the last decrease."""
+        self._clear_window()
 
     @property
     def limit(self) -> int:
@@ -124,11 +156,59 @@ class ConcurrencyController:
             self.signal = Signal.UNUSED
         return self.limit
 
-    def refused(self) -> int:
-        """Take in that an engine refused a request for load; returns the limit from now on."""
-        self.signal = Signal.REFUSED
-        self._shrink()
+    def answered(self, seconds: float, in_flight: int) -> int:
+        """Take in that a request was answered; returns the limit from now on.
+
+        Args:
+            seconds: How long that took.
+            in_flight: Requests that were in flight, this one included.
+        """
+        if self._ignored:
+            self._ignored -= 1
+            return self.limit
+        self._answers.append(seconds)
+        self._most_in_flight = max(self._most_in_flight, in_flight)
+        if len(self._answers) >= max(_WINDOW_LEAST, self.limit):
+            if self.rules.slow is not None:
+                self._judge_window(self.rules.slow)
+            self._clear_window()
         return self.limit
+
+    def refused(self, in_flight: int) -> int:
+        """Take in that a request was refused for load; returns the limit from now on."""
+        if self._ignored:
+            self._ignored -= 1
+            return self.limit
+        self._refusals += 1
+        allowed = self.rules.refused * (len(self._answers) + self._refusals)
+        if self._refusals >= self.rules.refusals and self._refusals > allowed:
+            self._shrink_for_answers(Signal.REFUSED, in_flight)
+        return self.limit
+
+    def _judge_window(self, slow: float) -> None:
+        middle = median(self._answers)
+        if self._usual and middle > slow * self._usual:
+            self._shrink_for_answers(Signal.SLOW, self._most_in_flight)
+        elif self._most_in_flight >= 0.9 * self.limit:
+            self.signal = Signal.USED
+            self._grow()
+        else:
+            self.signal = Signal.UNUSED
+        longer = middle - (self._usual or middle)
+        self._usual = middle if longer <= 0 else self._usual + _USUAL_WEIGHT * longer
+
+    def _shrink_for_answers(self, signal: Signal, in_flight: int) -> None:
+        self.signal = signal
+        self._settling = 0
+        self._shrink()
+        # The requests of one burst are refused one by one: it is punished once.
+        self._ignored = in_flight
+        self._clear_window()
+
+    def _clear_window(self) -> None:
+        self._answers: list[float] = []
+        self._refusals = 0
+        self._most_in_flight = 0
 
     def _pressure(self, load: Load) -> Signal | None:
         rules = self.rules

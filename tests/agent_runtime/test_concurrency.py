@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_runtime.sglang.concurrency import (
+from agent_runtime.concurrency import (
     ConcurrencyController,
     ConcurrencyRules,
     Load,
@@ -30,7 +30,7 @@ def test_the_limit_stays_within_its_bounds(history: list[tuple[Load, int] | None
     rules = ConcurrencyRules(floor=4, start=64, ceiling=1000)
     controller = ConcurrencyController(rules)
     for event in history:
-        limit = controller.refused() if event is None else controller.observe(*event)
+        limit = controller.refused(64) if event is None else controller.observe(*event)
         assert rules.floor <= limit <= rules.ceiling
 
 
@@ -75,9 +75,56 @@ def test_it_doubles_until_the_first_pressure_and_grows_by_steps_afterwards() -> 
 
 def test_one_burst_is_punished_once() -> None:
     controller = ConcurrencyController()
-    assert controller.refused() == 716
-    assert [controller.refused() for _ in range(3)] == [716, 716, 716]
-    assert controller.refused() == 501
+    assert [controller.refused(20) for _ in range(5)] == [1024] * 4 + [716]
+    # Those that were in flight by then are of the same burst.
+    assert {controller.refused(20) for _ in range(20)} == {716}
+    assert [controller.refused(20) for _ in range(5)] == [716] * 4 + [501]
+
+
+HOSTED = ConcurrencyRules(start=64, ceiling=256, slow=4.0)
+
+
+def test_a_server_that_refuses_now_and_then_keeps_its_requests() -> None:
+    controller = ConcurrencyController(HOSTED)
+    for number in range(20_000):
+        if number % 30 == 0:
+            controller.refused(controller.limit)
+        controller.answered(0.2, controller.limit)
+    assert controller.limit == 256
+
+
+def test_answers_that_take_far_longer_than_usual_lower_the_limit() -> None:
+    controller = ConcurrencyController(HOSTED)
+    for _ in range(64):
+        controller.answered(0.2, 64)
+    assert (controller.limit, controller.signal) == (128, Signal.USED)
+    for _ in range(128):
+        controller.answered(1.0, 128)
+    assert (controller.limit, controller.signal) == (89, Signal.SLOW)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.1, 0.1), (0.1, 10.0), (10.0, 0.1)])
+def test_tasks_with_longer_answers_do_not_keep_the_limit_low(before: float, after: float) -> None:
+    controller = ConcurrencyController(HOSTED)
+    for seconds in (before, after):
+        for _ in range(30_000):
+            controller.answered(seconds, controller.limit)
+    assert controller.limit == 256
+
+
+@pytest.mark.parametrize("capacity", [8, 60, 200])
+def test_it_settles_near_what_a_server_without_a_queue_takes(capacity: int) -> None:
+    """A server that refuses at once what it cannot run."""
+    controller, limits = ConcurrencyController(HOSTED), list[int]()
+    for _ in range(400):
+        limit = controller.limit
+        for _ in range(min(limit, capacity)):
+            controller.answered(0.2, limit)
+        for _ in range(limit - capacity):
+            controller.refused(limit)
+        limits.append(controller.limit)
+    assert max(limits[200:]) <= 1.3 * capacity + 64
+    assert min(limits[200:]) >= min(256, capacity) * 0.5 - 1
 
 
 @pytest.mark.parametrize(
@@ -105,5 +152,6 @@ def test_the_signal_says_why_the_limit_is_what_it_is() -> None:
     ):
         controller.observe(load, in_flight)
         assert controller.signal is signal
-    controller.refused()
+    for _ in range(5):
+        controller.refused(9)
     assert controller.signal is Signal.REFUSED

@@ -1,0 +1,242 @@
+"""Whether a request to a model server is sent again, and when; and whether the server is down.
+
+A request has no side effect, so that repeating it costs little, while playing its episode anew
+costs all of it and favours short episodes. Pure: callers pass the time and the jitter.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from agent_runtime.errors import Trouble
+
+__all__ = ["Breaker", "Outage", "Repeat", "RequestCounts", "RequestRetries", "RequestRetry", "Stop"]
+
+_COSTLY: Final = frozenset({Trouble.BROKEN, Trouble.TIMEOUT, Trouble.INVALID, Trouble.STALE})
+"""The server may have worked for nothing, or the request itself may be what ended it."""
+_WASTED: Final = frozenset({Trouble.INVALID, Trouble.STALE})
+"""A reply came, and was thrown away."""
+_UNREACHABLE_IN_A_ROW: Final = 3
+_FAILED_IN_A_ROW: Final = 8
+"""Answers without a good one among them that make a server down: beside a server that refuses and
+spoils one of ten, eight in a row come once in a hundred million."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRetry:
+    """How requests to model servers are repeated; all sampling seeds stay the same."""
+
+    seconds: float = 600.0
+    """How long one request is sent again, counted from its first failure, and how long a server
+    may be down before its run ends; 0 = requests are sent once."""
+    sends: int = 4
+    """How often one request may be sent where the connection broke, time ran out or the answer
+    could not be read: the server may have worked each time, or the request may be what ends it."""
+    budget: float | None = 10_000.0
+    """Repeats that a policy may spend at once; none = no limit."""
+    refill: float = 0.5
+    """What an answered request gives back to the budget, up to `budget`."""
+    first_delay: float = 0.5
+    """Longest pause before the first repeat, in seconds; doubled for each further one. The pause is
+    drawn between 0 and this, so that requests do not come back at once."""
+    max_delay: float = 30.0
+    """Seconds; a server's own wish may be longer, up to five minutes."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError at values that make no sense."""
+        if self.budget == math.inf:
+            object.__setattr__(self, "budget", None)
+        if self.sends < 1:
+            raise ValueError("sends is at least 1")
+        figures = (self.seconds, self.budget or 0.0, self.refill, self.first_delay, self.max_delay)
+        if not all(math.isfinite(figure) and figure >= 0 for figure in figures):
+            raise ValueError("seconds, budget, refill and delays are numbers that are not negative")
+
+    def longest_pause(self, repeats: int) -> float:
+        """Return the upper end of the pause before a repeat; `repeats` counts from 1."""
+        # ldexp saturates where 2**repeats would not be a float any more.
+        return min(self.max_delay, math.ldexp(self.first_delay, min(repeats - 1, 64)))
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Send it again after `delay` seconds."""
+
+    delay: float
+
+
+class Stop(StrEnum):
+    """Do not send it again; why."""
+
+    TIME = "its time is over"
+    SENDS = "it was sent often enough"
+    BUDGET = "the budget for repeated requests is used up"
+
+
+class RequestRetries:
+    """Decides about the requests of one policy."""
+
+    def __init__(self, policy: RequestRetry, draw: Callable[[], float] = random.random) -> None:
+        """`draw` gives the jitter, a number from 0 to 1."""
+        self.policy = policy
+        self._draw = draw
+        self._tokens = math.inf if policy.budget is None else policy.budget
+
+    @property
+    def tokens(self) -> float:
+        """Repeats that could be made now."""
+        return self._tokens
+
+    def answered(self) -> None:
+        """Note a request that was answered."""
+        if self.policy.budget is not None:
+            self._tokens = min(self.policy.budget, self._tokens + self.policy.refill)
+
+    def decide(
+        self, troubles: Mapping[Trouble, int], *, elapsed: float, retry_after: float | None
+    ) -> Repeat | Stop:
+        """Whether to send a request again that has just failed.
+
+        Args:
+            troubles: How often it has failed so far, by reason.
+            elapsed: Seconds since it first failed.
+            retry_after: Seconds that the server asked to wait; None = it did not ask.
+        """
+        policy = self.policy
+        if sum(troubles.get(trouble, 0) for trouble in _COSTLY) >= policy.sends:
+            return Stop.SENDS
+        pause = self._draw() * policy.longest_pause(sum(troubles.values()))
+        delay = pause + (retry_after or 0.0)
+        if elapsed + delay >= policy.seconds:
+            return Stop.TIME
+        if self._tokens < 1:
+            return Stop.BUDGET
+        self._tokens -= 1
+        return Repeat(delay)
+
+
+class Breaker:
+    """Whether a server is down: then one request at a time asks whether it is back.
+
+    Closed while the server answers. Opened by failures in a row; after a pause, which grows from
+    probe to probe, one request may go through, and any good answer closes it again.
+    """
+
+    def __init__(self, policy: RequestRetry, draw: Callable[[], float] = random.random) -> None:
+        """`draw` gives the jitter, a number from 0 to 1."""
+        self.reason = ""
+        """What the latest failure said."""
+        self.trouble: Trouble | None = None
+        """Its kind."""
+        self._policy = policy
+        self._draw = draw
+        self._failures = 0
+        self._failing_since = 0.0
+        self._pauses = 0
+        self._closed_until: float | None = None
+        """When a probe may go through; None = the server is up."""
+        self._probing = False
+
+    @property
+    def open(self) -> bool:
+        """Whether the server is down."""
+        return self._closed_until is not None
+
+    def down_seconds(self, now: float) -> float:
+        """Return how long the server has been down; 0 = it is up."""
+        return now - self._failing_since if self.open else 0.0
+
+    def blocked(self, now: float) -> float:
+        """Return for how many seconds no request may be sent; 0 = one may, `inf` = a probe runs."""
+        if self._closed_until is None:
+            return 0.0
+        return math.inf if self._probing else max(0.0, self._closed_until - now)
+
+    def enter(self) -> bool:
+        """Note that a request is sent, which is not blocked; returns whether it is the probe."""
+        self._probing = self.open
+        return self._probing
+
+    def left(self, *, probe: bool) -> None:
+        """Note a request that ended without saying anything of the server: it was cancelled."""
+        if probe:
+            self._probing = False
+
+    def answered(self) -> bool:
+        """Note a good answer; returns whether the server was down until now."""
+        was_open = self.open
+        self._failures = self._pauses = 0
+        self._closed_until, self._probing = None, False
+        return was_open
+
+    def failed(
+        self, trouble: Trouble, reason: str, now: float, *, probe: bool, retry_after: float | None
+    ) -> bool:
+        """Note a failure; returns whether the server counts as down only from now on."""
+        self.trouble, self.reason = trouble, reason
+        if not self._failures:
+            self._failing_since = now
+        self._failures += 1
+        if self.open:
+            if probe:
+                self._pause(now, retry_after)
+            return False
+        unreachable = trouble is Trouble.DOWN
+        if self._failures < (_UNREACHABLE_IN_A_ROW if unreachable else _FAILED_IN_A_ROW):
+            return False
+        self._pause(now, retry_after)
+        return True
+
+    def _pause(self, now: float, retry_after: float | None) -> None:
+        self._pauses += 1
+        longest = self._policy.longest_pause(self._pauses)
+        # Between a half and the whole: a pause of nearly nothing would be no pause.
+        drawn = longest * (0.5 + 0.5 * self._draw())
+        self._closed_until = now + max(drawn, retry_after or 0.0)
+        self._probing = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A model server that is down; requests wait for it."""
+
+    server: str
+    reason: str
+    """What the latest request met."""
+    seconds: float
+    """For how long."""
+    over: bool
+    """It has lasted longer than requests wait."""
+
+    def describe(self) -> str:
+        """Say it in a line."""
+        return f"{self.server} has been down for {self.seconds:.0f} s: {self.reason}"
+
+
+@dataclass(slots=True)
+class RequestCounts:
+    """What became of the requests of one policy."""
+
+    answered: int = 0
+    resent: Counter[str] = field(default_factory=Counter[str])
+    """Requests sent again, by the trouble that they had."""
+    given_up: int = 0
+
+    @property
+    def wasted(self) -> int:
+        """Replies that were thrown away."""
+        return sum(self.resent[trouble] for trouble in _WASTED)
+
+    def describe(self) -> str:
+        """Say it in a line, for example `90 requests answered, 3 sent again (refused 2, ...)`."""
+        text = f"{self.answered:,} requests answered"
+        if total := self.resent.total():
+            reasons = ", ".join(f"{name} {count:,}" for name, count in self.resent.most_common())
+            text += f", {total:,} sent again ({reasons}), {self.wasted:,} replies thrown away"
+        return f"{text}, {self.given_up:,} given up" if self.given_up else text
