@@ -25,6 +25,7 @@ from typing import Any, Final, Literal, NoReturn, TextIO, cast
 
 import structlog
 
+from agent_runtime.private_files import private_opener
 from agent_runtime.redaction import redact_text
 
 __all__ = ["LogLevel", "bind_context", "configure_logging", "get_logger", "log_file"]
@@ -128,7 +129,10 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
 
 
 class _LogFile(logging.FileHandler):
-    """A file that gets our events from `_deliver`."""
+    """A file that gets our events from `_deliver`; its owner's alone."""
+
+    def _open(self) -> TextIO:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=private_opener)
 
 
 class _OtherLibraries(logging.Handler):

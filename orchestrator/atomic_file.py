@@ -11,6 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from agent_runtime.private_files import private_opener
 from orchestrator.errors import OutputExists, UsageError
 
 __all__ = ["atomic_output", "sync_folder", "write_atomically"]
@@ -42,10 +43,19 @@ def atomic_output(path: Path, *, overwrite: bool) -> Generator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def write_atomically(path: Path, text: str, *, overwrite: bool = True) -> None:
-    """Write a UTF-8 text file whole or not at all; same errors as `atomic_output`."""
-    with atomic_output(path, overwrite=overwrite) as partial:
-        partial.write_text(text, encoding="utf-8")
+def write_atomically(
+    path: Path, text: str, *, overwrite: bool = True, private: bool = False
+) -> None:
+    """Write a UTF-8 text file whole or not at all; same errors as `atomic_output`.
+
+    `private`: it is its owner's alone, whatever the umask.
+    """
+    opener = private_opener if private else None
+    with (
+        atomic_output(path, overwrite=overwrite) as partial,
+        open(partial, "w", encoding="utf-8", opener=opener) as stream,
+    ):
+        stream.write(text)
 
 
 def sync_folder(folder: Path) -> None:

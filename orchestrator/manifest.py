@@ -217,7 +217,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write a manifest into its folder, whole or not at all."""
     document = redact({"format": _FORMAT} | dataclasses.asdict(manifest))
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
-    write_atomically(folder / MANIFEST_FILE, text + "\n")
+    write_atomically(folder / MANIFEST_FILE, text + "\n", private=True)
 
 
 def _from_json(document: dict[str, Any]) -> Manifest:

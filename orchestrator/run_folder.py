@@ -6,8 +6,8 @@
 
     runs/<name>/logs/               orchestrator.run_logs
 
-A run folder appears complete or not at all, and looking at one never changes it. POSIX only
-(flock).
+A run folder appears complete or not at all, is its owner's alone, and looking at one never changes
+it. POSIX only (flock).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from agent_runtime.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 from orchestrator.atomic_file import sync_folder
 from orchestrator.errors import (
     ForeignFolder,
@@ -102,17 +103,18 @@ def inspect_folder(folder: Path) -> Manifest:
 def create_folder(folder: Path, manifest: Manifest, make_database: Callable[[Path], None]) -> None:
     """Make a run folder, complete or not at all.
 
-    `make_database` creates the database at the path it is given and closes it. Raises RunExists or
+    `make_database` fills the empty file at the path it is given and closes it. Raises RunExists or
     ForeignFolder where the folder is there and not empty.
     """
     _refuse_occupied(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     staging = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.creating"
-    staging.mkdir()
+    staging.mkdir(mode=PRIVATE_FOLDER)
     try:
+        for name in (DATABASE_FILE, LOCK_FILE):  # SQLite's own side files get the database's mode
+            (staging / name).touch(mode=PRIVATE_FILE)
         make_database(staging / DATABASE_FILE)
         write_manifest(staging, manifest)
-        (staging / LOCK_FILE).touch()
         sync_folder(staging)
         try:
             # Replaces an empty folder, fails on one that another process filled meanwhile.
@@ -146,7 +148,7 @@ class WriterLock:
         # flock, and not a file that says who writes: the kernel gives it up when the process ends,
         # also by SIGKILL, so that a killed run can be resumed at once. The file stays: deleting it
         # would let two processes lock two different files of one name.
-        self._descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        self._descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from agent_runtime.logs import log_file
+from agent_runtime.private_files import make_private_folder
 from orchestrator.errors import FleetError
 from orchestrator.servers import LogFolder
 
@@ -31,7 +32,7 @@ class RunLogs:
         self._final = run / LOGS_FOLDER
         hidden = run.parent / f".{run.name}.{secrets.token_hex(4)}.logs"
         self.folder = LogFolder(self._final if resume else hidden)
-        self.folder.path.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.folder.path)
 
     def settle(self) -> None:
         """Move the logs into the run folder, which exists now; open files are not disturbed."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_runtime.logs import get_logger
+from agent_runtime.private_files import append_privately
 from agent_runtime.supervision import cancel_tasks, supervise
 from agent_runtime.tracing import tracing_enabled
 from orchestrator.errors import FleetError, UsageError
@@ -178,7 +179,7 @@ class SpawnedServer:
         command += self._config.server_options
         if self._config.data is not None:
             command += ["--data", str(self._config.data)]
-        with self.log_file.open("ab") as output:
+        with append_privately(self.log_file) as output:
             self._process = await asyncio.create_subprocess_exec(
                 *command,
                 stdin=asyncio.subprocess.DEVNULL,

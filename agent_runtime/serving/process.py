@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from agent_runtime.errors import PolicyUnavailable
+from agent_runtime.private_files import append_privately
 from agent_runtime.serving.commands import Command
 
 __all__ = ["ServerProcess"]
@@ -40,7 +41,7 @@ class ServerProcess:
 
     async def start(self, command: Command) -> None:
         """Start the process; its output is appended to the log file."""
-        with self.log_file.open("ab") as log:
+        with append_privately(self.log_file) as log:
             self._process = await asyncio.create_subprocess_exec(
                 *command.arguments,
                 stdin=asyncio.subprocess.DEVNULL,

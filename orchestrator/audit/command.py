@@ -125,7 +125,7 @@ def _audit(options: AuditOptions) -> int:
             run_loop(score_run(run, result, options.engine, episodes=count, tolerance=tolerance))
         out = options.out or run.folder / CERTIFICATE_FILE
         document = json.dumps(certificate(run, result), indent=2, ensure_ascii=False)
-        write_atomically(out, document + "\n")
+        write_atomically(out, document + "\n", private=options.out is None)
     _print_result(Console(highlight=False, soft_wrap=True), result, out)
     return 0 if result.passed else 1
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar, cast, get_args, get_type_hints
 from rich.console import Console
 
 from agent_runtime.logs import configure_logging
+from agent_runtime.private_files import private_umask
 from orchestrator.command_line import guarded, make_console
 from training.config.recipe import load_recipe
 from training.config.start import Start
@@ -78,7 +79,8 @@ def run_recipe(
         recipe = load_recipe(kind, call.path, call.overrides)
         _configure_logging(call)
         command = plan if call.plan else train
-        command(recipe, start=call.start, console=make_console(stderr=True))
+        with private_umask():  # torch and its friends write checkpoints without asking for a mode
+            command(recipe, start=call.start, console=make_console(stderr=True))
         return 0
 
     return guarded(act)

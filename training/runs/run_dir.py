@@ -11,7 +11,8 @@
     agent_eval/            runs that were played to evaluate checkpoints
 
 A folder is written to only by a new run, by a resume of the same recipe, or after an overwrite,
-which removes what a training wrote and leaves every other file alone. POSIX only (flock).
+which removes what a training wrote and leaves every other file alone. The folder is its owner's
+alone. POSIX only (flock).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final, Self, cast
 
 from agent_runtime.logs import bind_context, get_logger, log_file
+from agent_runtime.private_files import make_private_folder
 from orchestrator.atomic_file import write_atomically
 from orchestrator.errors import Difference
 from training.config.recipe import recipe_differences, rename_keys
@@ -113,7 +115,7 @@ class RunDir:
                 run_dir._write_recipe(algorithm, recorded["recipe"])
             log.info("run resumed", run_id=folder.name, finished_stages=len(run_dir._stages))
             return run_dir
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
         run_dir._write_recipe(algorithm, recipe)
         log.info("run begun", run_id=folder.name, algorithm=algorithm)
         return run_dir
