@@ -67,9 +67,10 @@ class TaskSet(ABC):
 class StaticTaskSet(TaskSet):
     """Splits given as lists of tasks that are held in memory."""
 
-    def __init__(self, splits: Mapping[str, Iterable[Task]]) -> None:
+    def __init__(self, splits: Mapping[str, Iterable[Task]], unlisted: Iterable[Task] = ()) -> None:
+        """`unlisted` tasks can be played by their ids, and no split has them."""
         self._splits = {name: tuple(tasks) for name, tasks in splits.items()}
-        self._by_id: dict[str, Task] = {}
+        self._by_id: dict[str, Task] = {task.item_id: task for task in unlisted}
         for name, tasks in self._splits.items():
             for task in tasks:
                 if self._by_id.setdefault(task.item_id, task) is not task:

@@ -1,7 +1,7 @@
 """The table of recipes in this package, read into a world, and which of its items are goals.
 
 Contains the table's format and the division of the goals into train and eval. The division depends
-on the table alone: no order of files, no random generator.
+on the package alone: no official file, no order of files, no random generator.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from env_servers.environments.textcraft.planner import plan
 from env_servers.environments.textcraft.world import Ingredient, Recipe, World, stable_order
 
-__all__ = ["DEEPEST", "Goals", "divide_goals", "read_table"]
+__all__ = ["DEEPEST", "Goals", "divide_goals", "read_reserved", "read_table"]
 
 DEEPEST: Final = 4
 """Goals are 1 to this many crafting levels deep, as in the original."""
@@ -28,20 +28,15 @@ class Goals(NamedTuple):
 
     train: tuple[str, ...]
     eval: tuple[str, ...]
+    reserved: frozenset[str]
+    """Train goals that no train task may have: AgentEval may have them."""
 
 
 def read_table() -> World:
     """Return the embedded world."""
-    text = (
-        files("env_servers.environments.textcraft")
-        .joinpath("recipes.tsv")
-        .read_text(encoding="utf-8")
-    )
     groups: dict[str, tuple[str, ...]] = {}
     recipes: list[Recipe] = []
-    for line in text.splitlines():
-        if line.startswith("#"):
-            continue
+    for line in _lines("recipes.tsv"):
         kind, name, *rest = line.split("\t")
         if kind == "group":
             groups[name] = tuple(rest[0].split(" "))
@@ -49,6 +44,18 @@ def read_table() -> World:
             parts = tuple(_ingredient(part) for part in rest[1].split(" | "))
             recipes.append(Recipe(name, int(rest[0]), parts))
     return World(recipes, groups, name="embedded")
+
+
+def read_reserved() -> frozenset[str]:
+    """Return the goals that the official items have and AgentTraj-L is not known to teach."""
+    return frozenset(_lines("reserved_goals.txt"))
+
+
+def _lines(name: str) -> list[str]:
+    """Return the lines of a file of this package without its comments."""
+    file = files("env_servers.environments.textcraft").joinpath(name)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if not line.startswith("#")]
 
 
 def _ingredient(text: str) -> Ingredient:
@@ -66,4 +73,4 @@ def divide_goals(world: World) -> Goals:
         eval_goals = set(stable_order(goals, "textcraft eval")[: -(-len(goals) // EVAL_SHARE)])
         held_out.extend(goal for goal in goals if goal in eval_goals)
         train.extend(goal for goal in goals if goal not in eval_goals)
-    return Goals(tuple(train), tuple(held_out))
+    return Goals(tuple(train), tuple(held_out), read_reserved())

@@ -12,7 +12,7 @@ README says what holds for the others.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -43,8 +43,10 @@ OFFICIAL: Final = "official"
 
 DISTRACTORS: Final = 10
 """At most so many commands of a task do not belong to its goal, as in the original."""
-TRAIN_DRAWS: Final = 8
-"""Train tasks of one goal; they differ in distractors and order."""
+TRAIN_DRAWS: Final = 20
+"""Train tasks of one goal, at most; they differ in distractors and order."""
+_MANY_COMMANDS: Final = 9
+"""Draws of so many commands never repeat one another; those of fewer are compared."""
 EVAL_BASE: Final = EMBEDDED_BASE + 500_000
 """First index of the embedded eval split."""
 
@@ -74,9 +76,10 @@ class TextCraftTasks(StaticTaskSet):
         splits: Mapping[str, list[Task]],
         worlds: Mapping[str, World],
         recipes: OfficialRecipes | None = None,
+        unlisted: Iterable[Task] = (),
     ) -> None:
         """`worlds` by name, each as its tasks have it; `recipes` make further official ones."""
-        super().__init__(splits)
+        super().__init__(splits, unlisted)
         self.worlds = dict(worlds)
         self._recipes = recipes
 
@@ -90,9 +93,7 @@ class TextCraftTasks(StaticTaskSet):
         """Return the crafting commands of a task, in the order shown."""
         if assignment.recorded is not None:
             return assignment.recorded
-        salt = f"{assignment.world}:{assignment.goal}:{assignment.draw}"
-        world = self.worlds[assignment.world]
-        return world.commands(assignment.goal, distractors=DISTRACTORS, salt=salt)
+        return _drawn(self.worlds[assignment.world], assignment)
 
     def check_commands(self, assignment: Assignment) -> None:
         """Raise InvalidOption unless every command of a list that was given can be carried out."""
@@ -115,34 +116,63 @@ def load_tasks(config: EnvironmentConfig) -> TextCraftTasks:
     """Embedded tasks, and the official ones where the recipes are in `data_dir`."""
     embedded = read_table()
     goals = divide_goals(embedded)
-    splits, worlds = _embedded_splits(embedded, goals), {EMBEDDED: embedded}
+    worlds = {EMBEDDED: embedded}
+    splits, unlisted = _embedded_splits(embedded, goals)
     recipes = read_recipes(config.data_dir) if config.data_dir is not None else None
     if recipes is not None and config.data_dir is not None:
         worlds[OFFICIAL] = recipes.world()
-        splits |= _official_splits(recipes, config.data_dir)
-    return TextCraftTasks(splits, worlds, recipes)
+        taught = frozenset(goals.train) - goals.reserved
+        splits |= _official_splits(recipes, config.data_dir, taught)
+    return TextCraftTasks(splits, worlds, recipes, unlisted)
 
 
-def _embedded_splits(world: World, goals: Goals) -> dict[str, list[Task]]:
+def _drawn(world: World, assignment: Assignment) -> tuple[str, ...]:
+    """Return the crafting commands that a draw gives."""
+    salt = f"{assignment.world}:{assignment.goal}:{assignment.draw}"
+    return world.commands(assignment.goal, distractors=DISTRACTORS, salt=salt)
+
+
+def _embedded_splits(world: World, goals: Goals) -> tuple[dict[str, list[Task]], list[Task]]:
+    """Return the splits, and the tasks that have an id but are in none.
+
+    A goal has the same ids whatever is listed. Train has no reserved goal and no task that shows
+    what another one shows; eval no task of a single command, which is the original's word for word.
+    """
+    taught = (goal for goal in goals.train if goal not in goals.reserved)
+    distinct = {goal: _distinct_draws(world, goal) for goal in taught}
     train = [(goal, draw) for draw in range(TRAIN_DRAWS) for goal in goals.train]
-    held_out = [(goal, 0) for goal in goals.eval]
-    return {
-        name: [
-            Task(f"textcraft_{base + n}", Assignment(EMBEDDED, goal, draw), _depth(world, goal))
-            for n, (goal, draw) in enumerate(split_goals)
-        ]
-        for name, base, split_goals in (
-            ("train", EMBEDDED_BASE, train),
-            ("eval", EVAL_BASE, held_out),
-        )
-    }
+    splits: dict[str, list[Task]] = {"train": [], "eval": []}
+    unlisted: list[Task] = []
+    for n, (goal, draw) in enumerate(train):
+        drawn = Assignment(EMBEDDED, goal, draw)
+        task = Task(f"textcraft_{EMBEDDED_BASE + n}", drawn, _depth(world, goal))
+        (splits["train"] if draw in distinct.get(goal, ()) else unlisted).append(task)
+    for n, goal in enumerate(goals.eval):
+        drawn = Assignment(EMBEDDED, goal)
+        task = Task(f"textcraft_{EVAL_BASE + n}", drawn, _depth(world, goal))
+        (splits["eval"] if len(_drawn(world, drawn)) > 1 else unlisted).append(task)
+    return splits, unlisted
 
 
-def _official_splits(recipes: OfficialRecipes, data_dir: Path) -> dict[str, list[Task]]:
+def _distinct_draws(world: World, goal: str) -> Collection[int]:
+    """Return the draws of a goal that show what no earlier one does."""
+    if len(_drawn(world, Assignment(EMBEDDED, goal))) >= _MANY_COMMANDS:
+        return range(TRAIN_DRAWS)
+    first: dict[tuple[str, ...], int] = {}
+    for draw in range(TRAIN_DRAWS):
+        first.setdefault(_drawn(world, Assignment(EMBEDDED, goal, draw)), draw)
+    return first.values()
+
+
+def _official_splits(
+    recipes: OfficialRecipes, data_dir: Path, taught: frozenset[str]
+) -> dict[str, list[Task]]:
+    """Return the official splits; `taught` are the goals of the embedded train split."""
     world = recipes.world()
+    assigned = official_assignments(recipes, read_recorded(data_dir), taught)
     tasks = {
         index: Task(f"textcraft_{index}", assignment, _depth(world, assignment.goal))
-        for index, assignment in sorted(official_assignments(recipes, read_recorded(data_dir)))
+        for index, assignment in sorted(assigned)
     }
     held_out = {index for span in _AGENT_EVAL for index in span}
     return {
@@ -152,15 +182,15 @@ def _official_splits(recipes: OfficialRecipes, data_dir: Path) -> dict[str, list
 
 
 def official_assignments(
-    recipes: OfficialRecipes, recorded: Mapping[int, RecordedTask]
+    recipes: OfficialRecipes, recorded: Mapping[int, RecordedTask], taught: Collection[str]
 ) -> list[tuple[int, Assignment]]:
     """(id, assignment) of every goal: recorded ids first, the others in canonical order.
 
     Ids run through the goals by depth. Goals that no recording names fill the free ids in the
-    order of (depth, name).
+    order of (depth, name), `taught` ones last: AgentEval has the first ids of each depth.
     """
     world = recipes.world()
-    order = sorted(world.recipes, key=lambda goal: (world.depth(goal), goal))
+    order = sorted(world.recipes, key=lambda goal: (world.depth(goal), goal in taught, goal))
     craftable = {
         index: task
         for index, task in recorded.items()

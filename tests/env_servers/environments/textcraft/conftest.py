@@ -24,20 +24,11 @@ def official(data_dir: Path) -> TextCraftTasks:
     return TextCraft.load_tasks(EnvironmentConfig(data_dir))
 
 
-def item_for(tasks: TextCraftTasks, goal: str, split: str = "") -> str:
-    """The first item id of a goal, in one split or in any."""
-    for name in [split] if split else tasks.splits():
-        for found in tasks.item_ids(name, 0, 10**6):
-            if tasks.get(found).payload.goal == goal:
-                return found
-    raise LookupError(goal)
-
-
 def start(
     tasks: TextCraftTasks, goal: str, profile: str = "agentgym", **options: object
 ) -> TextCraft:
-    """An episode just begun."""
+    """An episode just begun, in the embedded world."""
     episode = TextCraft(tasks)
-    reset = ResetOptions(profile=profile, options=options)
-    episode.reset(tasks.get(item_for(tasks, goal)), reset)
+    reset = ResetOptions(profile=profile, options={"goal": goal, **options})
+    episode.reset(tasks.get("textcraft_1000000"), reset)
     return episode

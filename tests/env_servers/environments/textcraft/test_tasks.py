@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 import hashlib
 import tarfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from env_servers.environments.textcraft import TextCraft
+from env_servers.environments.textcraft.embedded import divide_goals
 from env_servers.environments.textcraft.official import first_observation, split_first_observation
-from env_servers.environments.textcraft.tasks import DISTRACTORS, TextCraftTasks
+from env_servers.environments.textcraft.tasks import DISTRACTORS, TRAIN_DRAWS, TextCraftTasks
 from env_servers.environments.textcraft.world import spoken
 from env_servers.sdk import (
     EMBEDDED_BASE,
@@ -45,23 +47,52 @@ def test_the_registry_finds_the_environment() -> None:
 
 
 def test_without_data_there_are_embedded_splits_only(embedded: TextCraftTasks) -> None:
-    assert embedded.splits() == {"train": 4104, "eval": 129}
-    assert all_ids(embedded, "train")[0] == f"textcraft_{EMBEDDED_BASE}"
+    assert embedded.splits() == {"train": 4273, "eval": 118}
+    assert all_ids(embedded, "train")[0] == f"textcraft_{EMBEDDED_BASE + 1}"
 
 
 def test_no_goal_is_in_train_and_eval(embedded: TextCraftTasks) -> None:
     train, held_out = goals(embedded, "train"), goals(embedded, "eval")
     assert train.isdisjoint(held_out)
-    assert len(train) == 513
-    assert len(held_out) == 129
+    assert len(train) == 244
+    assert len(held_out) == 118
 
 
-def test_train_tasks_of_one_goal_show_different_commands(embedded: TextCraftTasks) -> None:
-    size = len(goals(embedded, "train"))
-    ids = all_ids(embedded, "train")
-    draws = [ids[i] for i in range(10, len(ids), size)]
-    assert len({embedded.get(item).payload.goal for item in draws}) == 1
-    assert len({opening(embedded, item) for item in draws}) == len(draws) == 8
+def test_no_two_tasks_of_the_embedded_splits_show_the_same(embedded: TextCraftTasks) -> None:
+    shown = [
+        opening(embedded, item) for split in ("train", "eval") for item in all_ids(embedded, split)
+    ]
+    assert len(set(shown)) == len(shown)
+
+
+def test_train_has_many_draws_of_a_goal(embedded: TextCraftTasks) -> None:
+    draws = Counter(embedded.get(item).payload.goal for item in all_ids(embedded, "train"))
+    assert max(draws.values()) == TRAIN_DRAWS
+    assert sum(count == TRAIN_DRAWS for count in draws.values()) > 0.8 * len(draws)
+
+
+def test_tasks_that_no_split_has_keep_their_ids(embedded: TextCraftTasks) -> None:
+    listed = {item for split in ("train", "eval") for item in all_ids(embedded, split)}
+    for item, goal in (
+        ("textcraft_1000000", "acacia_planks"),
+        ("textcraft_1500000", "acacia_wood"),
+    ):
+        assert item not in listed
+        assert opening(embedded, item).endswith(f"Goal: craft {spoken(goal)}.")
+
+
+def test_every_goal_of_the_recordings_that_we_have_may_be_taught_and_no_other_official_one(
+    official: TextCraftTasks,
+) -> None:
+    everything = [*all_ids(official, "official_train"), *all_ids(official, "official_eval")]
+    payloads = [official.get(item).payload for item in everything]
+    recorded = {payload.goal for payload in payloads if payload.recorded is not None}
+    others = {payload.goal for payload in payloads} - recorded
+    train = goals(official, "train")
+    assert others.isdisjoint(train)
+    goal_items = divide_goals(official.worlds["embedded"])
+    assert recorded & set(goal_items.train) <= train
+    assert goal_items.reserved == others & set(goal_items.train)
 
 
 def test_categories_are_crafting_depths_one_to_four(embedded: TextCraftTasks) -> None:
@@ -102,7 +133,7 @@ def test_embedded_tasks_are_the_same_on_every_machine(embedded: TextCraftTasks) 
     for split in ("train", "eval"):
         for item in all_ids(embedded, split):
             shown.update(f"{item}\n{opening(embedded, item)}\n".encode())
-    assert shown.hexdigest() == "8005341611a434d5"
+    assert shown.hexdigest() == "41fd8eb1b88a65cd"
 
 
 def test_unknown_items_and_splits_are_errors(embedded: TextCraftTasks) -> None:
@@ -164,6 +195,12 @@ def test_official_ids_run_through_the_goals_by_depth(official: TextCraftTasks) -
     assert categories == sorted(categories)
 
 
+def test_no_train_goal_is_a_goal_of_official_eval(official: TextCraftTasks) -> None:
+    held_out = goals(official, "official_eval")
+    assert len(held_out) == 100
+    assert held_out.isdisjoint(goals(official, "train") | goals(official, "official_train"))
+
+
 def test_official_eval_is_agenteval(official: TextCraftTasks) -> None:
     assert sorted(all_ids(official, "official_eval")) == sorted(read_eval_ids("textcraft"))
 
@@ -189,6 +226,7 @@ def test_recipes_may_also_lie_in_a_folder(
     tasks = TextCraft.load_tasks(EnvironmentConfig(tmp_path))
     assert tasks.worlds["official"].digest() == official.worlds["official"].digest()
     assert tasks.get("textcraft_31").payload.recorded is None
+    assert goals(tasks, "train").isdisjoint(goals(tasks, "official_eval"))
 
 
 def test_official_goals_can_be_injected_into_any_official_item(official: TextCraftTasks) -> None:
