@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import tyro
-import uvloop
 from rich.console import Console
 from rich.table import Table
 
@@ -25,6 +24,7 @@ from agent_runtime.connection import Connection
 from agent_runtime.episode import RemoteEpisode
 from agentgym.env.v1 import environment_pb2 as pb
 from benchmark.manifest import read_manifest
+from orchestrator.command_line import run_loop
 
 __all__ = ["Blocking", "main"]
 
@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     config = tyro.cli(Blocking, prog="python -m benchmark.blocking", args=argv)
     with tempfile.TemporaryDirectory() as name:
-        rates = uvloop.run(run(config, Path(name)))
+        rates = run_loop(run(config, Path(name)))
     alone = statistics.median(rates["alone"])
     table = Table("situation", "fast steps/s", "of alone")
     rows: dict[str, dict[str, float]] = {}

@@ -30,6 +30,7 @@ from rich.table import Table
 
 from agentgym.episode.v1 import episode_pb2
 from benchmark.manifest import read_manifest
+from orchestrator.command_line import run_loop
 from orchestrator.records import EpisodeKey, episode_key
 from orchestrator.store import RunReader
 from tests.kit.proxy import Faults, FaultyProxy
@@ -329,7 +330,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     config = tyro.cli(Chaos, prog="python -m benchmark.chaos", args=argv)
     console = Console()
     with tempfile.TemporaryDirectory(prefix="agentgym-chaos-") as name:
-        result = asyncio.run(run_both(config, Path(name), console))
+        result = run_loop(run_both(config, Path(name), console))
     verdict = result["verdict"]
     table = Table("episodes", "identical", "lost", "unexpected", "different", "double steps")
     names = ("episodes", "identical", "lost", "unexpected", "different", "double_steps")

@@ -30,6 +30,7 @@ import psutil
 from benchmark.drive import Plan
 from benchmark.limits import raise_file_limit
 from benchmark.manifest import Manifest, read_manifest
+from orchestrator.command_line import stopped_by_sigterm
 
 __all__ = [
     "Cell",
@@ -189,18 +190,13 @@ def measure(
     """
     raise_file_limit()
     manifest = read_manifest()
-    cells = asyncio.run(_measure(contenders, settings, on_cell))
+    cells = asyncio.run(stopped_by_sigterm(_measure(contenders, settings, on_cell)))
     return Report(manifest, settings, tuple(contenders), tuple(cells))
 
 
 async def _measure(
     contenders: Sequence[Contender], settings: Settings, on_cell: Callable[[Cell], None]
 ) -> list[Cell]:
-    # An operator's SIGTERM unwinds like Ctrl-C, so that servers are stopped.
-    task = asyncio.current_task()
-    assert task is not None
-    with suppress(ValueError, RuntimeError):  # Not in the main thread: no signals arrive here.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     cells: list[Cell] = []
     for episodes in settings.episodes:
         for number in range(settings.rounds):

@@ -15,11 +15,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import psutil
-import uvloop
 
 from agent_runtime.connection import Connection
 from benchmark.drive import Target
 from benchmark.system import SystemClient
+from orchestrator.command_line import run_loop
 
 __all__ = ["IdleMemory", "measure_idle_memory"]
 
@@ -59,7 +59,7 @@ def measure_idle_memory(episodes: int = 10_000) -> IdleMemory:
     code = _PLAIN.replace("{count}", str(episodes))
     plain = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     with TemporaryDirectory() as folder:
-        grown = uvloop.run(_server_growth(episodes, Path(folder)))
+        grown = run_loop(_server_growth(episodes, Path(folder)))
     return IdleMemory(episodes, grown / episodes, json.loads(plain.stdout) / episodes)
 
 

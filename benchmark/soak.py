@@ -37,6 +37,7 @@ from agent_runtime.errors import AgentRuntimeError
 from agentgym.env.v1 import environment_pb2 as pb
 from benchmark.limits import raise_file_limit
 from benchmark.manifest import read_manifest
+from orchestrator.command_line import run_loop
 
 __all__ = ["Soak", "main"]
 
@@ -289,7 +290,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     raise_file_limit()
     parts: list[Part] = []
     for play in (play_on_one_server, play_a_run):
-        parts.append(asyncio.run(play(config)))
+        parts.append(run_loop(play(config)))
         console.print(_table(parts[-1]))
     problems = [problem for part in parts for problem in part.problems(config)]
     for line in [*problems, *(failure for part in parts for failure in part.failures)]:

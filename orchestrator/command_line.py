@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -27,7 +29,14 @@ from agent_runtime.redaction import redact_text
 from agent_runtime.tracing import enable_tracing, tracing_requested
 from orchestrator.errors import OrchestratorError, UsageError
 
-__all__ = ["ObservationOptions", "guarded", "make_console", "run_command", "run_loop"]
+__all__ = [
+    "ObservationOptions",
+    "guarded",
+    "make_console",
+    "run_command",
+    "run_loop",
+    "stopped_by_sigterm",
+]
 
 Options = TypeVar("Options")
 T = TypeVar("T")
@@ -94,7 +103,7 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, on uvloop where it is installed.
+    """Run a coroutine to its end or to a SIGTERM, on uvloop where it is installed.
 
     Reference cycles are looked for rarely: thousands of live episodes are many objects and almost
     no cycles, and with Python's defaults the collector takes a fifth of the time.
@@ -103,5 +112,33 @@ def run_loop(work: Coroutine[Any, Any, T]) -> T:
     try:
         import uvloop
     except ImportError:  # not made for every platform
-        return asyncio.run(work)
-    return uvloop.run(work)
+        return asyncio.run(stopped_by_sigterm(work))
+    return uvloop.run(stopped_by_sigterm(work))
+
+
+async def stopped_by_sigterm(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work`; a SIGTERM unwinds it as Ctrl-C does, so that it ends what it started.
+
+    Raises SystemExit(143) then. A second SIGTERM ends the process at once.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    stopped = False
+
+    def on_sigterm() -> None:
+        nonlocal stopped
+        stopped = True
+        loop.remove_signal_handler(signal.SIGTERM)
+        task.cancel()
+
+    with suppress(ValueError, RuntimeError):  # no signals arrive outside the main thread
+        loop.add_signal_handler(signal.SIGTERM, on_sigterm)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if stopped:
+            raise SystemExit(128 + signal.SIGTERM) from None
+        raise
+    finally:
+        with suppress(ValueError, RuntimeError):
+            loop.remove_signal_handler(signal.SIGTERM)

@@ -21,7 +21,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import tyro
-import uvloop
 from rich.console import Console
 from rich.table import Table
 
@@ -31,6 +30,7 @@ from benchmark.environments.serving import Served, served
 from benchmark.manifest import PACKAGES, read_manifest
 from env_servers.environments.bird import Bird
 from env_servers.sdk import EnvironmentConfig
+from orchestrator.command_line import run_loop
 
 __all__ = ["Benchmark", "main"]
 
@@ -277,7 +277,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; prints the figures and writes the result."""
     config = tyro.cli(Benchmark, args=argv, prog="python -m benchmark.environments.bird")
     times = statement_times()
-    serving = uvloop.run(serve(config))
+    serving = run_loop(serve(config))
     _print(times, serving)
     if config.save:
         RESULTS.mkdir(parents=True, exist_ok=True)

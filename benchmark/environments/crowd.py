@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Final
 
 import tyro
-import uvloop
 from rich.console import Console
 from rich.table import Table
 
@@ -27,6 +26,7 @@ from agentgym.env.v1 import environment_pb2 as pb
 from benchmark.environments.serving import Served, served
 from benchmark.manifest import read_manifest
 from env_servers.sdk import BUILT_IN, EnvironmentConfig, ResetOptions, load_environment
+from orchestrator.command_line import run_loop
 
 __all__ = ["Benchmark", "main"]
 
@@ -214,7 +214,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     servings: dict[str, Serving] = {}
     for name in config.env.split(","):
         plays = scripts(name, config.episodes)
-        servings[name] = uvloop.run(serve(name, plays, config.rounds))
+        servings[name] = run_loop(serve(name, plays, config.rounds))
     _print(servings)
     if config.save:
         _save(servings)

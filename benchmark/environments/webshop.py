@@ -19,7 +19,6 @@ from statistics import quantiles
 from typing import Any, Final
 
 import tyro
-import uvloop
 from rich.console import Console
 from rich.table import Table
 
@@ -32,6 +31,7 @@ from env_servers.environments.webshop.catalogue import searched_text
 from env_servers.environments.webshop.embedded import load_embedded_shop
 from env_servers.sdk import EnvironmentConfig, ResetOptions
 from env_servers.toolkit.retrieval.bm25 import Index, IndexWriter
+from orchestrator.command_line import run_loop
 
 __all__ = ["Benchmark", "main"]
 
@@ -196,7 +196,7 @@ def _print(times: dict[str, StepTimes], serving: Serving) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; prints the figures and writes the result."""
     config = tyro.cli(Benchmark, args=argv, prog="python -m benchmark.environments.webshop")
-    serving = uvloop.run(serve(config.episodes))
+    serving = run_loop(serve(config.episodes))
     times = step_times(config.timed_episodes)
     _print(times, serving)
     if config.save:
