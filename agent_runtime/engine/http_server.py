@@ -19,6 +19,12 @@ import orjson
 from aiohttp import web
 
 from agent_runtime.engine.generation import GenerationResult
+from agent_runtime.engine.http_admission import (
+    MAX_BODY_BYTES,
+    MAX_TEXT_CHARS,
+    refuse_web_pages,
+    too_large,
+)
 from agent_runtime.engine.http_messages import GenerateCall, read_request, write_reply
 from agent_runtime.errors import (
     AgentRuntimeError,
@@ -34,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EngineHttpServer"]
 
-_MAX_BODY_BYTES: Final = 1 << 30
 _ROUTING_KEY: Final = "X-SMG-Routing-Key"
 _PAUSE_MODES: Final = ("abort", "retract", "in_place")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -64,7 +69,9 @@ class EngineHttpServer:
 
     def app(self) -> web.Application:
         """Return the HTTP application."""
-        app = web.Application(client_max_size=_MAX_BODY_BYTES, middlewares=[_answer_errors])
+        app = web.Application(
+            client_max_size=MAX_BODY_BYTES, middlewares=[refuse_web_pages, _answer_errors]
+        )
         gets: dict[str, Handler] = {
             "/health": self._health,
             "/model_info": self._model_info,
@@ -297,9 +304,11 @@ class EngineHttpServer:
         prompt = body.get("prompt")
         if not isinstance(prompt, str):
             raise PolicyRejected("prompt has to be one text")
-        ids = self._tokenizer.encode(
-            prompt, add_special=body.get("add_special_tokens") is not False
-        )
+        if len(prompt) > MAX_TEXT_CHARS:
+            return too_large("the text", MAX_TEXT_CHARS)
+        special = body.get("add_special_tokens") is not False
+        # In a thread: others are answered meanwhile.
+        ids = await asyncio.to_thread(self._tokenizer.encode, prompt, add_special=special)
         limit = (await self._thread.ready()).context_length
         return _json({"tokens": ids, "count": len(ids), "max_model_len": limit})
 
@@ -308,6 +317,8 @@ class EngineHttpServer:
 async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
+    except web.HTTPRequestEntityTooLarge:
+        return too_large("the request", MAX_BODY_BYTES)
     except AgentRuntimeError as error:
         return _json({"error": {"message": str(error)}}, status=_status(error))
 
