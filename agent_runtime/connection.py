@@ -44,6 +44,7 @@ import grpc
 import grpc.aio
 
 from agent_runtime.errors import (
+    CommandTooLong,
     ConnectionLost,
     ConnectionMisconfigured,
     ContractMismatch,
@@ -64,6 +65,7 @@ __all__ = [
     "Connection",
     "ConnectionOptions",
     "Pending",
+    "StreamBroke",
     "check_security",
 ]
 
@@ -72,8 +74,13 @@ CONTRACT_REVISION: Final = 1
 _MAX_ITEMS: Final = 128
 """Commands per message; 64 to 128 measured best."""
 _MAX_BYTES: Final = 1024 * 1024
+"""Of a message that holds several commands."""
+_OVERHEAD_BYTES: Final = 64 * 1024
+"""What a message may have beside the text of its one long command."""
 _MAX_NAMED_ITEMS: Final = 1_000
 """Item ids of one ListTasks: what servers take at once."""
+_NO_SEQ: Final = 2**64 - 1
+"""Of commands whose seq does not matter: an error that answers them must answer nothing else."""
 _BACKOFF_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 TOKEN_VARIABLE: Final = "AGENTGYM_TOKEN"
 """Environment variable with the bearer token: a flag would show in the list of processes."""
@@ -134,6 +141,18 @@ class ConnectionOptions:
         remember(token)
         security = ClientSecurity(ca=ca, cert=cert, key=key, token=token, insecure=insecure)
         return cls(connect_deadline=connect_deadline, security=security)
+
+
+class StreamBroke(Exception):
+    """Raised for a command that was in flight when its server ended or its stream choked.
+
+    It may be what did it: whoever sends it again should know how often that has happened.
+    """
+
+    def __init__(self, cause: str, *, by_message: bool) -> None:
+        """`by_message`: the stream alone broke, of a message that is too large for it."""
+        super().__init__(cause)
+        self.by_message = by_message
 
 
 _ANSWERS: Final = {
@@ -258,6 +277,11 @@ class Connection:
         self._writing = False
         self._closed = False
         self._credits = 0  # until the server tells
+        self._instance = ""
+        self._in_flight_at_break: list[Pending] = []
+        self._broken_by_message = False
+        self.quarantine = asyncio.Lock()
+        """Held by the one command under way of all that may have ended this server before."""
         self._queued: deque[Pending] = deque()
         """Commands that wait for a credit; they count as pending, too."""
         self._lost: ConnectionLost | None = None
@@ -443,17 +467,37 @@ class Connection:
         self._items = self._bytes = 0
 
     def _enqueue(self, pending: Pending) -> None:
-        if self._items >= _MAX_ITEMS or self._bytes > _MAX_BYTES:
+        value = pending.value
+        size = len(value) if value.__class__ is str else value.ByteSize()
+        if size > _MAX_BYTES and self._refuse_too_long(pending):
+            return
+        if self._items >= _MAX_ITEMS or (self._items and self._bytes + size > _MAX_BYTES):
             self._full.append(self._current)
             self._begin_message()
         self._items += 1
+        self._bytes += size
         pending.fill(self._add())
-        if pending.value.__class__ is str:
-            self._bytes += len(pending.value)
         if not self._scheduled:
             self._scheduled = True
             # Everything that is sent before the loop goes idle travels in one message.
             asyncio.get_running_loop().call_soon(self._start_flush)
+
+    def _refuse_too_long(self, pending: Pending) -> bool:
+        """Fail a command that no message can carry: it would break the stream of all the others."""
+        value = pending.value
+        size = len(value.encode()) if value.__class__ is str else value.ByteSize()
+        limit = self.options.max_message_bytes - _OVERHEAD_BYTES
+        if size <= limit:
+            return False
+        self.forget(pending)
+        if not pending.future.done():
+            pending.future.set_exception(
+                CommandTooLong(
+                    f"seq {pending.seq} of episode {pending.episode_id} is a {pending.body} of "
+                    f"{size:,} bytes; a message carries at most {limit:,}"
+                )
+            )
+        return True
 
     def _start_flush(self) -> None:
         self._scheduled = False
@@ -490,11 +534,30 @@ class Connection:
                 if not pending.future.done():
                     pending.future.set_result(event)
             elif event.HasField("credits"):
-                self._credits = event.credits.max_in_flight
+                self._begin_stream(event.credits)
         while self._queued and len(waiting) - len(self._queued) < self._credits:
             queued = self._queued.popleft()
             if waiting.get(queued.episode_id) is queued:
                 self._enqueue(queued)
+
+    def _begin_stream(self, first: pb.Credits) -> None:
+        """Note what a stream begins with, and what the end of the last one says of its commands."""
+        self._credits = first.max_in_flight
+        ended = bool(self._instance) and first.instance != self._instance
+        self._instance = first.instance
+        suspects, self._in_flight_at_break = self._in_flight_at_break, []
+        if not (ended or self._broken_by_message):
+            return
+        cause = "its stream broke of a message" if self._broken_by_message else "its server ended"
+        for pending in suspects:
+            if self._pending.get(pending.episode_id) is pending and not pending.future.done():
+                self.forget(pending)
+                # Not attached either: the server would repeat what the stream may have broken of.
+                self.unregister(pending.episode_id)
+                broke = StreamBroke(cause, by_message=self._broken_by_message)
+                pending.future.set_exception(broke)
+        log.warning("commands in flight at the break", cause=cause, commands=len(suspects))
+        self._broken_by_message = False
 
     # ------------------------------------------------------------------ losses
 
@@ -516,7 +579,7 @@ class Connection:
     async def _receive_all(self) -> bool:
         """Serve one stream until it breaks; whether anything arrived. Raises ConnectionLost."""
         call = self._open_stream()
-        received = False
+        received = by_message = False
         reason = "the server ended the stream"
         try:
             async for response in call:
@@ -537,10 +600,15 @@ class Connection:
             if refusal is not None:
                 raise refusal from error
             reason = f"{error.code().name}: {error.details()}"
+            # What gRPC says of a message that is too large, on either side.
+            by_message = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         finally:
             call.cancel()
             self._call = None
         if received:
+            queued = set(self._queued)
+            self._broken_by_message = by_message
+            self._in_flight_at_break = [p for p in self._pending.values() if p not in queued]
             log.warning(
                 "connection lost",
                 reason=reason,
@@ -579,7 +647,7 @@ class Connection:
             ]
             for episode in idle:
                 attach = pb.Attach(last_seq_seen=episode.seq)
-                self.post(Pending(episode.episode_id, episode.seq, "attach", attach, self.future()))
+                self.post(Pending(episode.episode_id, _NO_SEQ, "attach", attach, self.future()))
             log.info(
                 "connection re-attached",
                 reconnects=self.reconnects,

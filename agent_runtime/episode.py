@@ -11,18 +11,24 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, cast
 
-from agent_runtime.connection import Connection, Pending
-from agent_runtime.errors import ConnectionLost, EnvironmentFailure
+from agent_runtime.connection import Connection, Pending, StreamBroke
+from agent_runtime.errors import CommandGivenUp, ConnectionLost, EnvironmentFailure
 from agent_runtime.logs import get_logger
 from agent_runtime.statuses import to_failure
+from agent_runtime.suspicion import Suspicion
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 
 __all__ = ["RemoteEpisode", "Transition"]
 
 _MAX_REBUILDS = 8
-"""Rebuilds of one episode before its servers count as broken: an episode whose own steps end its
-server (out of memory, for example) would otherwise take one server after the other with it."""
+"""Rebuilds without a step between them before a server counts as broken: it forgets the episode
+each time. Those that an end of the server explains do not count."""
+_MAX_JOURNAL_BYTES = 16 * 1024 * 1024
+"""Of a rebuild's journal; what comes after it is sent as steps. Well below what a message has."""
+_MAX_JOURNAL_ENTRIES = 100_000
+"""What servers take at once."""
+_SHOWN_CHARS = 200
 _DRAIN_WAIT_SECONDS = 0.2
 """Before another server is asked, where the one that drains did not say how long to wait."""
 _CREDIT_WAIT_SECONDS = 0.1
@@ -110,6 +116,8 @@ class RemoteEpisode:
         self._deadline_ms = int(step_deadline * 1000)
         self._pending: Pending | None = None
         """The last step's command; used again, for at most one is in flight."""
+        self._rebuilds_in_a_row = 0
+        self._suspicion = Suspicion()
         self._journal: list[tuple[str, Any, int]] = []
         self._hashes: list[bytes] = []
 
@@ -118,7 +126,7 @@ class RemoteEpisode:
         transition = _to_transition(await self._command(0, "reset", self._reset, 0))
         self._hashes.append(transition.state_hash)
         self.seq = 0
-        self.connection.register(self)
+        self._note_progress()
         return transition
 
     # The three below return the coroutine of `_step` itself: a layer less on the hot path.
@@ -193,51 +201,118 @@ class RemoteEpisode:
         except asyncio.CancelledError:
             connection.forget(pending)
             raise
+        except StreamBroke as broke:
+            self._record_break(broke, alone=False)
+            event = await self._command(seq, body, value, action_format)
+            self._note_progress()
         except ConnectionLost:
             await self._change_server()
             event = await self._command(seq, body, value, action_format)
+            self._note_progress()
         state_hash = event.state_hash
         if not state_hash:
-            await self._recover(event, body)
-            event = await self._command(seq, body, value, action_format)
+            event = await self._command(seq, body, value, action_format, refused=event)
+            self._note_progress()
             state_hash = event.state_hash
         self._journal.append((body, value, action_format))
         self._hashes.append(state_hash)
         self.seq = seq
         return _to_transition(event)
 
-    async def _command(self, seq: int, body: str, value: Any, action_format: int) -> pb.Event:
+    async def _command(
+        self,
+        seq: int,
+        body: str,
+        value: Any,
+        action_format: int,
+        *,
+        refused: pb.Event | None = None,
+    ) -> pb.Event:
         """Send a command until its event arrives, through losses of stream and server.
+
+        `refused` is the error that it was answered with already; None = it is to be sent first.
 
         Raises:
             EnvironmentFailure: The server refused it, for good.
             ConnectionLost: There is no server that goes on with the episode.
+            CommandGivenUp: Servers or streams broke of it.
+            CommandTooLong: No message carries it.
         """
         while True:
-            connection = self.connection
-            pending = Pending(
-                self.episode_id,
-                seq,
-                body,
-                value,
-                connection.future(),
-                action_format,
-                self._deadline_ms,
-            )
             try:
-                event = await connection.exchange(pending)
+                if refused is not None:
+                    await self._recover(refused, body)
+                event = await self._exchange(seq, body, value, action_format)
+            except StreamBroke:
+                refused = None
             except ConnectionLost:
+                refused = None
                 await self._change_server()
             else:
                 if not event.HasField("error"):
                     return event
-                await self._recover(event, body)
+                refused = event
+
+    async def _exchange(self, seq: int, body: str, value: Any, action_format: int) -> pb.Event:
+        """Send a command once, as the only one of all suspects where this episode is one."""
+        connection = self.connection
+        pending = Pending(
+            self.episode_id,
+            seq,
+            body,
+            value,
+            connection.future(),
+            action_format,
+            self._deadline_ms,
+        )
+        alone = self._suspicion.suspected
+        try:
+            if not alone:
+                return await connection.exchange(pending)
+            async with connection.quarantine:
+                return await connection.exchange(pending)
+        except StreamBroke as broke:
+            self._record_break(broke, alone=alone)
+            if self._suspicion.convicted:
+                raise self._give_up(pending, broke) from broke
+            raise
+
+    def _record_break(self, broke: StreamBroke, *, alone: bool) -> None:
+        self._suspicion.record(alone=alone, by_message=broke.by_message)
+        self._rebuilds_in_a_row = 0
+
+    def _give_up(self, pending: Pending, broke: StreamBroke) -> CommandGivenUp:
+        """Log who ended the server, or broke the stream, and return the error that says so."""
+        shown = str(pending.value)[:_SHOWN_CHARS]
+        item_id, breaks = self._reset.item_id, self._suspicion.breaks
+        log.error(
+            "command given up",
+            cause=str(broke),
+            episode_id=self.episode_id,
+            item_id=item_id,
+            seq=pending.seq,
+            verb=pending.body,
+            value=shown,
+            breaks=breaks,
+            server=self.connection.address,
+        )
+        return CommandGivenUp(
+            f"{broke}, {breaks} times in a row, while seq {pending.seq} of episode "
+            f"{self.episode_id} (item {item_id}) was in flight: {pending.body} {shown!r}",
+            reason="BREAKS_STREAM" if broke.by_message else "ENDS_SERVER",
+        )
+
+    def _note_progress(self) -> None:
+        """Forget what was held against an episode that has got an answer."""
+        self._suspicion.clear()
+        self._rebuilds_in_a_row = 0
+        self.connection.register(self)
 
     async def _recover(self, event: pb.Event, body: str) -> None:
         """Mend what was wrong, so that the command may be sent again, or raise its error."""
         failure = to_failure(event.error)
         if body not in ("reset", "fork") and self._is_behind(failure):
-            if not self._deterministic or self.rebuilds >= _MAX_REBUILDS:
+            if not self._deterministic or self._rebuilds_in_a_row >= _MAX_REBUILDS:
                 raise failure
             await self._rebuild()
         elif failure.reason == "DRAINING" and self._reroute is not None:
@@ -268,8 +343,6 @@ class RemoteEpisode:
             )
         self.connection = await self._reroute(lost)
         self._log_reroute(f"its server {lost.address} is lost")
-        if self.seq >= 0:
-            await self._rebuild()
 
     def _log_reroute(self, reason: str) -> None:
         log.info(
@@ -281,8 +354,13 @@ class RemoteEpisode:
         )
 
     async def _rebuild(self) -> None:
-        """Open the episode again where it was; the server checks every state hash."""
+        """Open the episode again where it was; every state hash is checked.
+
+        May return half-way where the server forgets the episode meanwhile: whatever is sent to it
+        next is refused then, and leads to another rebuild.
+        """
         self.rebuilds += 1
+        self._rebuilds_in_a_row += 1
         log.info(
             "episode rebuilt",
             episode_id=self.episode_id,
@@ -290,17 +368,48 @@ class RemoteEpisode:
             server=self.connection.address,
             rebuilds=self.rebuilds,
         )
+        reset = self._journaled_reset()
+        opened = len(reset.journal)
+        while (event := await self._exchange(opened, "reset", reset, 0)).HasField("error"):
+            await self._recover(event, "reset")
+        for seq in range(opened + 1, self.seq + 1):
+            if not await self._repeat_step(seq):
+                return
+        self.connection.register(self)
+
+    def _journaled_reset(self) -> pb.Reset:
+        """Return what opens the episode with as much of its journal as one message should have."""
         reset = pb.Reset()
         reset.CopyFrom(self._reset)
         reset.initial_state_hash = self._hashes[0]
+        size = 0
         for (body, value, action_format), state_hash in zip(
-            self._journal, self._hashes[1:], strict=True
+            self._journal[:_MAX_JOURNAL_ENTRIES], self._hashes[1:], strict=False
         ):
+            size += len(value.encode()) if body != "tool_call" else value.ByteSize()
+            if size > _MAX_JOURNAL_BYTES:
+                break
             entry = reset.journal.add(state_hash=state_hash)
             if body == "tool_call":
                 entry.input.tool_call.CopyFrom(value)
             else:
                 setattr(entry.input, body, value)
             entry.input.action_format = action_format  # pyright: ignore[reportAttributeAccessIssue]
-        await self._command(self.seq, "reset", reset, 0)
-        self.connection.register(self)
+        return reset
+
+    async def _repeat_step(self, seq: int) -> bool:
+        """Play a step of the journal again; False = the server no longer knows the episode."""
+        body, value, action_format = self._journal[seq - 1]
+        while (event := await self._exchange(seq, body, value, action_format)).HasField("error"):
+            if self._is_behind(to_failure(event.error)):
+                return False
+            await self._recover(event, body)
+        if event.state_hash != self._hashes[seq]:
+            raise EnvironmentFailure(
+                f"the rebuild of episode {self.episode_id} diverged at seq {seq}",
+                reason="REPLAY_DIVERGED",
+                fault=types_pb2.FAULT_ENVIRONMENT,
+                retriable=False,
+                metadata={"at_seq": str(seq)},
+            )
+        return True

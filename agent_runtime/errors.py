@@ -9,6 +9,8 @@
     ├── OutcomeNotFinite            an environment gave a reward or score that is no finite number
     ├── EpisodeBroken               this program failed while it played; the log has the traceback
     ├── RecordInvalid               what was played cannot be stored
+    ├── CommandTooLong              no message carries the command; it was not sent
+    ├── CommandGivenUp              each time it was sent, its server ended or its stream broke
     └── PolicyError                 the model or its server failed
         ├── PolicyUnavailable       down, unreachable or out of time
         │   ├── PolicyLost          the connection broke, or the server is going away or starting
@@ -33,6 +35,8 @@ from agentgym.env.v1 import types_pb2
 
 __all__ = [
     "AgentRuntimeError",
+    "CommandGivenUp",
+    "CommandTooLong",
     "ConnectionLost",
     "ConnectionMisconfigured",
     "ContextOverflow",
@@ -148,6 +152,29 @@ class RecordInvalid(AgentRuntimeError):
     """When the record of an episode cannot be stored; a record that says so takes its place."""
 
     reason = "RECORD_INVALID"
+
+
+class CommandTooLong(AgentRuntimeError):
+    """When a command is larger than any message may be."""
+
+    fault = types_pb2.FAULT_AGENT
+    retriable = False
+    reason = "COMMAND_TOO_LONG"
+
+
+class CommandGivenUp(AgentRuntimeError):
+    """When a command's server ended, or its stream broke, each time it was sent.
+
+    Not retriable: its neighbours would pay for another attempt, too.
+    """
+
+    fault = types_pb2.FAULT_ENVIRONMENT
+    retriable = False
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        """`reason` is ENDS_SERVER or BREAKS_STREAM."""
+        super().__init__(message)
+        self.reason = reason
 
 
 class PolicyError(AgentRuntimeError):

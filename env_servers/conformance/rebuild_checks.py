@@ -111,6 +111,21 @@ async def longer_journals_replace_stale_episodes(harness: Harness) -> None:
     expect_equal(event.state_hash, ahead.events[-1].state_hash, "state_hash after the rebuild")
 
 
+async def rebuilds_may_be_sent_in_parts(harness: Harness) -> None:
+    """A beginning of the journal opens the episode; the rest, sent as steps, leads where it was."""
+    harness.require(pb.CAPABILITY_DETERMINISTIC)
+    play = await harness.play(**harness.length(0))
+    await play.steps(4)
+    command = _journal(play, harness.fresh_id(), 2)
+    del command.reset.journal[2:]
+    event = expect_observation(await play.stream.ask(command))
+    expect_equal(event.state_hash, play.events[2].state_hash, "state_hash after the first part")
+    for seq in range(3, play.seq + 1):
+        step = pb.Command(episode_id=command.episode_id, seq=seq, action=play.actions[seq - 1])
+        event = expect_observation(await play.stream.ask(step), replayed=False)
+        expect_equal(event.state_hash, play.events[seq].state_hash, f"state_hash at seq {seq}")
+
+
 async def forks_copy_the_present(harness: Harness) -> None:
     """A fork at the current seq is in the same state and independent from then on."""
     harness.require(pb.CAPABILITY_FORK)
@@ -190,4 +205,5 @@ CHECKS: Final = (
     ("R28", forks_copy_the_present),
     ("R28", forks_copy_the_past),
     ("R29", forks_need_a_source),
+    ("R51", rebuilds_may_be_sent_in_parts),
 )

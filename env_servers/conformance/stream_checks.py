@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from agentgym.env.v1 import environment_pb2 as pb
-from env_servers.conformance.harness import Harness
+from env_servers.conformance.harness import Harness, NotApplicable
 from env_servers.conformance.verdicts import expect, expect_equal, expect_observation
 
 __all__ = ["CHECKS"]
@@ -23,6 +23,18 @@ async def credits_come_first(harness: Harness) -> None:
         "max_in_flight of Credits, compared with GetEnvironment's",
     )
     expect(first.credits.max_in_flight > 0, "no credits at all")
+
+
+async def streams_name_the_run_of_the_server(harness: Harness) -> None:
+    """All streams of one run of a server name the same instance."""
+    instances: list[str] = []
+    for _ in range(2):
+        stream = await harness.open_stream(credits_first=False)
+        first = await stream.take(lambda event: event.HasField("credits"), "credits")
+        instances.append(first.credits.instance)
+    if not any(instances):
+        raise NotApplicable("the server does not name its instance")
+    expect_equal(instances[1], instances[0], "instance of a second stream")
 
 
 async def every_command_gets_one_answer(harness: Harness) -> None:
@@ -143,4 +155,5 @@ CHECKS: Final = (
     ("R4", half_close_ends_the_stream),
     ("R5", malformed_bytes_end_one_stream),
     ("R5", unknown_fields_are_ignored),
+    ("R50", streams_name_the_run_of_the_server),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
+import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -55,6 +56,8 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
     def __init__(self, handler: CommandHandler, clients: Clients) -> None:
         self.handler = handler
         self.clients = clients
+        self.instance = secrets.token_hex(8)
+        """Tells clients of a lost stream whether the server that they come back to is the same."""
         self.streams: set[Stream] = set()
         self._numbers = itertools.count(1)
         self._described: dict[str, pb.GetEnvironmentResponse] = {}
@@ -80,7 +83,8 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
         self.streams.add(stream)
         log.info("stream attached", client=stream.client, streams=len(self.streams))
         try:
-            stream.event().credits.max_in_flight = limits.max_in_flight
+            first = stream.event().credits
+            first.max_in_flight, first.instance = limits.max_in_flight, self.instance
             await stream.flush()
             handle_message = self.handler.handle_message
             async for request in request_iterator:

@@ -431,10 +431,12 @@ class Closed(_message.Message):
     def __init__(self, found: _Optional[bool] = ...) -> None: ...
 
 class Credits(_message.Message):
-    __slots__ = ("max_in_flight",)
+    __slots__ = ("max_in_flight", "instance")
     MAX_IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
     max_in_flight: int
-    def __init__(self, max_in_flight: _Optional[int] = ...) -> None: ...
+    instance: str
+    def __init__(self, max_in_flight: _Optional[int] = ..., instance: _Optional[str] = ...) -> None: ...
 
 class ListEpisodesRequest(_message.Message):
     __slots__ = ("environment", "page_size", "page_token")
