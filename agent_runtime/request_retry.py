@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from agent_runtime.errors import Trouble
 
@@ -22,7 +22,9 @@ _COSTLY: Final = frozenset({Trouble.BROKEN, Trouble.TIMEOUT, Trouble.INVALID, Tr
 """The server may have worked for nothing, or the request itself may be what ended it."""
 _WASTED: Final = frozenset({Trouble.INVALID, Trouble.STALE})
 """A reply came, and was thrown away."""
-_UNREACHABLE_IN_A_ROW: Final = 3
+_SILENT: Final = frozenset({Trouble.DOWN, Trouble.BROKEN, Trouble.TIMEOUT})
+"""There was no answer, not even a refusal."""
+_SILENT_IN_A_ROW: Final = 3
 _FAILED_IN_A_ROW: Final = 8
 """Answers without a good one among them that make a server down: beside a server that refuses and
 spoils one of ten, eight in a row come once in a hundred million."""
@@ -37,9 +39,10 @@ class RequestRetry:
     may be down before its run ends; 0 = requests are sent once."""
     sends: int = 4
     """How often one request may be sent where the connection broke, time ran out or the answer
-    could not be read: the server may have worked each time, or the request may be what ends it."""
+    could not be read: the server may have worked each time, or the request may be what ends it.
+    What failed because the server is down does not count."""
     budget: float | None = 10_000.0
-    """Repeats that a policy may spend at once; none = no limit."""
+    """Repeats that a policy may spend at once; `inf` = no limit."""
     refill: float = 0.5
     """What an answered request gives back to the budget, up to `budget`."""
     first_delay: float = 0.5
@@ -137,6 +140,9 @@ class Breaker:
         self._policy = policy
         self._draw = draw
         self._failures = 0
+        """In a row."""
+        self._silent = 0
+        """Of these, the latest without any answer."""
         self._failing_since = 0.0
         self._pauses = 0
         self._closed_until: float | None = None
@@ -171,7 +177,7 @@ class Breaker:
     def answered(self) -> bool:
         """Note a good answer; returns whether the server was down until now."""
         was_open = self.open
-        self._failures = self._pauses = 0
+        self._failures = self._silent = self._pauses = 0
         self._closed_until, self._probing = None, False
         return was_open
 
@@ -183,12 +189,12 @@ class Breaker:
         if not self._failures:
             self._failing_since = now
         self._failures += 1
+        self._silent = self._silent + 1 if trouble in _SILENT else 0
         if self.open:
             if probe:
                 self._pause(now, retry_after)
             return False
-        unreachable = trouble is Trouble.DOWN
-        if self._failures < (_UNREACHABLE_IN_A_ROW if unreachable else _FAILED_IN_A_ROW):
+        if self._silent < _SILENT_IN_A_ROW and self._failures < _FAILED_IN_A_ROW:
             return False
         self._pause(now, retry_after)
         return True
@@ -232,6 +238,15 @@ class RequestCounts:
     def wasted(self) -> int:
         """Replies that were thrown away."""
         return sum(self.resent[trouble] for trouble in _WASTED)
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the figures as JSON values."""
+        return {
+            "answered": self.answered,
+            "resent": dict(self.resent),
+            "wasted": self.wasted,
+            "given_up": self.given_up,
+        }
 
     def describe(self) -> str:
         """Say it in a line, for example `90 requests answered, 3 sent again (refused 2, ...)`."""

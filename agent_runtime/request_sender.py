@@ -37,6 +37,7 @@ _MINUTE: Final = 60.0
 _THROTTLE_INTERVAL: Final = 0.05
 _TOKEN_STEPS: Final = 600
 """Into how many steps a minute's tokens are divided: the throttle counts events, not amounts."""
+_SILENT: Final = frozenset({Trouble.BROKEN, Trouble.TIMEOUT})
 _OUTAGES: Final = frozenset({Trouble.DOWN, Trouble.REFUSED})
 """What makes a server down for good in the end. Other failures may be the fault of one request."""
 
@@ -55,6 +56,7 @@ class RequestSender:
         *,
         requests_per_minute: int | None = None,
         tokens_per_minute: int | None = None,
+        breaker: bool = True,
     ) -> None:
         """Describe the limits.
 
@@ -64,12 +66,15 @@ class RequestSender:
             concurrency: Says how many may be in flight.
             requests_per_minute: Requests started in any minute; None = no limit.
             tokens_per_minute: Tokens asked for in any minute; None = no limit.
+            breaker: Find out by requests whether the server is down; not for engines that are
+                asked how they are.
         """
         self.counts = RequestCounts()
         self._server = server
         self._retry = retry
         self._retries = RequestRetries(retry)
         self._breaker = Breaker(retry)
+        self._watching = breaker and retry.seconds > 0
         self._back = asyncio.Event()
         """Set, and replaced, when waiting requests are to look at the breaker again."""
         self._concurrency = concurrency
@@ -98,10 +103,12 @@ class RequestSender:
     def outage(self) -> Outage | None:
         """Return since when and why the server is down; None = it is up, or a probe is due."""
         now, breaker = time.monotonic(), self._breaker
-        if not breaker.open or not breaker.blocked(now):
+        if not breaker.open:
             return None
         seconds = breaker.down_seconds(now)
         over = seconds >= self._retry.seconds and breaker.trouble in _OUTAGES
+        if not over and not breaker.blocked(now):
+            return None
         return Outage(self._server, breaker.reason, seconds, over)
 
     def observe(self, load: Load) -> None:
@@ -256,8 +263,11 @@ class RequestSender:
         if trouble in (None, Trouble.INVALID, Trouble.STALE):
             self._note_alive()  # it refused this request, or said nonsense: it is there
             return
-        if not self._retry.seconds:
+        if not self._watching:
             return
+        if probe and trouble in _SILENT:
+            # The server is still down: that is no fault of the request which found out.
+            error.trouble = trouble = Trouble.DOWN
         opened = self._breaker.failed(
             trouble, str(error), time.monotonic(), probe=probe, retry_after=error.retry_after
         )

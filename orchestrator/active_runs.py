@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -52,6 +53,8 @@ class RunOutcome:
     interrupted: bool
     described: Mapping[str, pb.GetEnvironmentResponse]
     """What the servers said of each environment."""
+    requests: Mapping[str, Mapping[str, Any]]
+    """How the session's requests to model servers fared, by policy."""
 
     @property
     def failed(self) -> int:
@@ -129,7 +132,9 @@ class ActiveRun:
             interrupted=outcome.interrupted,
         )
 
-    def outcome(self, scheduler: Scheduler, *, interrupted: bool) -> RunOutcome:
+    def outcome(
+        self, scheduler: Scheduler, requests: Mapping[str, Mapping[str, Any]], *, interrupted: bool
+    ) -> RunOutcome:
         """Return how this run ended."""
         keys = frozenset(self.keys)
         why = Counter(str(up.why) for key, up in scheduler.failed_keys.items() if key in keys)
@@ -140,6 +145,7 @@ class ActiveRun:
             dict(why),
             interrupted,
             {name: self._fleet.described[name] for name in self.config.environments},
+            requests,
         )
 
 
@@ -171,19 +177,44 @@ class ActiveRuns:
             run.store.begin_playing(run.run_plan)
             run.log_start(finished)
         async with RunProgress(
-            totals, self._console, finished=before, live=lambda: scheduler.running
+            totals,
+            self._console,
+            finished=before,
+            live=lambda: scheduler.running,
+            notice=self._outage,
         ) as progress:
             dispatcher = Dispatcher(
                 scheduler, self._fleet, self._policies, self._find_store, self._plan, progress.add
             )
             async with self._stop_on_signal(dispatcher):
                 await dispatcher.run()
-        outcomes = [run.outcome(scheduler, interrupted=self._interrupted) for run in self._runs]
+        requests = self._requests()
+        outcomes = [
+            run.outcome(scheduler, requests, interrupted=self._interrupted) for run in self._runs
+        ]
         for run, outcome in zip(self._runs, outcomes, strict=True):
             end = SessionEnd(interrupted=outcome.interrupted, given_up=outcome.given_up)
             run.store.end_playing(end)
             run.log_end(outcome)
         return outcomes
+
+    def _outage(self) -> str:
+        outages = [policy.outage() for policy in self._policies.values()]
+        return "; ".join(outage.describe() for outage in outages if outage is not None)
+
+    def _requests(self) -> dict[str, dict[str, Any]]:
+        """Return how the requests of this session fared; say so where some were sent again."""
+        fared: dict[str, dict[str, Any]] = {}
+        for name, policy in self._policies.items():
+            counts = policy.request_counts()
+            if counts is None:
+                continue
+            fared[name] = counts.as_data()
+            log.info("requests", policy=name, **fared[name])
+            if counts.resent or counts.given_up:
+                text = f"{name}: {counts.describe()}"
+                self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        return fared
 
     def _scheduler(self, finished: set[EpisodeKey]) -> Scheduler:
         config = self._runs[0].config

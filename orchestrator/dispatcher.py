@@ -14,10 +14,18 @@ from contextlib import suppress
 from agent_runtime.agent import EpisodePlan, failed_record, play
 from agent_runtime.connection import Connection
 from agent_runtime.episode import RemoteEpisode
-from agent_runtime.errors import AgentRuntimeError, ConnectionLost, EpisodeBroken, RecordInvalid
+from agent_runtime.errors import (
+    AgentRuntimeError,
+    ConnectionLost,
+    EpisodeBroken,
+    PolicyUnavailable,
+    RecordInvalid,
+)
 from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies.base import Policy
+from agent_runtime.request_retry import Outage
 from agentgym.env.v1 import environment_pb2 as pb
+from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.errors import DuplicateEpisode, InvalidEpisode, StoreWriteFailed
 from orchestrator.fleet import Fleet, ServerHandle
@@ -85,8 +93,12 @@ class Dispatcher:
     async def run(self) -> None:
         """Play until nothing is left to wait for.
 
+        While a policy's server is down no episode is begun, for any policy; those that are live
+        wait for it.
+
         Raises:
             FleetError: No environment server is left.
+            PolicyUnavailable: A policy's server was down for longer than requests wait.
             StoreWriteFailed: The disk or the database takes no more records.
             ExceptionGroup: What tasks of episodes raised: a defect of this program.
         """
@@ -96,7 +108,10 @@ class Dispatcher:
         try:
             async with asyncio.TaskGroup() as group:
                 while not self.scheduler.done:
-                    while (assignment := self.scheduler.start(time.monotonic())) is not None:
+                    while self.outage() is None:
+                        assignment = self.scheduler.start(time.monotonic())
+                        if assignment is None:
+                            break
                         task = group.create_task(self._play(assignment))
                         self._tasks.add(task)
                         task.add_done_callback(self._tasks.discard)
@@ -105,6 +120,10 @@ class Dispatcher:
             self._fleet.on_failure = None
         if self._failure is not None:
             raise self._failure
+
+    def outage(self) -> Outage | None:
+        """Return the first outage of a policy's server; None = all of them are up."""
+        return next(filter(None, (policy.outage() for policy in self._policies.values())), None)
 
     async def _wait(self) -> None:
         wake = self.scheduler.next_wake()
@@ -125,7 +144,14 @@ class Dispatcher:
     async def _play_bound(self, assignment: Assignment, plan: EpisodePlan) -> None:
         key = assignment.key
         try:
-            record = await self._store(assignment, plan, await self._record(assignment, plan))
+            record = await self._record(assignment, plan)
+            outage = self._policies[key.policy].outage()
+            if outage is not None and outage.over and record.error.fault == types_pb2.FAULT_POLICY:
+                # Every other episode would fail like this one; nothing of it is the episode's.
+                self.scheduler.cancelled(key)
+                self.fail(PolicyUnavailable(f"{outage.describe()}; what is finished is kept"))
+                return
+            record = await self._store(assignment, plan, record)
         except StoreWriteFailed as error:
             self.scheduler.cancelled(key)
             self.fail(error)

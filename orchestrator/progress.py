@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -65,6 +66,7 @@ class RunProgress:
         *,
         finished: Mapping[Series, int] | None = None,
         live: Callable[[], int],
+        notice: Callable[[], str] = str,
     ) -> None:
         """Describe what is shown; the context manager shows it.
 
@@ -73,6 +75,7 @@ class RunProgress:
             console: Where to show it.
             finished: Records of earlier sessions.
             live: Asks for the number of live episodes.
+            notice: Asks for what holds the run up; empty = nothing.
         """
         self._totals = dict(totals)
         self._tallies: dict[Series, _Tally] = {
@@ -80,6 +83,7 @@ class RunProgress:
         }
         self._console = console
         self._live = live
+        self._notice = notice
         self._steps = 0
         self._tokens = 0
         self._named: set[tuple[int, str]] = set()
@@ -181,9 +185,12 @@ class RunProgress:
             self._bars[("all", "")],
             completed=whole.done,
             success=whole.success(),
-            note=f"{self._live()} live  {self._rates()}",
+            note=self._held_up() or f"{self._live()} live  {self._rates()}",
         )
         self._progress.refresh()
+
+    def _held_up(self) -> str:
+        return f"[yellow]{escape(notice)}[/]" if (notice := self._notice()) else ""
 
     def _whole(self) -> _Tally:
         whole = _Tally()
@@ -211,7 +218,8 @@ class RunProgress:
         shares = "; ".join(
             f"{name}: {', '.join(listed)}" for name, listed in shares_by_environment.items()
         )
-        return (
+        notice = self._notice()
+        return (f"waiting: {notice} | " if notice else "") + (
             f"{whole.done}/{total} episodes, {self._live()} live, {whole.failed} failed attempts, "
             f"{self._rates()}, ETA {remaining} | success {shares}"
         )

@@ -52,7 +52,7 @@ class RetryPolicy:
     max_attempts: int = 3
     """Attempts per episode, the first included; 1 = never retry."""
     budget: float | None = 100.0
-    """Retries that the run may spend at once; none = no limit."""
+    """Retries that the run may spend at once; `inf` = no limit."""
     refill: float = 0.2
     """What a finished episode gives back to the budget, up to `budget`."""
     first_delay: float = 1.0

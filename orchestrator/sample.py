@@ -150,6 +150,7 @@ def print_outcome(
         "finished": outcome.finished,
         "failed": outcome.failed,
         "interrupted": outcome.interrupted,
+        "requests": outcome.requests,
         **as_data(report),
     }
 

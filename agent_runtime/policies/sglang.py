@@ -103,6 +103,7 @@ class SGLangPolicy(TrainablePolicy):
             config.request_retry,
             self._concurrency,
             requests_per_minute=config.requests_per_minute,
+            breaker=False,
         )
         self.engines = EngineGroup(self._endpoint, self._connect, recovery=config.sglang.recovery)
         """The engines behind the address: health, load, weights."""
@@ -168,7 +169,7 @@ class SGLangPolicy(TrainablePolicy):
         return self._sender.counts.resent.total()
 
     def outage(self) -> Outage | None:
-        return self.engines.outage() or self._sender.outage()
+        return self.engines.outage()
 
     def request_counts(self) -> RequestCounts:
         return self._sender.counts

@@ -1,0 +1,168 @@
+"""A fake OpenAI-compatible server that behaves as hosted ones do, for tests and benchmarks.
+
+It answers after 50 to 300 ms, refuses now and then with `retry-after`, fails, cuts answers off and
+hangs; all by a seed, so that two runs meet the same faults where they ask in the same order. Tests
+may take it down and bring it back. In a process of its own:
+
+    python -m tests.kit.fake_openai --port 8000 --faults hosted
+
+or, inside a test, `async with serving(FakeOpenAI()) as url:`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import web
+
+__all__ = ["FAULTLESS", "HOSTED", "Behaviour", "FakeOpenAI", "serving"]
+
+_REPLY: Final = "Thought:\nI try this.\n\nAction:\nlook around"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """How a server behaves: seconds, and shares of its answers."""
+
+    quickest: float = 0.05
+    slowest: float = 0.3
+    refused: float = 0.0
+    """HTTP 429, at once, with `retry-after`."""
+    retry_after: float = 1.0
+    failed: float = 0.0
+    """HTTP 500."""
+    truncated: float = 0.0
+    """Half of the JSON, as if it were all of it."""
+    hung: float = 0.0
+    """No answer, ever."""
+
+
+FAULTLESS: Final = Behaviour()
+HOSTED: Final = Behaviour(refused=0.03, failed=0.02, truncated=0.02, hung=0.01)
+
+
+class FakeOpenAI:
+    """One server; `app` serves it. Tests set its attributes."""
+
+    def __init__(
+        self,
+        behaviour: Behaviour = FAULTLESS,
+        reply: Callable[[dict[str, Any]], str] = lambda _: _REPLY,
+        seed: int = 0,
+    ) -> None:
+        self.behaviour = behaviour
+        self.down = False
+        """While set, connections are cut as they come."""
+        self.answers: Counter[str] = Counter()
+        """What was answered: ok, refused, failed, truncated, hung, cut."""
+        self._reply = reply
+        self._random = random.Random(seed)
+
+    def app(self) -> web.Application:
+        """The HTTP interface."""
+        app = web.Application(client_max_size=2**26)
+        app.add_routes(
+            [
+                web.post("/v1/chat/completions", self._complete),
+                web.get("/fake/answers", self._tell_answers),
+            ]
+        )
+        return app
+
+    async def _tell_answers(self, _: web.Request) -> web.Response:
+        return web.json_response(dict(self.answers))
+
+    def _draw(self) -> str:
+        behaviour, at = self.behaviour, self._random.random()
+        for fault in ("refused", "failed", "truncated", "hung"):
+            at -= getattr(behaviour, fault)
+            if at < 0:
+                return fault
+        return "ok"
+
+    async def _complete(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        if self.down:
+            return self._cut(request)
+        fate = self._draw()
+        behaviour = self.behaviour
+        if fate in ("refused", "hung"):
+            self.answers[fate] += 1
+        if fate == "refused":
+            wait = {"retry-after": f"{behaviour.retry_after:g}"}
+            error = {"error": {"message": "Rate limit reached", "type": "tokens"}}
+            return web.json_response(error, status=429, headers=wait)
+        if fate == "hung":
+            await asyncio.Event().wait()
+        await asyncio.sleep(self._random.uniform(behaviour.quickest, behaviour.slowest))
+        if self.down:
+            return self._cut(request)
+        self.answers[fate] += 1
+        if fate == "failed":
+            error = {"error": {"message": "The server had an error", "type": "server_error"}}
+            return web.json_response(error, status=500)
+        text = json.dumps(self._answer(body))
+        if fate == "truncated":
+            text = text[: len(text) // 2]
+        return web.Response(text=text, content_type="application/json")
+
+    def _cut(self, request: web.Request) -> web.Response:
+        self.answers["cut"] += 1
+        if request.transport is not None:
+            request.transport.abort()
+        return web.Response()
+
+    def _answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        reply = self._reply(body)
+        prompt = sum(len(message.get("content") or "") for message in body["messages"]) // 4
+        message = {"role": "assistant", "content": reply}
+        usage = {"prompt_tokens": prompt, "completion_tokens": len(reply) // 4}
+        return {
+            "id": "chatcmpl-fake",
+            "object": "chat.completion",
+            "model": body.get("model", "fake"),
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+            "usage": usage | {"total_tokens": sum(usage.values())},
+        }
+
+
+@asynccontextmanager
+async def serving(server: FakeOpenAI, port: int = 0) -> AsyncGenerator[str]:
+    """Serve on a loopback port; gives the base address, /v1 included."""
+    # Hanging answers end when the client leaves, not when the server wants to go.
+    runner = web.AppRunner(server.app(), handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", port)
+        await site.start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    finally:
+        await runner.cleanup()
+
+
+async def _serve_forever(server: FakeOpenAI, port: int) -> None:
+    async with serving(server, port) as url:
+        print(url, flush=True)
+        await asyncio.Event().wait()
+
+
+def main() -> None:
+    """Serve until killed; prints the address once it can be asked."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kit.fake_openai")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--faults", choices=("none", "hosted"), default="hosted")
+    options = parser.parse_args()
+    behaviour = HOSTED if options.faults == "hosted" else FAULTLESS
+    asyncio.run(_serve_forever(FakeOpenAI(behaviour), options.port))
+
+
+if __name__ == "__main__":
+    main()
