@@ -44,6 +44,7 @@ import grpc
 import grpc.aio
 
 from agent_runtime.errors import (
+    AnswerOverdue,
     CommandTooLong,
     ConnectionLost,
     ConnectionMisconfigured,
@@ -51,6 +52,7 @@ from agent_runtime.errors import (
     ServerReplaced,
 )
 from agent_runtime.logs import bind_context, get_logger
+from agent_runtime.patience import AnswerWatch
 from agent_runtime.redaction import remember
 from agent_runtime.statuses import rpc_failure
 from agent_runtime.supervision import cancel_tasks, supervise
@@ -81,6 +83,8 @@ _MAX_NAMED_ITEMS: Final = 1_000
 """Item ids of one ListTasks: what servers take at once."""
 _NO_SEQ: Final = 2**64 - 1
 """Of commands whose seq does not matter: an error that answers them must answer nothing else."""
+_NOBODY: Final = "-"
+"""No episode's id: whose heartbeat asks for a sign of life."""
 _BACKOFF_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 TOKEN_VARIABLE: Final = "AGENTGYM_TOKEN"
 """Environment variable with the bearer token: a flag would show in the list of processes."""
@@ -111,7 +115,13 @@ class ConnectionOptions:
     connect_deadline: float = 20.0
     """Seconds to wait for a server to answer at all, at first and after a loss."""
     keepalive: float = 20.0
-    """Seconds between pings that notice a silent server."""
+    """Seconds between pings that notice a dead machine or network."""
+    answer_deadline: float = 600.0
+    """Seconds to wait for the answer to a command of a server that is alive; more than the longest
+    step."""
+    silence: float = 120.0
+    """Seconds after which a server counts as lost that says nothing while commands wait. It is
+    asked for a sign of life before."""
     max_message_bytes: int = 64 * 1024 * 1024
     security: ClientSecurity = ClientSecurity()
 
@@ -125,6 +135,7 @@ class ConnectionOptions:
         token: str | None = None,
         insecure: bool = False,
         connect_deadline: float = 20.0,
+        answer_deadline: float = 600.0,
     ) -> Self:
         """Build the options of a client that may speak TLS and carry a token.
 
@@ -135,12 +146,17 @@ class ConnectionOptions:
             token: Bearer token; default: the environment variable AGENTGYM_TOKEN.
             insecure: Send the token in plain text to other machines, too.
             connect_deadline: Seconds to wait for a server, at first and after a loss.
+            answer_deadline: Seconds to wait for the answer to a command.
         """
         if token is None:
             token = os.environ.get(TOKEN_VARIABLE, "")
         remember(token)
         security = ClientSecurity(ca=ca, cert=cert, key=key, token=token, insecure=insecure)
-        return cls(connect_deadline=connect_deadline, security=security)
+        return cls(
+            connect_deadline=connect_deadline,
+            answer_deadline=answer_deadline,
+            security=security,
+        )
 
 
 class StreamBroke(Exception):
@@ -285,7 +301,10 @@ class Connection:
         self._queued: deque[Pending] = deque()
         """Commands that wait for a credit; they count as pending, too."""
         self._lost: ConnectionLost | None = None
+        self._heard = 0
+        """Messages that arrived."""
         self._run_task: asyncio.Task[None] | None = None
+        self._watch_task: asyncio.Task[None] | None = None
         self._flush_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Connection:
@@ -349,6 +368,8 @@ class Connection:
                 ),
             )
 
+            self._watch_task = supervise(self._watch(), f"watch answers of {self.address}")
+
     async def close(self) -> None:
         """End the stream; open episodes live on under their leases.
 
@@ -360,7 +381,7 @@ class Connection:
         if self._lost is None:
             self._lost = closed
         try:
-            await cancel_tasks(self._run_task, self._flush_task)
+            await cancel_tasks(self._watch_task, self._run_task, self._flush_task)
         finally:
             self._fail_all(closed)
             if self._channel is not None:
@@ -583,6 +604,7 @@ class Connection:
         reason = "the server ended the stream"
         try:
             async for response in call:
+                self._heard += 1
                 self._receive(response.events)
                 if not received:
                     await self._require_same_server()
@@ -667,6 +689,46 @@ class Connection:
                 return True
         self._give_up(self._unanswered())
         return False
+
+    async def _watch(self) -> None:
+        """Give up commands that are never answered, and a server that says nothing at all."""
+        watch = AnswerWatch(self.options.answer_deadline, self.options.silence)
+        now = time.monotonic()
+        while self._lost is None:
+            before = now
+            await asyncio.sleep(watch.interval)
+            now = time.monotonic()
+            waiting = {pending.future: pending for pending in self._pending.values()}
+            for future in watch.overdue(waiting, now):
+                self._give_up_command(waiting[future])
+            # Silence means nothing without a stream, where nothing was asked, or where this very
+            # program stood still and has not read what arrived.
+            late = now - before > 2 * watch.interval
+            if self._call is None or not self._pending or late:
+                self._heard += 1
+            silence = watch.silence(self._heard, now)
+            if silence > 1:
+                self._give_up(
+                    ConnectionLost(
+                        f"the server at {self.address} accepts commands and says nothing "
+                        f"(waited {self.options.silence:g} s)"
+                    )
+                )
+                assert self._run_task is not None
+                self._run_task.cancel()
+            elif silence > 1 / 2:
+                # Answered at once by a server whose loop runs, whatever its episodes do.
+                self.post(Pending(_NOBODY, 0, "heartbeat", pb.Heartbeat(), self.future()))
+
+    def _give_up_command(self, pending: Pending) -> None:
+        self.forget(pending)
+        if not pending.future.done():
+            pending.future.set_exception(
+                AnswerOverdue(
+                    f"the server at {self.address} has not answered command {pending.seq} "
+                    f"({pending.body}) in {self.options.answer_deadline:g} s"
+                )
+            )
 
     def _unanswered(self) -> ConnectionLost:
         return ConnectionLost(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 from agent_runtime.connection import Connection, Pending, StreamBroke
 from agent_runtime.errors import CommandGivenUp, ConnectionLost, EnvironmentFailure
 from agent_runtime.logs import get_logger
+from agent_runtime.patience import Patience
 from agent_runtime.statuses import to_failure
 from agent_runtime.suspicion import Suspicion
 from agentgym.env.v1 import environment_pb2 as pb
@@ -30,7 +31,7 @@ _MAX_JOURNAL_ENTRIES = 100_000
 """What servers take at once."""
 _SHOWN_CHARS = 200
 _DRAIN_WAIT_SECONDS = 0.2
-"""Before another server is asked, where the one that drains did not say how long to wait."""
+"""Before another server is asked, or the same one where it did not say how long to wait."""
 _CREDIT_WAIT_SECONDS = 0.1
 """Before a command is sent again for which the server had no credit left."""
 
@@ -114,6 +115,7 @@ class RemoteEpisode:
         self._deterministic = deterministic
         self._reroute = reroute
         self._deadline_ms = int(step_deadline * 1000)
+        self._patience = Patience()
         self._pending: Pending | None = None
         """The last step's command; used again, for at most one is in flight."""
         self._rebuilds_in_a_row = 0
@@ -316,12 +318,15 @@ class RemoteEpisode:
                 raise failure
             await self._rebuild()
         elif failure.reason == "DRAINING" and self._reroute is not None:
-            await asyncio.sleep(failure.retry_after or _DRAIN_WAIT_SECONDS)
-            self.connection = await self._reroute(self.connection)
+            other = await self._reroute(self.connection)
+            if other is not self.connection:
+                failure.retry_after = None  # another server need not be waited for
+            await self._patience.wait(event.seq, failure, _DRAIN_WAIT_SECONDS)
+            self.connection = other
             self._log_reroute("its server drains")
         elif failure.reason == "CREDITS_EXCEEDED":
             # Commands that were given up still count on the server: no failure but flow control.
-            await asyncio.sleep(failure.retry_after or _CREDIT_WAIT_SECONDS)
+            await self._patience.wait(event.seq, failure, _CREDIT_WAIT_SECONDS)
         else:
             raise failure
 

@@ -5,6 +5,8 @@
     ├── ConnectionMisconfigured     how servers are to be reached cannot work, or would tell secrets
     ├── ConnectionLost              no server answers; says which address, after how long
     │   └── ServerReplaced          another server answers at its address
+    ├── WaitTooLong                 a server wants a command to wait longer than is reasonable
+    ├── AnswerOverdue               a server never answered a command
     ├── ContractMismatch            client and server speak different contract revisions
     ├── OutcomeNotFinite            an environment gave a reward or score that is no finite number
     ├── EpisodeBroken               this program failed while it played; the log has the traceback
@@ -35,6 +37,7 @@ from agentgym.env.v1 import types_pb2
 
 __all__ = [
     "AgentRuntimeError",
+    "AnswerOverdue",
     "CommandGivenUp",
     "CommandTooLong",
     "ConnectionLost",
@@ -55,6 +58,7 @@ __all__ = [
     "RecordInvalid",
     "ServerReplaced",
     "Trouble",
+    "WaitTooLong",
 ]
 
 
@@ -125,6 +129,18 @@ class ServerReplaced(ConnectionLost):
     """When what answers at a server's address is not what was there before."""
 
     reason = "SERVER_REPLACED"
+
+
+class WaitTooLong(AgentRuntimeError):
+    """When a server refuses a command again and again, or asks to come back after ages."""
+
+    reason = "WAIT_TOO_LONG"
+
+
+class AnswerOverdue(AgentRuntimeError):
+    """When a server that is alive never answered a command."""
+
+    reason = "ANSWER_OVERDUE"
 
 
 class ContractMismatch(AgentRuntimeError):

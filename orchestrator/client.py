@@ -20,6 +20,8 @@ class ClientConfig:
 
     connect_deadline: float = 20.0
     """Seconds to wait for a server, at first and after a loss."""
+    answer_deadline: float = 600.0
+    """Seconds to wait for a server's answer to a command; more than the longest step."""
     ca: Path | None = None
     """PEM roots to verify servers with; turns TLS on."""
     cert: Path | None = None
@@ -38,4 +40,5 @@ def connection_options(client: ClientConfig) -> ConnectionOptions:
         key=client.key,
         insecure=client.insecure,
         connect_deadline=client.connect_deadline,
+        answer_deadline=client.answer_deadline,
     )

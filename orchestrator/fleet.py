@@ -181,9 +181,13 @@ class Fleet:
             raise UsageError(str(failure)) from failure
 
     async def list_items(self, environment: str, split: str) -> list[pb.TaskSummary]:
-        """Return all tasks of a split, in canonical order."""
+        """Return all tasks of a split, in canonical order.
+
+        Raises FleetError where the server's pages do not end with the split.
+        """
         handle = self._least_loaded(environment)
         assert handle is not None
+        sizes = {it.name: it.size for it in self.described[environment].splits}
         tasks: list[pb.TaskSummary] = []
         token = ""
         while True:
@@ -192,6 +196,11 @@ class Fleet:
             token = page.next_page_token
             if not token:
                 return tasks
+            if not page.tasks or len(tasks) > sizes[split]:
+                raise FleetError(
+                    f"{handle.connection.address} lists {environment}'s split {split!r} without "
+                    f"an end: {len(tasks)} tasks so far, and it has {sizes[split]}"
+                )
 
     async def _spawn(self) -> Sequence[str]:
         self._folder = Path(tempfile.mkdtemp(prefix="agentgym-"))

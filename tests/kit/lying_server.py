@@ -19,6 +19,8 @@ from agentgym.env.v1 import environment_pb2_grpc
 
 __all__ = ["error_event", "lying_server"]
 
+Question = Callable[[Any], Any]
+"""From a question to the one that the honest server is asked."""
 Answer = Callable[[Any, Any], Any]
 """From a question and its honest answer to the one that is given."""
 Lie = Callable[[pb.Event], pb.Event | None]
@@ -43,9 +45,10 @@ def error_event(
 
 
 class _Liar(environment_pb2_grpc.EnvironmentServiceServicer):
-    def __init__(self, target: str, answer: Answer, lie: Lie) -> None:
+    def __init__(self, target: str, question: Question, answer: Answer, lie: Lie) -> None:
         self._channel = grpc.aio.insecure_channel(target)
         self._honest = environment_pb2_grpc.EnvironmentServiceStub(self._channel)
+        self._question = question
         self._answer = answer
         self._lie = lie
 
@@ -53,13 +56,16 @@ class _Liar(environment_pb2_grpc.EnvironmentServiceServicer):
         await self._channel.close()
 
     async def ListEnvironments(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return self._answer(request, await self._honest.ListEnvironments(request))
+        honest = await self._honest.ListEnvironments(self._question(request))
+        return self._answer(request, honest)
 
     async def GetEnvironment(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return self._answer(request, await self._honest.GetEnvironment(request))
+        honest = await self._honest.GetEnvironment(self._question(request))
+        return self._answer(request, honest)
 
     async def ListTasks(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return self._answer(request, await self._honest.ListTasks(request))
+        honest = await self._honest.ListTasks(self._question(request))
+        return self._answer(request, honest)
 
     async def Interact(  # noqa: N802
         self, requests: AsyncIterator[pb.InteractRequest], context: Any
@@ -90,12 +96,13 @@ class _Liar(environment_pb2_grpc.EnvironmentServiceServicer):
 async def lying_server(
     target: str,
     *,
+    question: Question = lambda question: question,
     answer: Answer = lambda _question, honest: honest,
     lie: Lie = lambda event: event,
 ) -> AsyncIterator[str]:
     """Serve on a loopback port in front of the server at `target`; gives its address."""
     server = grpc.aio.server()
-    liar = _Liar(target, answer, lie)
+    liar = _Liar(target, question, answer, lie)
     environment_pb2_grpc.add_EnvironmentServiceServicer_to_server(liar, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
