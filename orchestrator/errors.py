@@ -12,6 +12,7 @@
     │   ├── LayoutUnsupported       written by a newer version of this program
     │   ├── RunLocked               another process writes to the run; names its pid
     │   └── StoreCorrupt            the manifest, the database or a record is damaged
+    │       └── RecordCorrupt       one row is not as it was written; the others can be read
     ├── InvalidEpisode              a record breaks an invariant and was not stored
     │   └── DuplicateEpisode        the run has a finished record for that key
     ├── StoreWriteFailed            the disk or the database refused a write
@@ -40,6 +41,7 @@ __all__ = [
     "LayoutUnsupported",
     "OrchestratorError",
     "OutputExists",
+    "RecordCorrupt",
     "RunExists",
     "RunFolderError",
     "RunLocked",
@@ -162,6 +164,19 @@ class RunLocked(RunFolderError):
 
 class StoreCorrupt(RunFolderError):
     """When the manifest, the database or one of its records is damaged."""
+
+
+class RecordCorrupt(StoreCorrupt):
+    """When one row of the database is not as it was written; others can be read."""
+
+    def __init__(self, folder: Path, table: str, row: int, episode_id: str, problem: str) -> None:
+        self.table = table
+        """`episodes`, or `attempts` for one that was played again."""
+        self.row = row
+        """Its id in the table."""
+        self.episode_id = episode_id
+        """What its column says."""
+        super().__init__(folder, f"{table}, row {row}, episode {episode_id}: {problem}")
 
 
 class InvalidEpisode(OrchestratorError):

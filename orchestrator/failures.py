@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from orchestrator.errors import RecordCorrupt
 from orchestrator.records import EpisodeSummary
 from orchestrator.store import RunReader
 
@@ -49,6 +50,13 @@ def _reason(run: RunReader, group: Sequence[EpisodeSummary], last: set[str]) -> 
         reason=first.reason or "",
         attempts=len(group),
         given_up=sum(attempt.episode_id in last for attempt in group),
-        message=run.get_by_id(first.episode_id).error.message,
+        message=_message(run, first.episode_id),
         episode_id=first.episode_id,
     )
+
+
+def _message(run: RunReader, episode_id: str) -> str:
+    try:
+        return run.get_by_id(episode_id).error.message
+    except RecordCorrupt as error:
+        return f"its record is damaged: {error.problem}"

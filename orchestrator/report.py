@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.errors import RecordCorrupt
 from orchestrator.failures import FailureReason, list_failures
 from orchestrator.missingness import Missingness, measure_missingness
 from orchestrator.records import blamed
@@ -37,6 +38,7 @@ from orchestrator.store import RunReader
 __all__ = ["RunReport", "as_data", "as_table", "print_report", "read_report"]
 
 _REASONS_SHOWN: Final = 8
+_DAMAGE_SHOWN: Final = 8
 _MESSAGE_CHARS: Final = 300
 _ID_CHARS: Final = 12
 
@@ -63,11 +65,13 @@ class RunReport:
     end: SessionEnd | None
     writer: int | None
     """Process that is playing it now."""
+    damage: Sequence[str] = ()
+    """Rows that are not as they were written, and rows that are gone."""
 
     @property
     def complete(self) -> bool:
         """Whether every planned episode has a finished record; False where the plan is unknown."""
-        return self.planned is not None and not self.missing
+        return self.planned is not None and not self.missing and not self.damage
 
     @property
     def missing(self) -> int:
@@ -77,8 +81,13 @@ class RunReport:
 
 def read_report(run: RunReader, *, missing: MissingRule = "bounds") -> RunReport:
     """Sum a run up; `missing` says what episodes count as that have no finished record."""
-    plan, records = run.plan(), list(run.summaries())
-    superseded = list(run.summaries(superseded=True))
+    damage: list[str] = run.loss()
+
+    def on_damage(error: RecordCorrupt) -> None:
+        damage.append(error.problem)
+
+    plan, records = run.plan(), list(run.summaries(on_damage=on_damage))
+    superseded = list(run.summaries(superseded=True, on_damage=on_damage))
     statistics = summarise_run(records, plan=plan, missing=missing)
     given_up = sum(record.failed for record in records)
     return RunReport(
@@ -94,6 +103,7 @@ def read_report(run: RunReader, *, missing: MissingRule = "bounds") -> RunReport
         missing_rule=missing,
         end=run.session_end(),
         writer=read_writer(run.folder),
+        damage=damage,
     )
 
 
@@ -108,6 +118,7 @@ def as_data(report: RunReport) -> dict[str, Any]:
         "missing_counts_as": report.missing_rule,
         "retried_attempts": report.retried,
         "recovered": report.recovered,
+        "damage": list(report.damage),
         "not_retried": dict(report.end.given_up) if report.end is not None else None,
         "missingness": {
             **dataclasses.asdict(report.missingness),
@@ -200,6 +211,10 @@ def _tokens(entry: EnvironmentStatistics) -> str:
 
 def _warnings(report: RunReport) -> Iterator[str]:
     """Say what is missing, and whether what is there can stand for it."""
+    for problem in report.damage[:_DAMAGE_SHOWN]:
+        yield f"DAMAGED, and counted as missing: {problem}"
+    if len(report.damage) > _DAMAGE_SHOWN:
+        yield f"{len(report.damage) - _DAMAGE_SHOWN} more: python -m orchestrator.audit lists them"
     if report.planned is None:
         yield "how many episodes were planned is not recorded: nobody can tell what is missing"
     elif not report.complete:

@@ -2,6 +2,7 @@
 
     runs/<name>/manifest.json       orchestrator.manifest
     runs/<name>/episodes.sqlite     orchestrator.store (with -wal and -shm beside it while in use)
+    runs/<name>/episodes.tally      orchestrator.checksums
     runs/<name>/writer.lock         held by the one writing process, which it names
 
     runs/<name>/logs/               orchestrator.run_logs
@@ -52,8 +53,8 @@ DATABASE_FILE: Final = "episodes.sqlite"
 LOCK_FILE: Final = "writer.lock"
 APPLICATION_ID: Final = 0x4147594D
 """`AGYM`, in the header of every database that this program makes."""
-DATABASE_LAYOUT: Final = 1
-"""SQLite's user_version: the layout of the tables."""
+DATABASE_LAYOUT: Final = 2
+"""SQLite's user_version: the layout of the tables. 1 = rows without checksums."""
 _MAGIC: Final = b"SQLite format 3\x00"
 _HEADER_BYTES: Final = 100
 

@@ -25,7 +25,7 @@ from rich.text import Text
 
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.command_line import run_command
-from orchestrator.errors import EpisodesMissing, UsageError
+from orchestrator.errors import EpisodesMissing, RecordCorrupt, UsageError
 from orchestrator.records import EpisodeSummary, blamed
 from orchestrator.rendering import as_plain_text, as_renderable, visible
 from orchestrator.report import as_data, print_report, read_report
@@ -115,9 +115,9 @@ def _show(options: ShowOptions) -> int:
             for episode in _chosen(run, options):
                 _show_episode(console, episode, options)
         elif options.lists:
-            _list_episodes(console, run, options)
+            return _list_episodes(console, run, options)
         else:
-            _show_summary(console, run, options)
+            return _show_summary(console, run, options)
     return 0
 
 
@@ -190,8 +190,9 @@ def _reason(summary: EpisodeSummary) -> str:
     return (summary.reason or "") if summary.failed else summary.stop_reason
 
 
-def _list_episodes(console: Console, run: RunReader, options: ShowOptions) -> None:
-    everything = run.summaries(superseded=options.attempts)
+def _list_episodes(console: Console, run: RunReader, options: ShowOptions) -> int:
+    damage: list[RecordCorrupt] = []
+    everything = run.summaries(superseded=options.attempts, on_damage=damage.append)
     listed = [summary for summary in everything if options.accepts(summary)]
     shown = listed
     if options.page is not None:
@@ -210,6 +211,11 @@ def _list_episodes(console: Console, run: RunReader, options: ShowOptions) -> No
             "" if options.page is None else f" (page {options.page} of {_pages(options, listed)})"
         )
         console.print(Text(f"{len(listed)} episodes{pages}", style="dim"))
+    for error in damage:
+        Console(file=sys.stderr, soft_wrap=True).print(
+            Text(visible(f"damaged: {error.problem}"), style="red")
+        )
+    return 1 if damage else 0
 
 
 def _pages(options: ShowOptions, listed: Sequence[EpisodeSummary]) -> int:
@@ -230,7 +236,7 @@ def _line(summary: EpisodeSummary) -> str:
     )
 
 
-def _show_summary(console: Console, run: RunReader, options: ShowOptions) -> None:
+def _show_summary(console: Console, run: RunReader, options: ShowOptions) -> int:
     report = read_report(run, missing=options.missing)
     if options.json:
         _print_plain(json.dumps(as_data(report), indent=2))
@@ -247,6 +253,7 @@ def _show_summary(console: Console, run: RunReader, options: ShowOptions) -> Non
         print_report(console, report)
     if options.missing == "error" and not report.complete:
         raise EpisodesMissing(f"{run.folder}: {report.missing} episodes are missing")
+    return 1 if report.damage else 0
 
 
 def _print_plain(text: str) -> None:

@@ -214,10 +214,11 @@ def _measure(
     if rule == "fail":
         return _Measured(_mean([value for _, value in worst]), None, interval_of(worst))
     best = [*known, *((item_id, scale.high) for item_id in absent)]
-    low, high = (math.fsum(value for _, value in end) / len(end) for end in (worst, best))
+    low, high = (_mean([value for _, value in end]) for end in (worst, best))
+    bounds = None if low is None or high is None else Interval(low, high)
     lowest, highest = interval_of(worst), interval_of(best)
     interval = Interval(lowest.low, highest.high) if lowest and highest else None
-    return _Measured(None, Interval(low, high), interval)
+    return _Measured(None, bounds, interval)
 
 
 def wilson_interval(

@@ -9,6 +9,8 @@
   record may be replaced, only by a later attempt, and it then moves to `attempts`: nothing that
   was appended is ever lost. Appending the same record again changes nothing.
 - kill -9 at any time loses only what was not appended yet.
+- Every row is checked against its checksums whenever it is read, and a store that has lost rows is
+  noticed by `verify` and by a resume (`orchestrator.checksums`).
 """
 
 from __future__ import annotations
@@ -28,10 +30,19 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 from google.protobuf.message import EncodeError
 
 from agentgym.episode.v1 import episode_pb2
+from orchestrator.checksums import (
+    TALLY_FILE,
+    Tally,
+    TallyFile,
+    read_tally_file,
+    record_checksum,
+    row_checksum,
+)
 from orchestrator.errors import (
     DuplicateEpisode,
     InvalidEpisode,
     OrchestratorError,
+    RecordCorrupt,
     StoreCorrupt,
     StoreWriteFailed,
     UsageError,
@@ -67,6 +78,9 @@ _SUMMARY: Final = tuple(field.name for field in fields(EpisodeSummary))
 _SUMMARY_SQL: Final = ", ".join(_SUMMARY)
 _PLAN: Final = "plan"
 _SESSION_END: Final = "session_end"
+_TALLY: Final = "tally"
+_CHECKED_LAYOUT: Final = 2
+"""The first layout whose rows have checksums."""
 _KEY_SQL: Final = "environment = ? AND item_id = ? AND sample = ? AND policy = ?"
 _BATCH: Final = 512
 """Records per transaction at most, so that a waiting append never waits long."""
@@ -76,6 +90,8 @@ _UNREADABLE: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What a damaged database raises: its messages quote it, whatever bytes are in it."""
 _THOROUGH_BYTES: Final = 256 << 20
 """Databases up to this size are checked whole before they are written to."""
+
+_OnDamage = Callable[[RecordCorrupt], None]
 
 # The blob comes last, so that reading the columns never touches it.
 _COLUMNS: Final = """
@@ -89,6 +105,7 @@ _COLUMNS: Final = """
     rounds INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
     cost_usd REAL, started_unix_ms INTEGER NOT NULL, ended_unix_ms INTEGER NOT NULL,
     environment_seconds REAL NOT NULL, policy_seconds REAL NOT NULL,
+    record_sum BLOB NOT NULL, row_sum BLOB NOT NULL,
     record BLOB NOT NULL"""
 _LAYOUT: Final = f"""
 PRAGMA journal_mode = WAL;
@@ -113,6 +130,9 @@ class RunReader:
         self.folder = folder
         self.manifest = manifest
         self._reading = _connect_reading(folder)
+        self._has_sums = self._rows("PRAGMA user_version")[0][0] >= _CHECKED_LAYOUT
+        sums = "record_sum, row_sum" if self._has_sums else "NULL, NULL"
+        self._row_sql = f"{_SUMMARY_SQL}, {sums}"
 
     @classmethod
     def open(cls, folder: Path) -> RunReader:
@@ -158,13 +178,24 @@ class RunReader:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreCorrupt(self.folder, f"its {name} cannot be read ({error!r})") from error
 
-    def summaries(self, *, superseded: bool = False) -> Iterator[EpisodeSummary]:
+    def summaries(
+        self, *, superseded: bool = False, on_damage: _OnDamage | None = None
+    ) -> Iterator[EpisodeSummary]:
         """Yield the columns of every record in the order of their appending, decoding none.
 
-        `superseded` asks for the failed attempts that a later one replaced, not for the records.
+        Args:
+            superseded: Yield those of failed attempts that a later one replaced, not the records.
+            on_damage: Is told of a row that is not as it was written, which is then left out; None
+                = raise RecordCorrupt.
         """
-        for row in self._paged("attempts" if superseded else "episodes", _SUMMARY_SQL):
-            yield _to_summary(row[1:])
+        table = _table(superseded)
+        for row in self._paged(table, self._row_sql):
+            try:
+                yield self._checked_summary(table, row)
+            except RecordCorrupt as error:
+                if on_damage is None:
+                    raise
+                on_damage(error)
 
     def episodes(
         self,
@@ -178,33 +209,35 @@ class RunReader:
             accept: Only records whose summary it accepts are decoded; None = all.
             superseded: Yield the failed attempts that a later one replaced, not the records.
 
-        What is appended after the first record was asked for is not given. Raises StoreCorrupt at
-        a damaged record.
+        What is appended after the first record was asked for is not given. Raises RecordCorrupt at
+        a row that is not as it was written.
         """
-        table = "attempts" if superseded else "episodes"
-        for row in self._paged(table, f"{_SUMMARY_SQL}, record"):
-            if accept is None or accept(_to_summary(row[1:-1])):
-                yield self._decode(row[1], row[-1])
+        table = _table(superseded)
+        for row in self._paged(table, f"{self._row_sql}, record"):
+            summary = self._checked_summary(table, row[:-1])
+            if accept is None or accept(summary):
+                yield self._checked_record(table, row, summary)
 
     def get(self, key: EpisodeKey) -> episode_pb2.Episode | None:
-        """Return the record of a key; None = there is none."""
-        sql = f"SELECT episode_id, record FROM episodes WHERE {_KEY_SQL}"
+        """Return the record of a key; None = there is none. Raises RecordCorrupt."""
+        sql = f"SELECT id, {self._row_sql}, record FROM episodes WHERE {_KEY_SQL}"
         rows = self._rows(sql, tuple(key))
-        return self._decode(*rows[0]) if rows else None
+        return self._checked_episode("episodes", rows[0]) if rows else None
 
     def get_by_id(self, prefix: str) -> episode_pb2.Episode:
         """Return the record or superseded attempt whose episode id begins with `prefix`.
 
-        Raises UsageError where there is none or more than one.
+        Raises UsageError where there is none or more than one, RecordCorrupt.
         """
         sql = " UNION ALL ".join(
-            f"SELECT episode_id, record FROM {table} WHERE substr(episode_id, 1, ?) = ?"
+            f"SELECT '{table}', id, {self._row_sql}, record FROM {table} "
+            "WHERE substr(episode_id, 1, ?) = ?"
             for table in ("episodes", "attempts")
         )
         bounds = (len(prefix), prefix)
         rows = self._rows(f"SELECT * FROM ({sql}) LIMIT 4", bounds + bounds)
         if len(rows) == 1:
-            return self._decode(*rows[0])
+            return self._checked_episode(rows[0][0], rows[0][1:])
         if rows:
             raise UsageError(f"more than one episode id begins with {prefix!r}")
         raise UsageError(f"no episode id begins with {prefix!r}", valid=self._some_ids())
@@ -231,8 +264,8 @@ class RunReader:
     def verify(self) -> list[str]:
         """Return everything that is wrong with the store, as sentences; empty = it is sound.
 
-        Reads all of it: SQLite's own structure, every record's checksum, and whether each record
-        says what its columns say.
+        Reads all of it: SQLite's own structure, every checksum, whether each record says what its
+        columns say, and whether anything is gone.
         """
         try:
             problems = [
@@ -240,8 +273,9 @@ class RunReader:
                 for row in self._rows("PRAGMA integrity_check")
                 if row[0] != "ok"
             ]
+            problems += self.loss()
             for table in ("episodes", "attempts"):
-                for row in self._paged(table, f"{_SUMMARY_SQL}, record"):
+                for row in self._paged(table, f"{self._row_sql}, record"):
                     problem = self._row_problem(table, row)
                     if problem:
                         problems.append(f"{table}, episode {row[1]}: {problem}")
@@ -249,7 +283,66 @@ class RunReader:
             return [error.problem]
         return problems
 
+    def check_rows(self) -> None:
+        """Raise RecordCorrupt at the first row whose columns are not as they were written."""
+        for superseded in (False, True):
+            # Without checksums only the records tell.
+            read = self.summaries if self._has_sums else self.episodes
+            for _ in read(superseded=superseded):
+                pass
+
+    def loss(self) -> list[str]:
+        """Return as sentences whether rows are gone that were stored; empty = none are known to be.
+
+        Runs of an older layout have no tally, and say nothing.
+        """
+        # In this order: a writer writes the database first, so that the file is never ahead.
+        try:
+            beside = read_tally_file(self.folder)
+        except (ValueError, OSError) as error:
+            return [f"{TALLY_FILE} cannot be read ({error})"]
+        recorded, counted = self._tallies()
+        if recorded is None:
+            return []
+        problems: list[str] = []
+        if counted != recorded:
+            problems.append(
+                f"{DATABASE_FILE} has {counted.rows} rows in place of {recorded.rows}"
+                if counted.rows != recorded.rows
+                else f"{DATABASE_FILE} has other rows than were stored"
+            )
+        if beside is None:
+            problems.append(f"{TALLY_FILE} is gone: whether records were lost cannot be told")
+        elif beside.rows > recorded.rows:
+            problems.append(
+                f"the last {beside.rows - recorded.rows} of {beside.rows} stored records are gone: "
+                f"was {DATABASE_FILE}-wal cut, or not copied with the folder?"
+            )
+        elif beside.rows == recorded.rows and beside != recorded:
+            problems.append(f"{DATABASE_FILE} is not the one that {TALLY_FILE} was written for")
+        return problems
+
+    def _tallies(self) -> tuple[Tally | None, Tally]:
+        """Return what the database says of itself and what is in it, as of one moment."""
+        recorded, counted = None, Tally()
+        if not self._has_sums:
+            return recorded, counted
+        sql = (
+            "SELECT value, NULL FROM meta WHERE name = ? UNION ALL "
+            "SELECT NULL, row_sum FROM episodes UNION ALL SELECT NULL, row_sum FROM attempts"
+        )
+        try:
+            for text, row_sum in self._rows(sql, (_TALLY,)):
+                if text is not None:
+                    recorded = Tally.from_text(text)
+                else:
+                    counted = counted.with_row(row_sum)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise StoreCorrupt(self.folder, f"its tally cannot be read ({error})") from error
+        return recorded, counted
+
     def _row_problem(self, table: str, row: Sequence[Any]) -> str:
+        """Return what is wrong with a whole row, whatever its checksums say."""
         try:
             episode = decode(row[-1])
         except RecordDamaged as error:
@@ -259,11 +352,61 @@ class RunReader:
         summary = summarise(episode)
         if table == "attempts" and not summary.failed:
             return "it was superseded and had not failed"
-        columns = _to_summary(row[1:-1])
+        columns = _to_summary(row[1:-3])
         if summary != columns:
             wrong = [name for name in _SUMMARY if getattr(summary, name) != getattr(columns, name)]
             return f"columns disagree with the record: {', '.join(wrong)}"
+        return self._sums_problem(columns, *row[-3:])
+
+    def _sums_problem(
+        self,
+        summary: EpisodeSummary,
+        record_sum: Any,
+        row_sum: Any,
+        record: Any = None,
+    ) -> str:
+        """Return which checksum of a row does not fit; empty = those that it has do."""
+        if row_sum is None or record_sum is None:
+            return ""
+        if row_sum != row_checksum(self.manifest.run_id, summary, record_sum):
+            return "its columns are not those that were written for this run"
+        if record is not None and (
+            not isinstance(record, bytes) or record_sum != record_checksum(record)
+        ):
+            return "its record is not the one that was written"
         return ""
+
+    def _checked_summary(self, table: str, row: Sequence[Any]) -> EpisodeSummary:
+        """Return the columns of a row without its record; raises RecordCorrupt."""
+        try:
+            summary = _to_summary(row[1:-2])
+            problem = self._sums_problem(summary, *row[-2:])
+        except TypeError as error:  # a column of another type than was ever written
+            raise self._corrupt(table, row, f"its columns cannot be read ({error})") from error
+        if problem:
+            raise self._corrupt(table, row, problem)
+        return summary
+
+    def _checked_record(
+        self, table: str, row: Sequence[Any], summary: EpisodeSummary
+    ) -> episode_pb2.Episode:
+        """Return the record of a whole row whose columns were checked; raises RecordCorrupt."""
+        record_sum, row_sum, record = row[-3:]
+        problem = self._sums_problem(summary, record_sum, row_sum, record)
+        if not problem and row_sum is None:
+            problem = self._row_problem(table, row)
+        if problem:
+            raise self._corrupt(table, row, problem)
+        try:
+            return decode(record)
+        except RecordDamaged as error:
+            raise self._corrupt(table, row, f"the record is damaged ({error})") from error
+
+    def _checked_episode(self, table: str, row: Sequence[Any]) -> episode_pb2.Episode:
+        return self._checked_record(table, row, self._checked_summary(table, row[:-1]))
+
+    def _corrupt(self, table: str, row: Sequence[Any], problem: str) -> RecordCorrupt:
+        return RecordCorrupt(self.folder, table, row[0], str(row[1]), problem)
 
     def _some_ids(self) -> list[str]:
         ids = [row[0] for row in self._rows("SELECT episode_id FROM episodes ORDER BY id LIMIT 4")]
@@ -287,14 +430,6 @@ class RunReader:
         except _UNREADABLE as error:
             raise StoreCorrupt(self.folder, f"{DATABASE_FILE} cannot be read ({error})") from error
 
-    def _decode(self, episode_id: str, record: bytes) -> episode_pb2.Episode:
-        try:
-            return decode(record)
-        except RecordDamaged as error:
-            raise StoreCorrupt(
-                self.folder, f"the record of episode {episode_id} is damaged ({error})"
-            ) from error
-
 
 class _Append(NamedTuple):
     """A record on its way to the writer thread."""
@@ -316,11 +451,13 @@ class RunStore(RunReader):
         # wait for ever.
         self._gate = threading.Lock()
         self._closed = False
+        connection, beside = _connect_writing(folder), TallyFile(folder)
+        beside.write(_read_tally(connection))
         # A thread, because a commit waits for the disk and the event loop must not; a single one,
         # because SQLite has one writer at a time, and what waits meanwhile shares the next flush.
         self._writer = threading.Thread(
             target=self._write_until_closed,
-            args=(_connect_writing(folder),),
+            args=(connection, beside),
             name="episode-writer",
             daemon=True,
         )
@@ -346,8 +483,10 @@ class RunStore(RunReader):
             # Read again: until the lock was held, another process could add its session.
             recorded = inspect_folder(folder)
             _probe(folder, recorded, thorough=True)
+            _check_rows(folder, recorded)
             recorded = recorded.with_session(session)
             write_manifest(folder, recorded)
+            _prepare_rows(folder, recorded)
         except BaseException:
             lock.release()
             raise
@@ -417,13 +556,13 @@ class RunStore(RunReader):
         self._writer.join()
         self._lock.release()
 
-    def _write_until_closed(self, connection: sqlite3.Connection) -> None:
-        with contextlib.closing(connection):
+    def _write_until_closed(self, connection: sqlite3.Connection, beside: TallyFile) -> None:
+        with contextlib.closing(connection), contextlib.closing(beside):
             closing = False
             while not closing:
                 batch, closing = self._take_batch()
                 if batch:
-                    _answer(_commit(connection, batch))
+                    _answer(_commit(connection, batch, beside))
             with contextlib.suppress(sqlite3.Error):
                 # Best effort: what stays in the WAL is read from there the next time.
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -470,14 +609,21 @@ def _answer(outcomes: Iterable[_Outcome]) -> None:
             stored.set_exception(failure)
 
 
-def _commit(connection: sqlite3.Connection, batch: Sequence[_Append]) -> list[_Outcome]:
+def _commit(
+    connection: sqlite3.Connection, batch: Sequence[_Append], beside: TallyFile
+) -> list[_Outcome]:
     """Write a batch in one transaction: a bad record fails alone, a failing disk fails all."""
     try:
         connection.execute("BEGIN IMMEDIATE")
-        outcomes: list[_Outcome] = [
-            (stored, _insert_alone(connection, episode)) for episode, stored in batch
-        ]
+        tally = _read_tally(connection)
+        outcomes: list[_Outcome] = []
+        for episode, stored in batch:
+            failure, row_sum = _insert_alone(connection, episode)
+            outcomes.append((stored, failure))
+            tally = tally.with_row(row_sum) if row_sum is not None else tally
+        _write_tally(connection, tally)
         connection.execute("COMMIT")
+        beside.write(tally)
     except Exception as error:  # noqa: BLE001 - boundary of the writer thread: every append answers
         with contextlib.suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
@@ -491,12 +637,15 @@ def _commit(connection: sqlite3.Connection, batch: Sequence[_Append]) -> list[_O
 
 def _insert_alone(
     connection: sqlite3.Connection, episode: episode_pb2.Episode
-) -> InvalidEpisode | None:
-    """Add a record; return why it cannot be stored, and then nothing of it is in the batch."""
+) -> tuple[InvalidEpisode | None, bytes | None]:
+    """Add a record; return why it cannot be stored, and its checksum where it is a new row.
+
+    Of one that cannot be stored nothing is in the batch.
+    """
     connection.execute("SAVEPOINT record")
+    failure, row_sum = None, None
     try:
-        _insert(connection, episode)
-        failure = None
+        row_sum = _insert(connection, episode)
     except DuplicateEpisode as error:
         failure = error
     except _UNSTORABLE as error:
@@ -504,11 +653,14 @@ def _insert_alone(
     if failure is not None:
         connection.execute("ROLLBACK TO record")
     connection.execute("RELEASE record")
-    return failure
+    return failure, row_sum
 
 
-def _insert(connection: sqlite3.Connection, episode: episode_pb2.Episode) -> None:
-    """Add a record; one that failed before moves to `attempts`. Raises DuplicateEpisode."""
+def _insert(connection: sqlite3.Connection, episode: episode_pb2.Episode) -> bytes | None:
+    """Add a record; one that failed before moves to `attempts`. Raises DuplicateEpisode.
+
+    Returns the checksum of the new row; None = the very record is there already.
+    """
     key, record = episode_key(episode), encode(episode)
     row = connection.execute(
         f"SELECT id, attempt, fault, record FROM episodes WHERE {_KEY_SQL}", tuple(key)
@@ -516,23 +668,25 @@ def _insert(connection: sqlite3.Connection, episode: episode_pb2.Episode) -> Non
     if row is not None:
         row_id, attempt, fault, stored = row
         if stored == record:
-            return
+            return None
         if fault is None or episode.attempt <= attempt:
             outcome = "finished" if fault is None else f"failed in attempt {attempt}"
             raise DuplicateEpisode(f"{key} has {outcome} already; not stored again")
-        columns = f"{_SUMMARY_SQL}, record"
+        columns = f"{_SUMMARY_SQL}, record_sum, row_sum, record"
         connection.execute(
             f"INSERT INTO attempts ({columns}) SELECT {columns} FROM episodes WHERE id = ?",
             (row_id,),
         )
         connection.execute("DELETE FROM episodes WHERE id = ?", (row_id,))
     _refuse_known_id(connection, episode)
-    summary = summarise(episode)
+    summary, record_sum = summarise(episode), record_checksum(record)
+    row_sum = row_checksum(episode.run_id, summary, record_sum)
     connection.execute(
-        f"INSERT INTO episodes ({_SUMMARY_SQL}, record) "
-        f"VALUES ({', '.join('?' * (len(_SUMMARY) + 1))})",
-        (*(getattr(summary, name) for name in _SUMMARY), record),
+        f"INSERT INTO episodes ({_SUMMARY_SQL}, record_sum, row_sum, record) "
+        f"VALUES ({', '.join('?' * (len(_SUMMARY) + 3))})",
+        (*(getattr(summary, name) for name in _SUMMARY), record_sum, row_sum, record),
     )
+    return row_sum
 
 
 def _refuse_known_id(connection: sqlite3.Connection, episode: episode_pb2.Episode) -> None:
@@ -549,10 +703,70 @@ def _to_summary(columns: Sequence[Any]) -> EpisodeSummary:
     return EpisodeSummary(**values)
 
 
+def _read_tally(connection: sqlite3.Connection) -> Tally:
+    row = connection.execute("SELECT value FROM meta WHERE name = ?", (_TALLY,)).fetchone()
+    return Tally.from_text(row[0])
+
+
+def _write_tally(connection: sqlite3.Connection, tally: Tally) -> None:
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_TALLY, tally.to_text()))
+
+
+def _table(superseded: bool) -> str:
+    return "attempts" if superseded else "episodes"
+
+
+def _check_rows(folder: Path, manifest: Manifest) -> None:
+    """Raise StoreCorrupt where rows are gone or are not as they were written; changes nothing."""
+    with RunReader(folder, manifest) as reader:
+        # Without the file nobody knows of a loss, or somebody has accepted one.
+        if (folder / TALLY_FILE).exists() and (lost := reader.loss()):
+            raise StoreCorrupt(
+                folder,
+                f"{lost[0]}; to go on without what was lost, delete {TALLY_FILE}: "
+                "the resume plays it again",
+            )
+        reader.check_rows()
+
+
+def _prepare_rows(folder: Path, manifest: Manifest) -> None:
+    """Give a store without a tally file its tally, and rows of an older layout their checksums."""
+    if (folder / TALLY_FILE).exists():
+        return
+    with contextlib.closing(_connect_writing(folder)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        if connection.execute("PRAGMA user_version").fetchone()[0] < _CHECKED_LAYOUT:
+            for table in ("episodes", "attempts"):
+                _add_checksums(connection, table, manifest.run_id)
+            connection.execute(f"PRAGMA user_version = {DATABASE_LAYOUT}")
+        tally = Tally()
+        for (row_sum,) in connection.execute(
+            "SELECT row_sum FROM episodes UNION ALL SELECT row_sum FROM attempts"
+        ):
+            tally = tally.with_row(row_sum)
+        _write_tally(connection, tally)
+        connection.execute("COMMIT")
+
+
+def _add_checksums(connection: sqlite3.Connection, table: str, run_id: str) -> None:
+    for column in ("record_sum", "row_sum"):
+        connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} BLOB NOT NULL DEFAULT x''")
+    for (row_id,) in connection.execute(f"SELECT id FROM {table}").fetchall():
+        sql = f"SELECT {_SUMMARY_SQL}, record FROM {table} WHERE id = ?"
+        *columns, record = connection.execute(sql, (row_id,)).fetchone()
+        record_sum = record_checksum(record)
+        row_sum = row_checksum(run_id, _to_summary(columns), record_sum)
+        connection.execute(
+            f"UPDATE {table} SET record_sum = ?, row_sum = ? WHERE id = ?",
+            (record_sum, row_sum, row_id),
+        )
+
+
 def _make_database(path: Path, run_id: str) -> None:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript(_LAYOUT)
         connection.execute("INSERT INTO meta VALUES ('run_id', ?)", (run_id,))
+        _write_tally(connection, Tally())
 
 
 def _connect_writing(folder: Path) -> sqlite3.Connection:

@@ -29,7 +29,12 @@ def refuse(folder, error: type[Exception], match: str) -> None:
 
 
 def test_a_closed_run_leaves_no_side_files(folder):
-    assert sorted(contents(folder)) == ["episodes.sqlite", "manifest.json", "writer.lock"]
+    assert sorted(contents(folder)) == [
+        "episodes.sqlite",
+        "episodes.tally",
+        "manifest.json",
+        "writer.lock",
+    ]
 
 
 def test_a_folder_without_a_manifest_is_foreign(tmp_path):

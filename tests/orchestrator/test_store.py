@@ -1,6 +1,7 @@
 import asyncio
 import os
 import resource
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import sys
 import pytest
 
 from agentgym.env.v1 import types_pb2
-from orchestrator import errors
+from orchestrator import audit, errors, export, show
 from orchestrator.manifest import read_manifest
 from orchestrator.records import RecordDamaged, decode, encode, episode_key
 from orchestrator.run_folder import DATABASE_FILE
@@ -285,8 +286,119 @@ def test_verify_finds_a_record_that_was_tampered_with(store, folder):
     assert len(found) == 2
     assert "disagree with the record: reward, score" in found[0]
     assert "damaged" in found[1]
-    with pytest.raises(errors.StoreCorrupt, match="damaged"):
+    with pytest.raises(errors.RecordCorrupt, match="its record is not the one") as caught:
         list(store.episodes())
+    assert caught.value.episode_id == build_episode("maze_2").episode_id
+
+
+CHANGES = {
+    "lying columns": "UPDATE episodes SET reward = 0.25, score = 0.25 WHERE item_id = 'maze_2'",
+    "a record of another run": "UPDATE episodes SET record = x'00' WHERE item_id = 'maze_2'",
+    "a value of another type": "UPDATE episodes SET rounds = 'many' WHERE item_id = 'maze_2'",
+}
+
+
+def write_three(folder) -> None:
+    with RunStore.create(folder, build_manifest(), build_session()) as store:
+        store.append_all(build_episode(f"maze_{at}") for at in (1, 2, 3))
+
+
+def change(folder, sql: str) -> None:
+    if sql == CHANGES["a record of another run"]:
+        stranger = build_episode("maze_2", run_id="run-2")
+        sql = sql.replace("x'00'", f"x'{encode(stranger).hex()}'")
+    with sqlite3.connect(folder / DATABASE_FILE) as other:
+        other.execute(sql)
+
+
+@pytest.mark.parametrize("sql", CHANGES.values(), ids=CHANGES.keys())
+def test_every_reader_notices_a_row_that_is_not_as_it_was_written(folder, sql, tmp_path, capsys):
+    write_three(folder)
+    change(folder, sql)
+    changed = build_episode("maze_2").episode_id
+    out = tmp_path / "out.jsonl"
+    assert export.main([str(folder), "--format", "messages", "--out", str(out)]) == 1
+    assert changed in capsys.readouterr().err
+    assert not out.exists()
+    assert audit.main([str(folder)]) == 1
+    assert changed[:12] in capsys.readouterr().out
+    assert show.main([str(folder), "--episode", changed[:12]]) == 1
+    assert f"row 2, episode {changed}" in capsys.readouterr().err
+    with RunReader.open(folder) as run:
+        assert run.get(episode_key(build_episode("maze_3"))) == build_episode("maze_3")
+
+
+@pytest.mark.parametrize("name", ["lying columns", "a value of another type"])
+def test_a_tolerant_reader_names_a_row_with_lying_columns_and_reads_the_others(
+    folder, name, capsys
+):
+    write_three(folder)
+    change(folder, CHANGES[name])
+    changed = build_episode("maze_2").episode_id
+    assert show.main([str(folder), "--list"]) == 1
+    told = capsys.readouterr()
+    assert f"episode {changed}" in told.err
+    assert "maze_1" in told.out
+    assert "maze_3" in told.out
+    assert show.main([str(folder)]) == 1
+    assert "DAMAGED, and counted as missing" in capsys.readouterr().out
+    before = contents(folder)
+    with pytest.raises(errors.RecordCorrupt, match=changed):
+        resume(folder)
+    assert contents(folder) == before
+
+
+def crash_without_its_log(folder, *, keep: int) -> None:
+    """Write three records and die; of the write-ahead log only what `keep` took is left."""
+    script = (
+        "import os, shutil, sys; from pathlib import Path\n"
+        "from orchestrator.store import RunStore\n"
+        "from tests.orchestrator.records import build_episode, build_manifest, build_session\n"
+        "folder, keep = Path(sys.argv[1]), int(sys.argv[2])\n"
+        "store = RunStore.create(folder, build_manifest(), build_session())\n"
+        "log = folder / 'episodes.sqlite-wal'\n"
+        "for at in range(3):\n"
+        "    store.append_all([build_episode(f'maze_{at}')])\n"
+        "    if at + 1 == keep: shutil.copy(log, folder.parent / 'kept')\n"
+        "os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(folder), str(keep)], check=True)
+    shutil.copy(folder.parent / "kept", folder / "episodes.sqlite-wal")
+    (folder / "episodes.sqlite-shm").unlink()
+
+
+def test_a_lost_end_of_the_log_is_found_by_audit_show_and_a_resume(folder, capsys):
+    crash_without_its_log(folder, keep=1)
+    assert audit.main([str(folder)]) == 1
+    assert "the last 2 of 3 stored records are gone" in capsys.readouterr().out
+    assert show.main([str(folder)]) == 1
+    assert "the last 2 of 3 stored records are gone" in capsys.readouterr().out
+    with pytest.raises(errors.StoreCorrupt, match=r"delete episodes\.tally"):
+        resume(folder)
+    (folder / "episodes.tally").unlink()
+    with resume(folder) as again:
+        again.append_all(build_episode(f"maze_{at}") for at in (1, 2))
+        assert again.verify() == []
+
+
+def test_a_killed_writer_loses_no_row_and_nothing_is_reported_as_lost(folder):
+    crash_without_its_log(folder, keep=3)
+    with RunReader.open(folder) as run:
+        assert (run.count(), run.verify()) == (3, [])
+
+
+def test_a_row_that_was_deleted_is_found(folder, capsys):
+    write_three(folder)
+    change(folder, "DELETE FROM episodes WHERE item_id = 'maze_2'")
+    assert audit.main([str(folder)]) == 1
+    assert "has 2 rows in place of 3" in capsys.readouterr().out
+
+
+def test_values_that_sqlite_gives_back_otherwise_do_not_break_a_checksum(store):
+    episode = build_episode(reward=-0.0)
+    store.append_all([episode])
+    assert [summary.reward for summary in store.summaries()] == [0.0]
+    assert list(store.episodes()) == [episode]
 
 
 def test_a_record_that_claims_to_be_huge_is_damaged():
