@@ -6,6 +6,7 @@ It runs wherever the environment runs: on the loop, in a thread, in a worker pro
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self, cast
@@ -69,6 +70,21 @@ class ResetSpec(NamedTuple):
     profile: str
     action_format: ActionFormat
     options: Mapping[str, Any]
+
+    def __eq__(self, other: object) -> bool:
+        # For Python 1 == True; for an environment's options they differ.
+        return (
+            isinstance(other, ResetSpec)
+            and self[:-1] == other[:-1]
+            and _json(self.options) == _json(other.options)
+        )
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+def _json(options: Mapping[str, Any]) -> str:
+    return json.dumps(options, sort_keys=True)
 
 
 class Result(NamedTuple):

@@ -50,6 +50,8 @@ _WORKER_COMMAND = (sys.executable, "-m", "env_servers.server.worker")
 _OPEN_LIMIT_SECONDS = 180.0
 """Opening may load an engine or a large index; stepping may not."""
 _WATCH_SECONDS = 0.25
+_STALL_SECONDS = 20.0
+"""A worker that has executed before begins the next call at once, however busy the machine is."""
 _EXIT_POLLS = 50
 _EXIT_POLL_SECONDS = 0.02
 """A dead worker's socket closes a little before its exit status can be read."""
@@ -173,6 +175,12 @@ class WorkerProcess:
         head = next(iter(self._calls.values()), None)
         waited = now - self._head_since
         return head if head is not None and waited > max(head.limit, _OPEN_LIMIT_SECONDS) else None
+
+    def stalled(self, now: float) -> bool:
+        """Tell whether it leaves its calls lying, stopped for example; asked after `overdue`."""
+        idle_since = max(self._head_since, self._seen_since)
+        waits = bool(self._calls) and self.has_executed and self._seen == 0
+        return waits and now - idle_since > _STALL_SECONDS
 
     def kill(self) -> None:
         """End the process at once; its death is noticed as any other."""
@@ -348,12 +356,17 @@ class WorkerPool:
         await asyncio.gather(*(worker.stop() for worker in list(self._workers)))
 
     async def watch(self) -> None:
-        """Kill workers whose call takes longer than its limit, for ever."""
+        """Kill workers whose call takes longer than its limit, or that take none, for ever."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
             now = time.monotonic()
             for worker in list(self._workers):
                 call = worker.overdue(now)
+                if worker.stalled(now):
+                    # Nobody's fault: its calls are sent again, to another worker.
+                    log.error("worker killed, it takes no calls", worker=worker.pid)
+                    worker.kill()
+                    continue
                 if call is not None and not call.future.done():
                     log.error(
                         "worker killed for a hung step",

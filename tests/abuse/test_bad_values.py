@@ -20,6 +20,7 @@ from agent_runtime.conversation import Message
 from agent_runtime.policies.base import Completion, EpisodeContext, Policy, PolicySession
 from agent_runtime.usage import LARGEST_COUNT, read_count
 from agentgym.env.v1 import environment_pb2 as pb
+from env_servers.conformance.verdicts import expect_error, expect_observation
 from orchestrator.config import RunConfig, parse_policies
 from orchestrator.fleet import FleetConfig
 from orchestrator.records import EpisodeSummary
@@ -28,6 +29,7 @@ from orchestrator.run import run
 from orchestrator.store import RunReader
 from tests.agent_runtime.policies.chat_server import KEY, completion
 from tests.agent_runtime.policies.chat_server import serving as serving_model
+from tests.env_servers.server.conftest import harness_for
 from tests.kit.lying_server import error_event, lying_server
 from tests.kit.servers import serving
 
@@ -194,3 +196,13 @@ async def test_a_record_that_cannot_be_made_or_stored_is_a_failed_record_of_its_
         outcome = await run(config, tmp_path / "run", resume=False, console=console)
     assert (outcome.finished, outcome.failed) == (18, 2)
     assert reasons(tmp_path / "run") == {(None, None): 18, ("INFRASTRUCTURE", reason): 2}
+
+
+async def test_options_that_python_calls_equal_are_different_openings() -> None:
+    async with serving() as server, harness_for(server.addresses[0]) as harness:
+        play = await harness.play(length=1)
+        other = pb.Command()
+        other.CopyFrom(play.open_command)
+        other.reset.options.update({"length": True})
+        expect_error(await play.stream.ask(other), "SEQ_CONFLICT")
+        expect_observation(await play.stream.ask(play.open_command))

@@ -9,6 +9,7 @@ import pytest
 
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.conformance.verdicts import expect_error, expect_observation
+from env_servers.server import processes
 from tests.env_servers.server.conftest import harness_for
 from tests.kit.servers import serving
 
@@ -197,3 +198,15 @@ def is_running(pid):
         return stat.rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+async def test_a_stopped_worker_without_a_step_is_replaced_and_nobody_is_blamed(monkeypatch):
+    monkeypatch.setattr(processes, "_STALL_SECONDS", 0.5)
+    async with (
+        serving("process", workers=1) as server,
+        harness_for(server.addresses[0]) as harness,
+    ):
+        play = await harness.play(**FOREVER)
+        await go_on([play])
+        os.kill(server.workers._workers[0].pid, signal.SIGSTOP)
+        await go_on([play])
