@@ -1,7 +1,8 @@
 """Item ids of BabyAI: which level and which seed an integer stands for.
 
 Contains the splits. An id stands for level `1 + id % 40` and seed `id // 40`, official and embedded
-ids alike, so the two share no (level, seed) and neither do the splits.
+ids alike, so the two share no (level, seed) and neither do the splits. Small levels have so few
+rooms that seeds repeat them: `repeats.txt` lists those that the embedded splits leave out.
 """
 
 from __future__ import annotations
@@ -24,13 +25,27 @@ from env_servers.sdk import (
     item_index,
 )
 
-__all__ = ["BabyaiTasks", "Start", "load"]
+__all__ = [
+    "EVAL",
+    "EVAL_SEEDS",
+    "OFFICIAL_TRAIN",
+    "REPEATS",
+    "TRAIN",
+    "BabyaiTasks",
+    "Start",
+    "load",
+]
 
 NAME: Final = "babyai"
 OFFICIAL_TRAIN: Final = range(900)
 """Every official evaluation id is above these."""
 TRAIN: Final = range(EMBEDDED_BASE, EMBEDDED_BASE + 500 * len(LEVELS))
-EVAL: Final = range(2 * EMBEDDED_BASE, 2 * EMBEDDED_BASE + 10 * len(LEVELS))
+"""Ids of the embedded train split, and of those that it leaves out."""
+EVAL: Final = range(2 * EMBEDDED_BASE, 2 * EMBEDDED_BASE + 100 * len(LEVELS))
+"""Ids from which the embedded eval split takes the first of each level that are not left out."""
+EVAL_SEEDS: Final = 10
+"""Eval items of a level."""
+REPEATS: Final = Path(__file__).with_name("repeats.txt")
 EVALUATION_FILE: Final = Path("agenteval") / "babyai_test.json"
 
 
@@ -48,7 +63,7 @@ class BabyaiTasks(TaskSet):
     def __init__(self, official_eval: Sequence[int] = ()) -> None:
         """`official_eval` are the integers of AgentEval's ids, in the file's order."""
         listed = frozenset(official_eval)
-        self._splits: dict[str, Sequence[int]] = {"train": TRAIN, "eval": EVAL}
+        self._splits: dict[str, Sequence[int]] = _embedded_splits()
         self._splits["official_train"] = [i for i in OFFICIAL_TRAIN if i not in listed]
         if official_eval:
             self._splits["official_eval"] = tuple(official_eval)
@@ -75,6 +90,20 @@ class BabyaiTasks(TaskSet):
     def digest(self) -> bytes:
         text = repr((LEVELS, sorted(self._splits.items())))
         return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+
+def _embedded_splits() -> dict[str, Sequence[int]]:
+    left_out: set[int] = set()
+    for line in REPEATS.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            _, level, *seeds = line.split(" ")
+            left_out.update(int(seed) * len(LEVELS) + int(level) - 1 for seed in seeds)
+    levels = [EVAL[number :: len(LEVELS)] for number in range(len(LEVELS))]
+    chosen = [[index for index in level if index not in left_out][:EVAL_SEEDS] for level in levels]
+    return {
+        "train": [index for index in TRAIN if index not in left_out],
+        "eval": sorted(index for level in chosen for index in level),
+    }
 
 
 def load(config: EnvironmentConfig) -> BabyaiTasks:

@@ -2,9 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from env_servers.environments.babyai.tasks import EVAL, TRAIN, BabyaiTasks, Start
-from env_servers.sdk import EMBEDDED_BASE, UnknownItem, UnknownSplit
+from env_servers.environments.babyai.find_repeats import room
+from env_servers.environments.babyai.levels import LEVELS
+from env_servers.environments.babyai.tasks import TRAIN, BabyaiTasks, Start
+from env_servers.sdk import EMBEDDED_BASE, UnknownItem, UnknownSplit, item_index
 from tests.env_servers.environments.babyai.play import TASKS
+
+
+def items_of(split: str, level: int) -> list[str]:
+    ids = TASKS.item_ids(split, 0, TASKS.splits()[split])
+    return [item for item in ids if TASKS.get(item).payload.level == level]
 
 
 def starts(split: str) -> set[Start]:
@@ -19,8 +26,23 @@ def test_an_id_is_a_level_and_a_seed():
 
 
 def test_embedded_splits_are_large_enough():
-    assert TASKS.splits()["train"] == len(TRAIN) >= 4000
-    assert TASKS.splits()["eval"] == len(EVAL) >= 90
+    assert TASKS.splits()["train"] == len(TRAIN) - 812 >= 4000
+    assert TASKS.splits()["eval"] == 10 * len(LEVELS) >= 90
+
+
+def test_the_smallest_levels_have_no_room_twice() -> None:
+    for level in (4, 13):
+        items = [item for split in ("train", "eval") for item in items_of(split, level)]
+        rooms = {room(TASKS, item_index(item, names=("babyai",))) for item in items}
+        assert len(rooms) == len(items) > 100
+
+
+def test_every_level_has_ten_eval_items_and_items_left_out_keep_their_ids() -> None:
+    for level in range(1, len(LEVELS) + 1):
+        assert len(items_of("eval", level)) == 10
+    left_out = "babyai_2000003"
+    assert left_out not in items_of("eval", 4)
+    assert TASKS.get(left_out).payload == Start(level=4, seed=50_000)
 
 
 @pytest.mark.parametrize("split", ["train", "eval", "official_train"])
