@@ -58,6 +58,8 @@ class Serve:
     """Seconds after which an episode ends that no command names, although its stream lives."""
     step_limit: float = 60.0
     """Seconds after which a step counts as hung and its environment is reclaimed."""
+    inline_limit: float = 5.0
+    """Seconds that a step may hold up all others; then its environment runs in worker processes."""
     max_text_bytes: int = 4 * 1024 * 1024
     """Longest action or reply."""
     tls_cert: Path | None = None
@@ -140,6 +142,7 @@ class Serve:
                 default_lease=self.lease,
                 idle_limit=self.idle_limit,
                 step_limit=self.step_limit,
+                inline_limit=self.inline_limit,
             ),
             security=Security(
                 tls_cert=self.tls_cert,

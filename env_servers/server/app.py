@@ -39,6 +39,7 @@ from env_servers.server.instance import LoadedEnvironment
 from env_servers.server.logs import get_logger
 from env_servers.server.metrics import ServerMetrics
 from env_servers.server.processes import ProcessHost, WorkerPool
+from env_servers.server.relocation import Relocation
 from env_servers.server.runners import Host, InlineHost, ThreadHost
 from env_servers.server.security import TokenInterceptor, add_port, check_address, check_security
 from env_servers.server.service import EnvironmentService
@@ -66,7 +67,7 @@ class EnvironmentServer:
         self.config = config
         limits = config.limits
         environment_config = EnvironmentConfig(config.data_dir, config.settings)
-        self.guard = InlineGuard(limits.step_limit)
+        self.guard = InlineGuard(min(limits.inline_limit, limits.step_limit))
         self.threads = AbandonableThreadPool(config.threads)
         self.workers = WorkerPool(
             config.worker_count(), environment_config, limits.step_limit, config.log
@@ -76,9 +77,12 @@ class EnvironmentServer:
         self.tracing = tracing or _configured_tracing(config)
         self.handler = CommandHandler(hosts, limits, self._admission(hosts), self.tracing)
         self.table = self.handler.table
+        self.relocation = Relocation(hosts, self.table, self.workers)
         self.clients = Clients(config.security)
         self.service = EnvironmentService(self.handler, self.clients)
-        self.metrics = ServerMetrics(self.handler, self.workers, self.threads)
+        self.metrics = ServerMetrics(
+            self.handler, self.workers, self.threads, self.relocation.overruns
+        )
         self.health = health.aio.HealthServicer()
         self.upkeep = Upkeep()
         self.addresses: list[str] = []
@@ -145,7 +149,7 @@ class EnvironmentServer:
     def _host(self, loaded: LoadedEnvironment) -> Host:
         execution = self.execution(loaded)
         if execution is Execution.INLINE:
-            return InlineHost(loaded, self.guard, self.config.limits.step_limit)
+            return InlineHost(loaded, self.guard)
         if execution is Execution.THREAD:
             return ThreadHost(loaded, self.threads, self.config.limits.step_limit)
         return ProcessHost(loaded, self.workers)

@@ -124,6 +124,10 @@ class CommandHandler:
             result = episode.runner.step_now(step_input)
         except CommandError as error:
             episode.touch(now)
+            if executing and episode.runner.instance is None:
+                # It held everybody up and was moved to a worker, where it may take its time.
+                self._dispatch(stream, command, body, now)
+                return
             if executing:
                 self.table.fail(episode, error)
             write_error(stream.event(), command.episode_id, command.seq, error)

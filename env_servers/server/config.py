@@ -63,6 +63,9 @@ class ServerLimits:
     """Seconds after which it may go already where another client lacks its share of episodes."""
     step_limit: float = 60.0
     """Seconds after which a step's environment counts as hung."""
+    inline_limit: float = 5.0
+    """Seconds that a call of an inline environment may hold up all episodes of the server. Then it
+    is interrupted, and the environment runs in worker processes, where `step_limit` holds."""
     cache_events: int = 4
     """Results kept per episode for repeated commands."""
     max_items: int = 128

@@ -1,7 +1,7 @@
 """Takes the loop back from an inline environment that does not return.
 
 A half-second SIGALRM tick runs in the main thread between bytecodes. When the same inline call has
-been running for longer than the step limit, the tick raises `StepOverrun` inside it. This reaches
+been running for longer than it may, the tick raises `StepOverrun` inside it. This reaches
 any pure-Python loop, which is what `inline` promises to be; it cannot reach a blocking C call.
 """
 
@@ -25,11 +25,11 @@ class StepOverrun(BaseException):
 class InlineGuard:
     """Marks inline calls. Callers set `active` and `serial` themselves: two writes a step."""
 
-    __slots__ = ("_limit", "_previous", "_seen", "_since", "active", "serial")
+    __slots__ = ("_previous", "_seen", "_since", "active", "limit", "serial")
 
     def __init__(self, limit: float) -> None:
         """`limit` in seconds."""
-        self._limit = limit
+        self.limit = limit
         self._seen = -1
         self._since = 0.0
         self._previous: Any = None
@@ -65,6 +65,6 @@ class InlineGuard:
         # a hang is noticed up to two ticks late.
         if self.serial != self._seen:
             self._seen, self._since = self.serial, now
-        elif now - self._since > self._limit:
+        elif now - self._since > self.limit:
             self._seen = -1
             raise StepOverrun

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Histogram, start_http_server
@@ -32,8 +32,14 @@ class ServerMetrics:
     """Collects from a command handler and from what executes its environments."""
 
     def __init__(
-        self, handler: CommandHandler, workers: WorkerPool, threads: AbandonableThreadPool
+        self,
+        handler: CommandHandler,
+        workers: WorkerPool,
+        threads: AbandonableThreadPool,
+        overruns: Mapping[str, int],
     ) -> None:
+        """`overruns` counts the interrupted inline calls of each environment that had some."""
+        self._overruns = overruns
         self._handler = handler
         self._workers = workers
         self._threads = threads
@@ -60,6 +66,14 @@ class ServerMetrics:
             steps.add_metric([name], host.steps)
         yield live
         yield steps
+        overruns = CounterMetricFamily(
+            "agentgym_inline_overruns",
+            "Inline calls that held up the loop and moved their environment to workers",
+            labels=["environment"],
+        )
+        for name, count in self._overruns.items():
+            overruns.add_metric([name], count)
+        yield overruns
         budget = table.admission.budget
         for name, text, value in (
             ("journal_bytes", "Inputs of live episodes", budget.journals),

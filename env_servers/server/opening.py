@@ -152,7 +152,7 @@ class EpisodeOpener:
         """A copy in the present state is native; one of the past replays the journal."""
         host = self._hosts[source.reset.environment]
         if seq == source.seq and source.failure is None:
-            return _forked(source.runner.fork(), source.cache[-1])
+            return _forked(_fork_now(source), source.cache[-1])
         if not host.spec.deterministic:
             raise errors.not_deterministic(
                 host.spec.name, f"it forks only at its current state, seq {source.seq}"
@@ -324,6 +324,16 @@ def _is_stale(episode: Episode, reset: ResetSpec, journal: list[StepInput]) -> b
         and seq < len(journal)
         and episode.journal.inputs_to(seq) == journal[:seq]
     )
+
+
+def _fork_now(source: Episode) -> Awaitable[Runner]:
+    runner = source.runner
+    try:
+        return runner.fork()
+    except CommandError:
+        if source.runner is runner:
+            raise
+        return source.runner.fork()  # it was moved to a worker, for it held everybody up
 
 
 async def _forked(fork: Awaitable[Runner], last: Result) -> tuple[Runner, list[Result]]:

@@ -42,7 +42,7 @@ from env_servers.server.logs import LogConfig, get_logger
 from env_servers.server.respawn import RespawnPolicy
 from env_servers.server.runners import Host, Runner
 
-__all__ = ["ProcessHost", "WorkerPool"]
+__all__ = ["ProcessHost", "ProcessRunner", "WorkerPool"]
 
 log = get_logger("env_servers.processes")
 

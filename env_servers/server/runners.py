@@ -130,10 +130,11 @@ class Host(ABC):
 class InlineRunner(Runner):
     """Executes on the loop, under the guard."""
 
-    def __init__(self, host: InlineHost, instance: EnvironmentInstance) -> None:
+    def __init__(self, host: InlineHost, instance: EnvironmentInstance, item_id: str) -> None:
         self._host = host
         self._guard = host.guard
         self._instance = instance
+        self._item_id = item_id
         self.instance = instance
 
     def step_now(self, step_input: StepInput) -> Result:
@@ -147,7 +148,7 @@ class InlineRunner(Runner):
             result = self._instance.step(step_input)
         except BaseException as error:
             guard.active = False
-            raise host.classify_error(error) from error
+            raise host.classify_error(error, self._item_id) from error
         guard.active = False
         host.steps += 1
         return result
@@ -155,7 +156,7 @@ class InlineRunner(Runner):
     def _timed(self, step_input: StepInput, observe: Callable[[float], None]) -> Result:
         started = time.perf_counter()
         try:
-            return self._host.call(lambda: self._instance.step(step_input))
+            return self._host.call(lambda: self._instance.step(step_input), self._item_id)
         finally:
             self._host.steps += 1
             observe(time.perf_counter() - started)
@@ -164,18 +165,18 @@ class InlineRunner(Runner):
         return self.step_now(step_input)
 
     def consult_now(self, advisor: Advisor, seed: int) -> AdvisedReply:
-        return self._host.call(lambda: self._instance.consult(advisor, seed))
+        return self._host.call(lambda: self._instance.consult(advisor, seed), self._item_id)
 
     async def consult(self, advisor: Advisor, seed: int) -> AdvisedReply:
         return self.consult_now(advisor, seed)
 
     def fork(self) -> Awaitable[Runner]:
         # Copied now, not when the answer is awaited: later steps must not be in the copy.
-        copy = InlineRunner(self._host, self._host.call(self._instance.fork))
-        return _done(copy)
+        copy = self._host.call(self._instance.fork, self._item_id)
+        return _done(InlineRunner(self._host, copy, self._item_id))
 
     def close(self) -> None:
-        self._host.call(self._instance.environment.close)
+        self._host.call(self._instance.environment.close, self._item_id)
 
 
 async def _done(value: T) -> T:
@@ -185,24 +186,39 @@ async def _done(value: T) -> T:
 class InlineHost(Host):
     """Executes environments on the loop."""
 
-    def __init__(self, loaded: LoadedEnvironment, guard: InlineGuard, step_limit: float) -> None:
+    def __init__(self, loaded: LoadedEnvironment, guard: InlineGuard) -> None:
         super().__init__(loaded)
         self.guard = guard
-        self.step_limit = step_limit
+        self.limit = guard.limit
+        self.on_overrun: Callable[[InlineHost, str], None] | None = None
+        """Hears of a call that was interrupted: this host, and the item that was played."""
+        self.successor: Host | None = None
+        """Where the environment runs since a call was interrupted."""
 
     async def open(
         self, reset: ResetSpec, journal: Sequence[StepInput], hashes: Sequence[bytes]
     ) -> tuple[Runner, list[Result]]:
-        instance, first = self.call(lambda: self.loaded.begin(reset, hashes))
+        try:
+            return await self._open(reset, journal, hashes)
+        except CommandError as error:
+            if error.reason != pb.ERROR_REASON_ENVIRONMENT_HUNG or self.successor is None:
+                raise
+            return await self.successor.open(reset, journal, hashes)
+
+    async def _open(
+        self, reset: ResetSpec, journal: Sequence[StepInput], hashes: Sequence[bytes]
+    ) -> tuple[Runner, list[Result]]:
+        instance, first = self.call(lambda: self.loaded.begin(reset, hashes), reset.item_id)
         results = [first]
         try:
             for start in range(0, len(journal), _REPLAY_CHUNK):
                 await asyncio.sleep(0)
-                results += self._replay(instance, journal, hashes, start)
+                chunk = self._replay(instance, journal, hashes, start)
+                results += self.call(chunk, reset.item_id)
         except BaseException:
             instance.abandon()
             raise
-        return InlineRunner(self, instance), results
+        return InlineRunner(self, instance, reset.item_id), results
 
     def _replay(
         self,
@@ -210,11 +226,11 @@ class InlineHost(Host):
         journal: Sequence[StepInput],
         hashes: Sequence[bytes],
         start: int,
-    ) -> list[Result]:
+    ) -> Callable[[], list[Result]]:
         chunk = journal[start : start + _REPLAY_CHUNK]
-        return self.call(lambda: instance.replay(chunk, hashes, start + 1))
+        return lambda: instance.replay(chunk, hashes, start + 1)
 
-    def classify_error(self, error: BaseException) -> CommandError:
+    def classify_error(self, error: BaseException, item_id: str) -> CommandError:
         """Return the error of an episode whose environment raised this.
 
         Raises what is not the environment's fault, such as a cancellation.
@@ -223,11 +239,16 @@ class InlineHost(Host):
             with boundary(self.spec.name):
                 raise error
         except StepOverrun:
-            return errors.hung(self.spec.name, self.step_limit)
+            return self._overrun(item_id)
         except CommandError as classified:
             return classified
 
-    def call(self, work: Callable[[], T]) -> T:
+    def _overrun(self, item_id: str) -> CommandError:
+        if self.on_overrun is not None:
+            self.on_overrun(self, item_id)
+        return errors.hung(self.spec.name, self.limit)
+
+    def call(self, work: Callable[[], T], item_id: str) -> T:
         """Run environment code now; raises CommandError."""
         guard = self.guard
         guard.serial += 1
@@ -236,7 +257,8 @@ class InlineHost(Host):
             with boundary(self.spec.name):
                 return work()
         except StepOverrun:
-            raise errors.hung(self.spec.name, self.step_limit) from None
+            guard.active = False
+            raise self._overrun(item_id) from None
         finally:
             guard.active = False
 

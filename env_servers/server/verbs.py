@@ -99,8 +99,14 @@ class EpisodeVerbs:
             raise episode.failure
         advisor = self._parser.advisor(episode.reset.environment, command.consult.advisor)
         seed = command.consult.seed
-        if episode.runner.instance is not None:
-            return events.advice(episode.runner.consult_now(advisor, seed))
+        runner = episode.runner
+        if runner.instance is not None:
+            try:
+                return events.advice(runner.consult_now(advisor, seed))
+            except CommandError:
+                if episode.runner is runner:
+                    raise
+                # It held everybody up and was moved to a worker: it is asked once more there.
         asking = self._background.spawn(self._ask(episode, advisor, seed))
         return Deferred(_advised(InFlight(command.seq, None, asking).join(command)))
 

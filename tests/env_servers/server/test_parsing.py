@@ -21,7 +21,7 @@ LIMITS = ServerLimits(max_text_bytes=100, max_journal=3, default_lease=60.0, max
 @pytest.fixture(scope="module")
 def parser():
     echo = LoadedEnvironment("echo", EnvironmentConfig())
-    return CommandParser({"echo": InlineHost(echo, InlineGuard(1.0), 1.0)}, LIMITS)
+    return CommandParser({"echo": InlineHost(echo, InlineGuard(1.0))}, LIMITS)
 
 
 @pytest.fixture

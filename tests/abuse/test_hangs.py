@@ -1,0 +1,50 @@
+"""An inline environment that does not return stops neither its server nor its neighbours."""
+
+from env_servers.conformance.verdicts import expect_error, expect_observation
+from tests.env_servers.server.conftest import harness_for
+
+FOREVER = {"length": 0}
+
+
+async def go_on(plays, steps=3):
+    """Every play of echo takes so many steps, and each was applied once."""
+    for _ in range(steps):
+        for play in plays:
+            assert f"Step {play.seq + 1}, " in (await play.step("on")).observation
+
+
+async def test_an_inline_environment_that_hangs_is_moved_to_workers(server_process):
+    """One step once stopped every episode of its server for a minute, as often as it was sent."""
+    limits = {"inline_limit": 0.5, "step_limit": 3.0}
+    server = server_process(environments=["echo", "maze"], workers=2, limits=limits)
+    async with (
+        harness_for(server.address, environment="echo") as echo,
+        harness_for(server.address, environment="maze") as maze,
+    ):
+        neighbours, other = [await echo.play(**FOREVER) for _ in range(3)], await maze.play()
+        await go_on(neighbours)
+        await other.step()
+        culprit = await echo.play(hang_at=2)
+        await culprit.step("well")
+        hang = culprit.command(2, action="hang")
+        await culprit.stream.send(hang)
+        await go_on(neighbours)
+        await other.step()
+        expect_error(await culprit.stream.answer(hang), "ENVIRONMENT_HUNG", fault="ENVIRONMENT")
+        await go_on(neighbours)
+        await go_on([await echo.play(**FOREVER)])
+        await other.step()
+    moved = "inline environment held everybody up, it runs in worker processes now"
+    (line,) = [line for line in server.log.splitlines() if moved in line]
+    assert "'environment': 'echo', 'item_id': 'echo_1000000'" in line
+
+
+async def test_a_step_that_is_only_slow_is_answered_by_a_worker(server_process):
+    limits = {"inline_limit": 0.5, "step_limit": 60.0}
+    server = server_process(workers=1, limits=limits)
+    async with harness_for(server.address, timeout=60.0) as harness:
+        neighbour = await harness.play(**FOREVER)
+        slow = await harness.play(spin_ms=2000, **FOREVER)
+        event = expect_observation(await slow.ask(1, action="slowly"), replayed=False)
+        assert "Step 1, " in event.observation
+        await go_on([neighbour])
