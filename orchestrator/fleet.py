@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -23,6 +21,7 @@ from agent_runtime.connection import Connection, ConnectionOptions
 from agent_runtime.errors import AgentRuntimeError, ConnectionLost, EnvironmentFailure
 from agent_runtime.logs import get_logger
 from agent_runtime.supervision import Supervisor
+from agent_runtime.temporary_folders import TemporaryFolder
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.errors import FleetError, UsageError
 from orchestrator.servers import FleetConfig, LogFolder, SpawnedServer
@@ -89,7 +88,7 @@ class Fleet:
         """Addresses of spawned servers that are not restarted any more."""
         self._waiting: set[str] = set()
         """Environments of which no server was left when somebody last asked."""
-        self._folder: Path | None = None
+        self._folder: TemporaryFolder | None = None
         self._revivals = Supervisor()
 
     def __len__(self) -> int:
@@ -141,9 +140,10 @@ class Fleet:
             if isinstance(outcome, Exception):
                 log.error("server did not stop", error=repr(outcome), exc_info=outcome)
         if self._folder is not None and keep_logs and self._logs is None:
-            log.warning("server logs kept", folder=str(self._folder))
+            log.warning("server logs kept", folder=str(self._folder.path))
+            self._folder.keep()
         elif self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
 
     async def _close_after(self, error: BaseException | None) -> None:
         failed = isinstance(error, Exception) and not isinstance(error, UsageError)
@@ -203,10 +203,10 @@ class Fleet:
                 )
 
     async def _spawn(self) -> Sequence[str]:
-        self._folder = Path(tempfile.mkdtemp(prefix="agentgym-"))
+        self._folder = TemporaryFolder()
         count = self._config.spawn or max(1, (os.cpu_count() or 1) // 2)
         for number in range(count):
-            self._spawned.append(self._spawned_server(number, self._folder))
+            self._spawned.append(self._spawned_server(number, self._folder.path))
         await asyncio.gather(*(server.start() for server in self._spawned))
         return [server.address for server in self._spawned]
 

@@ -12,8 +12,6 @@ starts with the first ones and says so by its version; whoever samples from it h
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,6 +29,7 @@ from agent_runtime.serving.installation import find_python
 from agent_runtime.serving.machine import Machine, detect, free_port
 from agent_runtime.serving.process import ServerProcess
 from agent_runtime.supervision import cancel_tasks, supervise
+from agent_runtime.temporary_folders import TemporaryFolder
 
 __all__ = ["ENGINES", "SGLangServed", "check_model", "serving"]
 
@@ -60,6 +59,7 @@ class SGLangServed(Served):
         self._device = "cpu"
         self._python = Path()
         self._folder = Path()
+        self._temporary: TemporaryFolder | None = None
         self._processes: list[ServerProcess] = []
         self._router: ServerProcess | None = None
         self._tasks: list[asyncio.Task[Any]] = []
@@ -88,8 +88,12 @@ class SGLangServed(Served):
         self._device = machine.device(config.device)
         self._python = await asyncio.to_thread(find_python, config.python)
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_PROBE_TIMEOUT))
-        self._folder = config.log_dir or Path(tempfile.mkdtemp(prefix="agentgym-serve-"))
-        self._folder.mkdir(parents=True, exist_ok=True)
+        if config.log_dir is None:
+            self._temporary = TemporaryFolder()
+            self._folder = self._temporary.path
+        else:
+            self._folder = config.log_dir
+            self._folder.mkdir(parents=True, exist_ok=True)
         count = max(1, config.router)
         ports = [free_port(config.host) for _ in range(count)]
         if not config.router and config.port:
@@ -126,8 +130,12 @@ class SGLangServed(Served):
         await asyncio.gather(*(process.stop() for process in self._processes))
         if self._session is not None:
             await self._session.close()
-        if not keep_logs and self._config.log_dir is None and self._folder != Path():
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._temporary is None:
+            return
+        if keep_logs:
+            self._temporary.keep()
+        else:
+            self._temporary.remove()
 
     async def _run_engine(self, index: int) -> None:
         process, url = self._processes[index], self.engines[index]

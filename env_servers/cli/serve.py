@@ -17,6 +17,7 @@ from env_servers.server.app import run_loop
 from env_servers.server.clients import TokenFileError
 from env_servers.server.logs import LogConfig, configure_logs
 from env_servers.server.security import AddressUnavailable, SecurityMisconfigured
+from env_servers.server.temporary_folders import own_temporary_files
 from env_servers.server.upkeep import UpkeepFailed
 
 __all__ = ["Serve"]
@@ -94,6 +95,7 @@ class Serve:
         Ends the process itself, with status 1 where one of the server's background tasks died.
         """
         configure_logs(self._log_config())
+        temporary = own_temporary_files()
         status = 0
         try:
             run_loop(self._serve())
@@ -101,6 +103,9 @@ class Serve:
             raise SdkError(str(error)) from error
         except UpkeepFailed:
             status = 1
+        finally:
+            if temporary is not None:
+                temporary.remove()
         # A thread that hangs in an environment must not keep the process alive.
         sys.stdout.flush()
         sys.stderr.flush()
