@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, BinaryIO, ClassVar, Final, NoReturn
@@ -22,15 +22,17 @@ __all__ = ["GraphObject", "UnreadablePickle", "read_pickle"]
 MAX_FILE: Final = 2**30
 """Bytes of a file. It is read as a whole: the machine then never allocates what a damaged length
 promises, but at most what is there."""
-MAX_TUPLES: Final = 20_000
-"""Tuples of a file. Hashing a key goes down nested tuples on the C stack, unguarded: 100,000 levels
-end the process. Published graphs hold lists."""
+MAX_TUPLE: Final = 100
+"""Values of a tuple, those of its own tuples included. Hashing a key visits each of them, however
+often it is shared, and goes down nested tuples on the C stack, unguarded. Published graphs hold
+lists."""
 MAX_VALUES: Final = 50_000_000
 """Values of the result, with shared ones counted each time: thirty lists, each of ten times the one
 before, are a small file and more than any memory once they are written out."""
 MAX_DEPTH: Final = 100
 """Nesting of the result."""
 _PLAIN: Final = (str, bytes, int, float, type(None))
+_MARKED: Final = (pickletools.markobject, pickletools.stackslice)
 _OPCODES: Final = frozenset(
     (
         *("PROTO", "FRAME", "STOP", "MARK", "POP", "NONE", "NEWTRUE", "NEWFALSE"),
@@ -46,6 +48,18 @@ _OPCODES: Final = frozenset(
 )
 """Instructions that plain data and graphs need. Left out are, above all, those that go round
 `find_class` (EXT1 ...) or ask the reader for objects (PERSID)."""
+
+
+_EFFECTS: Final[Mapping[str, tuple[bool, int, int]]] = {
+    opcode.name: (
+        pickletools.markobject in opcode.stack_before,
+        len([taken for taken in opcode.stack_before if taken not in _MARKED]),
+        len(opcode.stack_after),
+    )
+    for opcode in pickletools.opcodes
+}
+"""Of each instruction: whether it takes all down to the last mark, how many values it takes
+besides, how many it leaves."""
 
 
 class UnreadablePickle(ValueError):
@@ -174,19 +188,63 @@ def read_pickle(file: BinaryIO) -> Any:
 
 def _check_instructions(data: bytes) -> None:
     """Refuse instructions that plain data does not need, and claims of memory for nothing."""
-    tuples = 0
+    sizes = _Sizes()
     argument: Any
     for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
         name = opcode.name
         if name not in _OPCODES:
             raise UnreadablePickle(f"the pickle uses {name}, which plain data does not need")
-        if name.startswith("TUPLE"):
-            tuples += 1
-            if tuples > MAX_TUPLES:
-                raise UnreadablePickle(f"the pickle has more than {MAX_TUPLES} tuples")
         # The memo is an array as long as the largest index: six bytes could claim 32 GB.
         if name.endswith("PUT") and argument > count:
             raise UnreadablePickle(f"the pickle remembers value {argument} of {count}")
+        sizes.follow(name, argument)
+
+
+class _Sizes:
+    """Follows a pickle's stack as far as to know how many values each tuple holds."""
+
+    MARK: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        self._stack: list[int] = []
+        """Of each value: 1, or what hashing it visits; or MARK."""
+        self._memo = bytearray()
+        """The same of each remembered value; 0 = there is none."""
+        self._remembered = 0
+
+    def follow(self, name: str, argument: Any) -> None:
+        """Take one instruction; IndexError or ValueError where the stack is too short for it."""
+        stack = self._stack
+        if name == "MARK":
+            stack.append(self.MARK)
+        elif name.endswith("GET"):
+            stack.append(self._memo[argument])
+        elif name.endswith("PUT"):
+            self._remember(argument)
+        elif name == "MEMOIZE":
+            self._remember(self._remembered)
+        else:
+            to_mark, taken, given = _EFFECTS[name]
+            values = self._pop_to_mark() if to_mark else []
+            values += [stack.pop() for _ in range(taken)]
+            if given:
+                stack.append(1 + sum(values) if name.startswith("TUPLE") else 1)
+                if stack[-1] > MAX_TUPLE:
+                    raise UnreadablePickle(
+                        f"the pickle has a tuple of more than {MAX_TUPLE} values"
+                    )
+
+    def _pop_to_mark(self) -> list[int]:
+        values: list[int] = []
+        while (value := self._stack.pop()) != self.MARK:
+            values.append(value)
+        return values
+
+    def _remember(self, index: int) -> None:
+        if index >= len(self._memo):
+            self._memo.extend(bytes(index + 1 - len(self._memo)))
+        self._remembered += not self._memo[index]
+        self._memo[index] = self._stack[-1]
 
 
 def _measure(value: Any, levels: int, measured: dict[int, tuple[int, int]]) -> tuple[int, int]:

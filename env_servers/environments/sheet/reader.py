@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import datetime
 import zipfile
+import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
+from xml.parsers import expat
 
 from env_servers.environments.sheet.cells import (
     EMPTY,
@@ -31,6 +34,14 @@ MAX_FILE: Final = 16 * 2**20
 MAX_UNPACKED: Final = 128 * 2**20
 """Bytes that its parts may unpack to."""
 MAX_SHEETS: Final = 200
+MAX_ELEMENTS: Final = 1_000_000
+"""XML elements of all parts: openpyxl takes 15 µs and some hundred bytes for each."""
+_CHUNK: Final = 2**16
+_UNREADABLE: Final = (
+    *(AttributeError, EOFError, IndexError, KeyError, RuntimeError, SyntaxError, TypeError),
+    *(ValueError, zipfile.BadZipFile, zlib.error),
+)
+"""What openpyxl and the archive raise over files that are damaged, encrypted or no workbooks."""
 
 
 def read_workbook(path: Path) -> dict[str, Sheet]:
@@ -47,12 +58,13 @@ def read_workbook(path: Path) -> dict[str, Sheet]:
         ) from error
     _check_size(path)
     try:
+        _check_parts(path)
         book = openpyxl.load_workbook(path, data_only=True, keep_links=False)
         names = book.sheetnames
         if len(names) > MAX_SHEETS:
             raise ValueError(f"more than {MAX_SHEETS} sheets")
         return {name: _sheet(book[name]) for name in names}
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, SyntaxError) as error:
+    except _UNREADABLE as error:
         raise ValueError(f"{path}: not a workbook that can be read: {error}") from error
 
 
@@ -66,6 +78,41 @@ def _check_size(path: Path) -> None:
         raise ValueError(f"{path}: not an .xlsx file") from error
     if unpacked > MAX_UNPACKED:
         raise ValueError(f"{path}: unpacks to more than {MAX_UNPACKED} bytes")
+
+
+def _check_parts(path: Path) -> None:
+    """Refuse what openpyxl would need hours or gigabytes for; raises ValueError."""
+    elements = merged = 0
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal elements, merged
+        elements += 1
+        if elements > MAX_ELEMENTS:
+            raise ValueError(f"more than {MAX_ELEMENTS} XML elements")
+        # openpyxl makes an object for every merged cell while it reads.
+        if name.rpartition(":")[2] == "mergeCell":
+            merged += _area(attributes.get("ref", ""))
+            if merged > MAX_CELLS:
+                raise ValueError(f"more than {MAX_CELLS} merged cells")
+
+    with zipfile.ZipFile(path) as parts:
+        for part in parts.infolist():
+            parser = expat.ParserCreate()
+            parser.StartElementHandler = start
+            # A part that is no XML is an image, or openpyxl says what is wrong with it.
+            with parts.open(part) as stream, suppress(expat.ExpatError):
+                while chunk := stream.read(_CHUNK):
+                    parser.Parse(chunk)
+
+
+def _area(reference: str) -> int:
+    """Return how many cells a merge has; whole rows and columns are more than a sheet may have."""
+    from openpyxl.utils import range_boundaries
+
+    left, top, right, bottom = range_boundaries(reference)
+    if left is None or top is None or right is None or bottom is None:
+        return MAX_CELLS + 1
+    return (right - left + 1) * (bottom - top + 1)
 
 
 def _sheet(source: Any) -> Sheet:
