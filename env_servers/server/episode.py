@@ -151,10 +151,10 @@ class Episode:
             return StepDecision.REPLAY
         if seq != self.seq + 1:
             raise errors.seq_gap(self, self.seq + 1, f"the next step is {self.seq + 1}, not {seq}")
-        if self.failure is not None:
-            raise self.failure
         if self.ended:
             raise errors.episode_ended(self)
+        if self.failure is not None:
+            raise self.failure
         return StepDecision.EXECUTE
 
     def begin(self, in_flight: InFlight[Result]) -> None:
@@ -170,13 +170,12 @@ class Episode:
         """Record an executed step."""
         # `touch` and `Journal.append` once more, without the calls: every step passes here.
         self.last_used = now
-        journal, account = self.journal, self.account
+        journal = self.journal
         journal.inputs.append(step_input)
         journal.hashes.append(result[1])
-        size = step_input.size() + ENTRY_BYTES
-        account.bytes += size
-        account.budget.journals += size
-        journal.size += size
+        journal.size = size = journal.size + step_input.text.__sizeof__() + ENTRY_BYTES
+        if size > journal.counted:
+            self._count_journal()
         self.seq += 1
         self.cache.append(result)
         observation = result[0]
@@ -185,8 +184,6 @@ class Episode:
         if observation[3] or observation[4]:  # terminated or truncated
             self.ended = True
             self.steps_inline = False
-        elif journal.size > self.max_journal_bytes:
-            self.fail(errors.journal_too_long(self.max_journal_bytes))
 
     def fail(self, error: CommandError) -> None:
         """Take no more steps: each is answered with this error."""
@@ -250,6 +247,11 @@ class Episode:
         self.account.add_results(-self.cache.maxlen * RESULT_BYTES - self._long_results)
         # A step may still execute: what it adds then counts for nobody.
         self.account = self.journal.account = Account("", Budget(0))
+
+    def _count_journal(self) -> None:
+        self.journal.count()
+        if self.journal.size > self.max_journal_bytes:
+            self.fail(errors.journal_too_long(self.max_journal_bytes))
 
     def _count_results(self) -> None:
         texts = (result.observation.text for result in self.cache)

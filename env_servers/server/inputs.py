@@ -22,20 +22,12 @@ class Action(msgspec.Struct, frozen=True, gc=False):
 
     text: str
 
-    def size(self) -> int:
-        """Return the bytes of memory that its text takes."""
-        return self.text.__sizeof__()
-
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
     """A model's whole reply, from which the environment's grammar reads one action."""
 
     action_format: int
     text: str
-
-    def size(self) -> int:
-        """Return the bytes of memory that its text takes."""
-        return self.text.__sizeof__()
 
     def read(self, grammar: Grammar) -> str | Rejected:
         """Return the native action, or why there is none."""
@@ -48,9 +40,10 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
     name: str
     arguments_json: str
 
-    def size(self) -> int:
-        """Return the bytes of memory that its texts take."""
-        return self.name.__sizeof__() + self.arguments_json.__sizeof__()
+    @property
+    def text(self) -> str:
+        """All that it says; for counting its bytes."""
+        return self.name + self.arguments_json
 
     def read(self, grammar: Grammar) -> str | Rejected:
         """Return the native action, or why there is none."""

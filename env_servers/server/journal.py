@@ -17,6 +17,8 @@ __all__ = ["Journal", "journal_size"]
 _CHUNK_ENTRIES = 256
 _CHUNK_BYTES = 64 * 1024
 """A fork copies less than this much of a chunk where it begins in its midst."""
+_ADVANCE_BYTES = 2048
+"""What an account pays in advance for a journal."""
 
 
 class _Chunk:
@@ -39,7 +41,17 @@ class _Chunk:
 class Journal:
     """What led to each seq of one episode: chunks, then entries of its own."""
 
-    __slots__ = ("_chunks", "account", "first_hash", "hashes", "inputs", "shared", "size", "start")
+    __slots__ = (
+        "_chunks",
+        "account",
+        "counted",
+        "first_hash",
+        "hashes",
+        "inputs",
+        "shared",
+        "size",
+        "start",
+    )
 
     def __init__(self, account: Account) -> None:
         """`account` is charged for what no fork shares yet."""
@@ -55,6 +67,8 @@ class Journal:
         """Bytes of all entries, also of those in chunks."""
         self.shared = 0
         """Bytes of those in chunks."""
+        self.counted = 0
+        """Up to which size the account has paid, always a little in advance: see `count`."""
         self._chunks: list[_Chunk] = []
 
     def __len__(self) -> int:
@@ -65,9 +79,17 @@ class Journal:
         """Add the next input; the hot path has these lines of its own."""
         self.inputs.append(step_input)
         self.hashes.append(state_hash)
-        size = step_input.size() + ENTRY_BYTES
-        self.size += size
-        self.account.add_journal(size)
+        self.size += step_input.text.__sizeof__() + ENTRY_BYTES
+        if self.size > self.counted:
+            self.count()
+
+    def count(self) -> None:
+        """Let the account pay for what it has grown, and for some of what comes.
+
+        So that most steps of an episode need not reach for the account.
+        """
+        self.account.add_journal(self.size + _ADVANCE_BYTES - self.counted)
+        self.counted = self.size + _ADVANCE_BYTES
 
     def input_of(self, seq: int) -> StepInput:
         """Return the input that led to a seq from 1 on."""
@@ -100,14 +122,14 @@ class Journal:
         rest = self._chunks[whole] if whole < len(self._chunks) else self
         copy.inputs = rest.inputs[: seq - copy.start]
         copy.hashes = rest.hashes[: seq - copy.start]
-        own = journal_size(copy.inputs)
-        copy.size = copy.shared + own
-        account.add_journal(own)
+        copy.size = copy.shared + journal_size(copy.inputs)
+        copy.counted = copy.shared
+        copy.count()
         return copy
 
     def release(self) -> None:
         """Give the bytes back; for the end of the episode."""
-        self.account.add_journal(self.shared - self.size)
+        self.account.add_journal(self.shared - self.counted)
         for chunk in self._chunks:
             chunk.users -= 1
             if not chunk.users:
@@ -119,7 +141,7 @@ class Journal:
         lengths: list[int] = []
         for step_input in self.inputs:
             count += 1
-            size += step_input.size() + ENTRY_BYTES
+            size += step_input.text.__sizeof__() + ENTRY_BYTES
             if count == _CHUNK_ENTRIES or size >= _CHUNK_BYTES:
                 lengths.append(count)
                 count = size = 0
@@ -144,4 +166,4 @@ def _end(chunk: _Chunk) -> int:
 
 def journal_size(inputs: Sequence[StepInput]) -> int:
     """Return the bytes that entries with these inputs take."""
-    return sum(step_input.size() for step_input in inputs) + ENTRY_BYTES * len(inputs)
+    return sum(each.text.__sizeof__() for each in inputs) + ENTRY_BYTES * len(inputs)

@@ -173,7 +173,7 @@ async def test_metrics_tell_the_bytes(served, unused_tcp_port):
         figures = dict(
             line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#")
         )
-        assert MIB < float(figures["agentgym_journal_bytes"]) < MIB + 1000
+        assert MIB < float(figures["agentgym_journal_bytes"]) < MIB + 10_000
         assert float(figures["agentgym_result_bytes"]) > 0
         assert float(figures["agentgym_budget_bytes"]) > 64 * MIB
         assert float(figures["agentgym_clients"]) == 1
