@@ -33,6 +33,8 @@ class Serve:
     """host:port or unix:PATH, several allowed; port 0 picks a free one."""
     workers: int = 0
     """Worker processes for environments that compute; 0 = one per core."""
+    worker_memory: int = 0
+    """Bytes that a worker process may hold; 0 = its part of the free memory, at least 1 GiB."""
     threads: int = 256
     """Threads for environments that wait."""
     execution: tuple[str, ...] = ()
@@ -132,6 +134,7 @@ class Serve:
             environments=tuple(dict.fromkeys(self.environments)),
             bind=self.bind,
             workers=self.workers,
+            worker_memory=self.worker_memory,
             threads=self.threads,
             execution=dict(_read_execution(text) for text in self.execution),
             data_dir=self.data or official_data_dir(),

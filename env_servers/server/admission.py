@@ -17,12 +17,19 @@ from env_servers.sdk import EnvironmentSpec, Execution
 from env_servers.server import errors
 from env_servers.server.budget import Account, Budget, fair_share
 
-__all__ = ["AdmissionController", "available_memory", "derive_budget", "derive_capacity"]
+__all__ = [
+    "AdmissionController",
+    "available_memory",
+    "derive_budget",
+    "derive_capacity",
+    "derive_worker_memory",
+]
 
 _MEMORY_SHARE = 0.5
-"""Share of the memory that is free at the start which environments of episodes may fill."""
+"""Share of the memory that is free at the start which environments and workers may fill."""
 _BUDGET_SHARE = 0.25
 """Share of it for what the server itself keeps: journals, results, outboxes."""
+_MIN_WORKER_MEMORY = 1 << 30
 _MIN_BUDGET = 64 * 1024 * 1024
 _ASKED_SECONDS = 5.0
 """So long a client that was refused counts among those who share."""
@@ -50,6 +57,11 @@ def derive_capacity(spec: EnvironmentSpec, execution: Execution, memory: int, co
     """Return how many episodes of an environment fit `memory` bytes and `cores`; at least 1."""
     by_memory = int(memory * _MEMORY_SHARE) // (spec.episode_bytes + _OVERHEAD_BYTES)
     return max(1, min(by_memory, cores * _EPISODES_PER_CORE[execution]))
+
+
+def derive_worker_memory(memory: int, workers: int) -> int:
+    """Return how many bytes each of so many workers may hold where `memory` bytes are free."""
+    return max(_MIN_WORKER_MEMORY, int(memory * _MEMORY_SHARE) // workers)
 
 
 def derive_budget(memory: int) -> int:

@@ -29,6 +29,7 @@ from env_servers.server.admission import (
     available_memory,
     derive_budget,
     derive_capacity,
+    derive_worker_memory,
 )
 from env_servers.server.budget import Budget
 from env_servers.server.clients import Clients
@@ -70,7 +71,11 @@ class EnvironmentServer:
         self.guard = InlineGuard(min(limits.inline_limit, limits.step_limit))
         self.threads = AbandonableThreadPool(config.threads)
         self.workers = WorkerPool(
-            config.worker_count(), environment_config, limits.step_limit, config.log
+            config.worker_count(),
+            environment_config,
+            limits.step_limit,
+            config.log,
+            config.worker_memory or derive_worker_memory(available_memory(), config.worker_count()),
         )
         loaded = [LoadedEnvironment(name, environment_config) for name in config.environments]
         hosts = {environment.spec.name: self._host(environment) for environment in loaded}

@@ -83,6 +83,8 @@ class ServerConfig:
     """host:port or unix:PATH; port 0 = any free one."""
     workers: int = 0
     """Worker processes for environments that run in processes; 0 = one per core."""
+    worker_memory: int = 0
+    """Bytes that a worker process may hold; 0 = its part of the free memory, at least 1 GiB."""
     threads: int = 256
     """Threads for environments that run in threads."""
     execution: Mapping[str, Execution] = field(default_factory=dict[str, Execution])

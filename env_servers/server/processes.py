@@ -15,12 +15,14 @@ import contextlib
 import itertools
 import json
 import mmap
+import os
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from env_servers.sdk import Advisor, EnvironmentConfig
@@ -52,6 +54,7 @@ _OPEN_LIMIT_SECONDS = 180.0
 _WATCH_SECONDS = 0.25
 _STALL_SECONDS = 20.0
 """A worker that has executed before begins the next call at once, however busy the machine is."""
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _EXIT_POLLS = 50
 _EXIT_POLL_SECONDS = 0.02
 """A dead worker's socket closes a little before its exit status can be read."""
@@ -116,6 +119,9 @@ class WorkerProcess:
         config = {
             "data_dir": str(self._config.data_dir or ""),
             "settings": dict(self._config.settings),
+            # More than the watch allows: it comes first where memory grows step by step, and the
+            # worker's other episodes are rebuilt. This stops a single step that asks for too much.
+            "memory_limit": self._pool.memory_limit * 3 // 2,
             "log_level": self._log_config.level,
             "log_json": self._log_config.json,
         }
@@ -181,6 +187,19 @@ class WorkerProcess:
         idle_since = max(self._head_since, self._seen_since)
         waits = bool(self._calls) and self.has_executed and self._seen == 0
         return waits and now - idle_since > _STALL_SECONDS
+
+    @property
+    def executing(self) -> Call | None:
+        """The call that the worker executes."""
+        return self._calls.get(self._executing())
+
+    def resident(self) -> int:
+        """Return the bytes of memory that the process holds; 0 where that cannot be told."""
+        try:
+            fields = Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()
+        except OSError:  # it has just ended, or there is no such file system
+            return 0
+        return int(fields[1]) * _PAGE_BYTES if len(fields) > 1 else 0
 
     def kill(self) -> None:
         """End the process at once; its death is noticed as any other."""
@@ -284,10 +303,12 @@ class WorkerPool:
         config: EnvironmentConfig,
         step_limit: float,
         log_config: LogConfig,
+        memory_limit: int,
     ) -> None:
-        """`size` processes at most; `step_limit` in seconds."""
+        """`size` processes at most; `step_limit` in seconds, `memory_limit` in bytes of each."""
         self.size = size
         self.step_limit = step_limit
+        self.memory_limit = memory_limit
         self.respawn = RespawnPolicy()
         self.closing = False
         self.deaths = 0
@@ -356,11 +377,12 @@ class WorkerPool:
         await asyncio.gather(*(worker.stop() for worker in list(self._workers)))
 
     async def watch(self) -> None:
-        """Kill workers whose call takes longer than its limit, or that take none, for ever."""
+        """Kill workers that hang, take no calls or hold too much memory, for ever."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
             now = time.monotonic()
             for worker in list(self._workers):
+                self._check_memory(worker)
                 call = worker.overdue(now)
                 if worker.stalled(now):
                     # Nobody's fault: its calls are sent again, to another worker.
@@ -377,6 +399,22 @@ class WorkerPool:
                     )
                     call.future.set_exception(errors.hung(call.environment, call.limit))
                     worker.kill()
+
+    def _check_memory(self, worker: WorkerProcess) -> None:
+        """Kill a worker that holds more than it may; it is treated as one that died by itself."""
+        held = worker.resident()
+        if held <= self.memory_limit:
+            return
+        call = worker.executing
+        log.error(
+            "worker killed for its memory",
+            worker=worker.pid,
+            held=held,
+            limit=self.memory_limit,
+            environment=call.environment if call else "",
+            episode_id=call.episode_id if call else "",
+        )
+        worker.kill()
 
 
 class ProcessRunner(Runner):

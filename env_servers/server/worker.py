@@ -12,6 +12,7 @@ import contextlib
 import json
 import mmap
 import os
+import resource
 import socket
 import sys
 import threading
@@ -151,6 +152,10 @@ def main() -> None:
     values = json.loads(arguments.config)
     configure_logs(LogConfig(values["log_level"], values["log_json"]))
     structlog.contextvars.bind_contextvars(worker=os.getpid())
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    # Not RLIMIT_AS: a JVM reserves far more addresses than it uses.
+    with contextlib.suppress(ValueError, OSError):  # whoever started the server allows less
+        resource.setrlimit(resource.RLIMIT_DATA, (values["memory_limit"], hard))
     data_dir = Path(values["data_dir"]) if values["data_dir"] else None
     connection = socket.socket(fileno=arguments.fd)
     marker = mmap.mmap(arguments.marker_fd, MARKER.size)
