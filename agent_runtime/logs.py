@@ -14,6 +14,7 @@ the current asyncio task and to the tasks that it starts.
 
 from __future__ import annotations
 
+import contextlib
 import json as json_encoding
 import logging
 import sys
@@ -131,8 +132,25 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
 class _LogFile(logging.FileHandler):
     """A file that gets our events from `_deliver`; its owner's alone."""
 
+    _is_full = False
+    """It could not be written, and that was said."""
+
     def _open(self) -> TextIO:  # pyright: ignore[reportIncompatibleMethodOverride]
         return open(self.baseFilename, "a", encoding=self.encoding, opener=private_opener)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Say once that the file takes no more: what runs goes on without its log."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self._is_full:
+            self._is_full = True
+            sys.stderr.write(f"warning: {self.baseFilename} cannot be written ({error})\n")
+
+    def close(self) -> None:
+        """Close the file; what it can no longer take is lost."""
+        with contextlib.suppress(OSError):
+            super().close()
 
 
 class _OtherLibraries(logging.Handler):

@@ -92,6 +92,9 @@ def guarded(work: Callable[[], int]) -> int:
         # The reader of a pipe (`| head`) has gone: not a failure of ours.
         sys.stderr.close()
         return 0
+    except OSError as error:  # a full disk, a folder that may not be written
+        Console(file=sys.stderr, soft_wrap=True).print(Text(f"error: {error}"))
+        return 1
     except KeyboardInterrupt:
         return 130
 

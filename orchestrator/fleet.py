@@ -253,7 +253,7 @@ class Fleet:
             )
             raise UsageError(f"no server has the environment {name!r}", valid=offered)
         answers = [await handle.connection.get_environment(name) for handle in hosting]
-        if len({answer.digest for answer in answers}) > 1:
+        if len({(answer.version, answer.digest) for answer in answers}) > 1:
             versions = ", ".join(
                 f"{handle.connection.address}: {answer.version} {answer.digest}"
                 for handle, answer in zip(hosting, answers, strict=True)

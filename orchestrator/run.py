@@ -130,7 +130,7 @@ def _log_failure() -> Generator[None]:
     """Write into the log what ended a run; whoever shows the error shows it to people."""
     try:
         yield
-    except (OrchestratorError, AgentRuntimeError) as error:
+    except (OrchestratorError, AgentRuntimeError, OSError) as error:
         log.info("run failed", error=str(error), kind=type(error).__name__)
         raise
     except Exception as error:  # a defect of this program: the log gets the traceback

@@ -763,10 +763,13 @@ def _add_checksums(connection: sqlite3.Connection, table: str, run_id: str) -> N
 
 
 def _make_database(path: Path, run_id: str) -> None:
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript(_LAYOUT)
-        connection.execute("INSERT INTO meta VALUES ('run_id', ?)", (run_id,))
-        _write_tally(connection, Tally())
+    try:
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.executescript(_LAYOUT)
+            connection.execute("INSERT INTO meta VALUES ('run_id', ?)", (run_id,))
+            _write_tally(connection, Tally())
+    except sqlite3.OperationalError as error:
+        raise StoreWriteFailed(f"{path} cannot be written ({error})") from error
 
 
 def _connect_writing(folder: Path) -> sqlite3.Connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]
@@ -49,11 +50,13 @@ def expect_equal(actual: object, expected: object, subject: str) -> None:
 
 
 def expect_observation(event: pb.Event, *, replayed: bool | None = None) -> pb.Event:
-    """The event itself, if it is an observation with a state hash."""
+    """The event itself, if it is an observation with a state hash and finite figures."""
     if event.HasField("error"):
         raise Violation(f"an error instead of an observation: {event.error.message[:300]}")
     expect(event.HasField("observation"), f"{event.WhichOneof('body')} instead of an observation")
     expect_equal(len(event.state_hash), 8, "the length of state_hash")
+    for name in ("reward", "score"):
+        expect(math.isfinite(getattr(event, name)), f"a {name} of {getattr(event, name)}")
     if replayed is not None:
         expect_equal(event.replayed, replayed, f"`replayed` of seq {event.seq}")
     return event

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self, cast
@@ -48,6 +49,10 @@ AdvisedReply = tuple[str, str, str]
 
 class ObservationTooLong(Exception):
     """Raised for an observation that no message could carry."""
+
+
+class OutcomeNotFinite(Exception):
+    """Raised for a reward or score that is NaN or infinite."""
 
 
 class ReplayDiverged(Exception):
@@ -158,6 +163,12 @@ def _check(result: Result, hashes: Sequence[bytes], seq: int) -> None:
         raise ReplayDiverged(seq, expected, result.state_hash)
 
 
+def _require_finite(reward: float | None, score: float | None) -> None:
+    for name, value in (("reward", reward), ("score", score)):
+        if value is not None and not math.isfinite(value):
+            raise OutcomeNotFinite(f"a {name} of {value}")
+
+
 class EnvironmentInstance:
     """A live environment, the hash of its state, and what it last showed."""
 
@@ -249,6 +260,8 @@ class EnvironmentInstance:
                 f"an observation of {len(encoded):,} bytes; at most {MAX_OBSERVATION_BYTES:,}"
             )
         proof = (self.state_hash if fingerprint is None else fingerprint) + encoded
+        if reward is not None or score is not None:
+            _require_finite(reward, score)
         if reward is not None or terminated or truncated:
             proof += repr((reward, score, terminated, truncated)).encode()
         self.state_hash = state_hash = xxh3_64_digest(proof)

@@ -9,7 +9,7 @@ import json
 import resource
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ async def test_outcomes_that_are_no_numbers_fail_their_own_episodes_and_no_resum
     run = tmp_path / "run"
     items = ",".join(f"echo_{1_000_000 + number}" for number in range(20))
     flags = ("--env", "odd_values", "--policy", "expert", "--items", items)
-    failed = {("ENVIRONMENT", "OUTCOME_NOT_FINITE"): 4}
+    failed = {("ENVIRONMENT", "ENVIRONMENT_CRASHED"): 4}
     async with serving(environments=("tests.abuse.odd_values",), execution={}) as server:
         servers = ("--servers", server.addresses[0])
         status, printed = await sample("--out", run, *flags, *servers)
@@ -120,40 +120,63 @@ async def test_outcomes_that_are_no_numbers_fail_their_own_episodes_and_no_resum
     assert result["score_bounds"] == pytest.approx([4 * (1e308 / 20), 8 * (1e308 / 20)])
 
 
-async def test_what_a_server_says_beside_its_error_is_read_with_care(tmp_path: Path) -> None:
-    def lie(event: pb.Event) -> pb.Event:
-        if event.seq == 1:
-            return error_event(event, "SEQ_GAP", fault="AGENT", expected="the one before")
-        return event
+def not_a_number(event: pb.Event) -> pb.Event:
+    if event.seq == 1:
+        event.reward = float("nan")
+    return event
 
-    async with (
-        serving() as honest,
-        lying_server(honest.addresses[0], lie=lie) as address,
-    ):
-        status, printed = await sample(
-            *("--out", tmp_path / "run", "--servers", address),
-            *("--env", "echo", "--policy", "expert", "--episodes", "5"),
+
+def unknown_environment(event: pb.Event) -> pb.Event:
+    if event.HasField("observation"):
+        return error_event(event, "UNKNOWN_ENVIRONMENT", fault="AGENT")
+    return event
+
+
+def gap_in_words(event: pb.Event) -> pb.Event:
+    if event.seq == 1:
+        return error_event(event, "SEQ_GAP", fault="AGENT", expected="the one before")
+    return event
+
+
+@pytest.mark.parametrize(
+    ("lie", "fault", "reason"),
+    [
+        (not_a_number, "ENVIRONMENT", "OUTCOME_NOT_FINITE"),
+        (unknown_environment, "INFRASTRUCTURE", "UNKNOWN_ENVIRONMENT"),
+        (gap_in_words, "AGENT", "SEQ_GAP"),
+    ],
+)
+async def test_what_a_server_says_wrongly_fails_the_episode_it_is_about(
+    tmp_path: Path, lie: Callable[[pb.Event], pb.Event], fault: str, reason: str
+) -> None:
+    async with serving() as honest, lying_server(honest.addresses[0], lie=lie) as address:
+        config = RunConfig(
+            environments=("echo",),
+            episodes=5,
+            policies=parse_policies("expert"),
+            fleet=FleetConfig(servers=(address,)),
+            retry=RetryPolicy(max_attempts=1),
         )
-    assert status == 1, printed
-    assert "Traceback" not in printed
-    assert reasons(tmp_path / "run") == {("AGENT", "SEQ_GAP"): 5}
+        console = Console(file=io.StringIO())
+        await run(config, tmp_path / "run", resume=False, console=console)
+    assert reasons(tmp_path / "run") == {(fault, reason): 5}
 
 
 async def test_a_full_disk_ends_the_run_in_one_sentence_and_a_resume_goes_on(
     tmp_path: Path,
 ) -> None:
     run = tmp_path / "run"
-    flags = ("--env", "echo", "--policy", "expert", "--episodes", "300", "--concurrency", "4")
-    status, printed = await sample("--out", run, *flags, largest_file=200_000)
+    flags = ("--env", "echo", "--policy", "expert", "--episodes", "100", "--concurrency", "4")
+    status, printed = await sample("--out", run, *flags, largest_file=80_000)
     assert status == 1, printed
     assert "Traceback" not in printed
     (told,) = [line for line in printed.splitlines() if line.startswith("error:")]
     assert "was stored before is safe" in told
     kept = len(summaries(run))
-    assert 0 < kept < 300
+    assert 0 < kept < 100
     status, printed = await sample("--resume", run)
     assert status == 0, printed
-    assert len(summaries(run)) == 300
+    assert len(summaries(run)) == 100
 
 
 class Boaster(Policy):
@@ -196,6 +219,14 @@ async def test_a_record_that_cannot_be_made_or_stored_is_a_failed_record_of_its_
         outcome = await run(config, tmp_path / "run", resume=False, console=console)
     assert (outcome.finished, outcome.failed) == (18, 2)
     assert reasons(tmp_path / "run") == {(None, None): 18, ("INFRASTRUCTURE", reason): 2}
+
+
+async def test_a_disk_that_is_full_from_the_start_is_one_sentence(tmp_path: Path) -> None:
+    flags = ("--env", "echo", "--policy", "expert", "--episodes", "3")
+    status, printed = await sample("--out", tmp_path / "run", *flags, largest_file=100)
+    assert status == 1, printed
+    assert "Traceback" not in printed
+    assert "error:" in printed
 
 
 async def test_options_that_python_calls_equal_are_different_openings() -> None:

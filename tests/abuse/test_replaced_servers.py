@@ -138,6 +138,7 @@ async def test_a_run_whose_servers_stay_away_stops_and_keeps_the_rest_for_its_re
     assert versions(run) == {("1", False)}
 
 
+@pytest.mark.slow
 async def test_a_resume_under_other_code_says_so_in_one_line(tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert (await finish(await start("--out", run, "--env", "echo", "--episodes", "2")))[0] == 0
