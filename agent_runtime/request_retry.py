@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,7 +16,16 @@ from typing import Any, Final
 
 from agent_runtime.errors import Trouble
 
-__all__ = ["Breaker", "Outage", "Repeat", "RequestCounts", "RequestRetries", "RequestRetry", "Stop"]
+__all__ = [
+    "Breaker",
+    "Outage",
+    "Patience",
+    "Repeat",
+    "RequestCounts",
+    "RequestRetries",
+    "RequestRetry",
+    "Stop",
+]
 
 _COSTLY: Final = frozenset({Trouble.BROKEN, Trouble.TIMEOUT, Trouble.INVALID, Trouble.STALE})
 """The server may have worked for nothing, or the request itself may be what ended it."""
@@ -28,6 +37,12 @@ _SILENT_IN_A_ROW: Final = 3
 _FAILED_IN_A_ROW: Final = 8
 """Answers without a good one among them that make a server down: beside a server that refuses and
 spoils one of ten, eight in a row come once in a hundred million."""
+
+
+_PATIENCE_ANSWERS: Final = 200
+_PATIENCE_FACTOR: Final = 8.0
+_PATIENCE_LEAST: Final = 10.0
+"""Seconds: no server is quick enough to be given up sooner, for it may be busy for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +159,8 @@ class Breaker:
         self._silent = 0
         """Of these, the latest without any answer."""
         self._failing_since = 0.0
-        self._pauses = 0
+        self.pauses = 0
+        """Pauses since the server was up; 0 = it is."""
         self._closed_until: float | None = None
         """When a probe may go through; None = the server is up."""
         self._probing = False
@@ -177,7 +193,7 @@ class Breaker:
     def answered(self) -> bool:
         """Note a good answer; returns whether the server was down until now."""
         was_open = self.open
-        self._failures = self._silent = self._pauses = 0
+        self._failures = self._silent = self.pauses = 0
         self._closed_until, self._probing = None, False
         return was_open
 
@@ -200,12 +216,39 @@ class Breaker:
         return True
 
     def _pause(self, now: float, retry_after: float | None) -> None:
-        self._pauses += 1
-        longest = self._policy.longest_pause(self._pauses)
+        self.pauses += 1
+        longest = self._policy.longest_pause(self.pauses)
         # Between a half and the whole: a pause of nearly nothing would be no pause.
         drawn = longest * (0.5 + 0.5 * self._draw())
         self._closed_until = now + max(drawn, retry_after or 0.0)
         self._probing = False
+
+
+class Patience:
+    """How long an answer is waited for: far longer than all that came before it.
+
+    Some servers take a request and never answer it. What users set as the longest time of a reply
+    is for the slowest of models, and far too long for this.
+    """
+
+    def __init__(self) -> None:
+        self._times: deque[float] = deque(maxlen=_PATIENCE_ANSWERS)
+
+    def answered(self, seconds: float) -> None:
+        """Note how long an answer took."""
+        self._times.append(seconds)
+
+    def seconds(self, timeouts: int) -> float | None:
+        """Return how long to wait for an answer; None = nothing is known yet.
+
+        Args:
+            timeouts: How often it was not answered in time, or the server was found down: each
+                doubles the patience. A server that has come back may first have to load its model.
+        """
+        if len(self._times) < _PATIENCE_ANSWERS:
+            return None
+        longest = max(_PATIENCE_LEAST, _PATIENCE_FACTOR * max(self._times))
+        return math.ldexp(longest, min(timeouts, 64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from agent_runtime.logs import get_logger
 from agent_runtime.request_retry import (
     Breaker,
     Outage,
+    Patience,
     RequestCounts,
     RequestRetries,
     RequestRetry,
@@ -56,7 +57,7 @@ class RequestSender:
         *,
         requests_per_minute: int | None = None,
         tokens_per_minute: int | None = None,
-        breaker: bool = True,
+        watch: bool = True,
     ) -> None:
         """Describe the limits.
 
@@ -66,15 +67,16 @@ class RequestSender:
             concurrency: Says how many may be in flight.
             requests_per_minute: Requests started in any minute; None = no limit.
             tokens_per_minute: Tokens asked for in any minute; None = no limit.
-            breaker: Find out by requests whether the server is down; not for engines that are
-                asked how they are.
+            watch: Find out by requests whether the server is down, or has forgotten one; not for
+                engines that are asked how they are.
         """
         self.counts = RequestCounts()
         self._server = server
         self._retry = retry
         self._retries = RequestRetries(retry)
         self._breaker = Breaker(retry)
-        self._watching = breaker and retry.seconds > 0
+        self._patience = Patience()
+        self._watching = watch and retry.seconds > 0
         self._back = asyncio.Event()
         """Set, and replaced, when waiting requests are to look at the breaker again."""
         self._concurrency = concurrency
@@ -159,7 +161,7 @@ class RequestSender:
             if before is not None:
                 await before()
             try:
-                return await self._send_once(attempt, tokens)
+                return await self._send_once(attempt, tokens, troubles[Trouble.TIMEOUT])
             except PolicyError as error:
                 if error.trouble is None or not self._retry.seconds:
                     raise
@@ -198,13 +200,15 @@ class RequestSender:
         final.retriable = False
         return final
 
-    async def _send_once(self, attempt: Callable[[], Awaitable[T]], tokens: int) -> T:
+    async def _send_once(
+        self, attempt: Callable[[], Awaitable[T]], tokens: int, timeouts: int
+    ) -> T:
         async with self._place():
             probe = await self._pass_breaker()
             try:
                 await self._keep_rates(tokens)
                 started = time.monotonic()
-                answer = await attempt()
+                answer = await self._wait_for(attempt, timeouts)
             except PolicyError as error:
                 self._note_failure(error, probe=probe)
                 raise
@@ -214,6 +218,17 @@ class RequestSender:
                 raise
             self._note_answer(time.monotonic() - started)
             return answer
+
+    async def _wait_for(self, attempt: Callable[[], Awaitable[T]], timeouts: int) -> T:
+        patience = None
+        if self._watching:
+            patience = self._patience.seconds(timeouts + self._breaker.pauses)
+        try:
+            async with asyncio.timeout(patience):
+                return await attempt()
+        except TimeoutError:
+            text = f"{self._server} did not answer within {patience:.0f} s, and never took so long"
+            raise PolicyUnavailable(text, trouble=Trouble.TIMEOUT) from None
 
     @asynccontextmanager
     async def _place(self) -> AsyncGenerator[None]:
@@ -247,6 +262,7 @@ class RequestSender:
     def _note_answer(self, seconds: float) -> None:
         self.counts.answered += 1
         self._retries.answered()
+        self._patience.answered(seconds)
         self.set_limit(self._concurrency.answered(seconds, self.in_flight))
         self._note_alive()
 

@@ -103,7 +103,7 @@ class SGLangPolicy(TrainablePolicy):
             config.request_retry,
             self._concurrency,
             requests_per_minute=config.requests_per_minute,
-            breaker=False,
+            watch=False,
         )
         self.engines = EngineGroup(self._endpoint, self._connect, recovery=config.sglang.recovery)
         """The engines behind the address: health, load, weights."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agent_runtime.errors import Trouble
 from agent_runtime.request_retry import (
     Breaker,
+    Patience,
     Repeat,
     RequestCounts,
     RequestRetries,
@@ -173,6 +174,20 @@ def test_a_breaker_never_stays_blocked_for_ever(
             probing = False
         blocked = breaker.blocked(now)
         assert blocked == math.inf if probing and breaker.open else blocked <= policy.max_delay
+
+
+def test_patience_is_far_longer_than_all_answers_and_grows_with_each_disappointment() -> None:
+    patience = Patience()
+    for _ in range(199):
+        patience.answered(0.3)
+    assert patience.seconds(0) is None
+    patience.answered(0.3)
+    assert [patience.seconds(timeouts) for timeouts in range(3)] == [10.0, 20.0, 40.0]
+    patience.answered(30.0)
+    assert patience.seconds(0) == 240.0
+    for _ in range(200):
+        patience.answered(2.0)
+    assert patience.seconds(0) == 16.0
 
 
 def test_counts_are_said_in_a_line() -> None:
