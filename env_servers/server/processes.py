@@ -271,6 +271,7 @@ class WorkerProcess:
         if self._writer is not None:
             self._writer.close()
         executing = self._executing()
+        self._marker.close()  # a descriptor that would stay until the collector comes by
         self._pool.on_exit(self, started=self.has_executed or executing != 0)
         for number, call in self._calls.items():
             if not call.future.done():
@@ -278,11 +279,13 @@ class WorkerProcess:
         self._calls.clear()
 
     async def _log_exit(self) -> None:
-        """Log how the process ended, as soon as that can be read."""
+        """Reap the process, and log how it ended."""
         assert self._process is not None
-        for _ in range(_EXIT_POLLS):
+        for polls in itertools.count():
             if self._process.poll() is not None:
                 break
+            if polls == _EXIT_POLLS:
+                self._process.kill()  # it has left its server, but does not end by itself
             await asyncio.sleep(_EXIT_POLL_SECONDS)
         if not self._pool.closing:
             log.warning(

@@ -210,3 +210,22 @@ async def test_a_stopped_worker_without_a_step_is_replaced_and_nobody_is_blamed(
         await go_on([play])
         os.kill(server.workers._workers[0].pid, signal.SIGSTOP)
         await go_on([play])
+
+
+async def test_killed_workers_leave_neither_zombies_nor_descriptors(server_process):
+    server = server_process(execution={"echo": "process"}, workers=1)
+
+    def descriptors():
+        return len(list(Path(f"/proc/{server.process.pid}/fd").iterdir()))
+
+    async with harness_for(server.address) as harness, asyncio.timeout(60):
+        play = await harness.play(**FOREVER)
+        open_before = descriptors()
+        for _ in range(5):
+            (worker,) = server.worker_pids()
+            os.kill(worker, signal.SIGKILL)
+            while worker in server.worker_pids():
+                await asyncio.sleep(0.02)
+            await go_on([play], 1)
+        assert len(server.worker_pids()) == 1
+        assert descriptors() <= open_before + 1
