@@ -32,6 +32,8 @@ _MAX_JOURNAL_ENTRIES = 100_000
 _SHOWN_CHARS = 200
 _DRAIN_WAIT_SECONDS = 0.2
 """Before another server is asked, or the same one where it did not say how long to wait."""
+_ROOM_WAIT_SECONDS = 0.5
+"""Before an episode is opened again for which the server had no room."""
 _CREDIT_WAIT_SECONDS = 0.1
 """Before a command is sent again for which the server had no credit left."""
 
@@ -327,6 +329,9 @@ class RemoteEpisode:
         elif failure.reason == "CREDITS_EXCEEDED":
             # Commands that were given up still count on the server: no failure but flow control.
             await self._patience.wait(event.seq, failure, _CREDIT_WAIT_SECONDS)
+        elif failure.reason == "CAPACITY_EXHAUSTED":
+            # Others share the server: there is room when one of their episodes, or ours, ends.
+            await self._patience.wait(event.seq, failure, _ROOM_WAIT_SECONDS)
         else:
             raise failure
 
