@@ -129,14 +129,16 @@ class RequestRetries:
         policy = self.policy
         if sum(troubles.get(trouble, 0) for trouble in _COSTLY) >= policy.sends:
             return Stop.SENDS
-        pause = self._draw() * policy.longest_pause(sum(troubles.values()))
-        delay = pause + (retry_after or 0.0)
-        if elapsed + delay >= policy.seconds:
+        left = policy.seconds - elapsed
+        if left <= 0:
             return Stop.TIME
         if self._tokens < 1:
             return Stop.BUDGET
         self._tokens -= 1
-        return Repeat(delay)
+        pause = self._draw() * policy.longest_pause(sum(troubles.values()))
+        # The last try is made when the time is over, not before: only then is a server that stayed
+        # down known to be down for good.
+        return Repeat(min(pause + (retry_after or 0.0), left))
 
 
 class Breaker:
