@@ -28,6 +28,7 @@ from agent_runtime.logs import LogLevel, configure_logging
 from agent_runtime.redaction import redact_text
 from agent_runtime.tracing import enable_tracing, tracing_requested
 from orchestrator.errors import OrchestratorError, UsageError
+from orchestrator.terminal import TerminalConsole
 
 __all__ = [
     "ObservationOptions",
@@ -84,7 +85,7 @@ def guarded(work: Callable[[], int]) -> int:
         return stop.code if isinstance(stop.code, int) else 2
     except (OrchestratorError, AgentRuntimeError) as error:
         message = Text.assemble(("error: ", "bold red"), redact_text(str(error)))
-        Console(file=sys.stderr, soft_wrap=True).print(message)
+        TerminalConsole(file=sys.stderr, soft_wrap=True).print(message)
         if isinstance(error, PolicyMisconfigured | ConnectionMisconfigured):
             return UsageError.exit_code
         return error.exit_code if isinstance(error, OrchestratorError) else 1
@@ -101,8 +102,8 @@ def guarded(work: Callable[[], int]) -> int:
 
 def make_console(*, stderr: bool = False) -> Console:
     """Return a console that is wide enough for tables where there is no terminal to fit."""
-    console = Console(stderr=stderr)
-    return console if console.is_terminal else Console(stderr=stderr, width=_PLAIN_WIDTH)
+    console = TerminalConsole(stderr=stderr)
+    return console if console.is_terminal else TerminalConsole(stderr=stderr, width=_PLAIN_WIDTH)
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:

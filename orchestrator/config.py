@@ -217,6 +217,22 @@ class RunConfig:
         """Return the split whose tasks are played; empty = single items are."""
         return "" if self.environment_settings(name).items else self.split or _DEFAULT_SPLIT
 
+    def unasked(self, given: RunConfig) -> list[str]:
+        """Return what a resume would start or reach that no flag of its command line names.
+
+        Args:
+            given: The same command line without what the manifest recorded.
+        """
+        flags, recorded = flatten(to_plain(given)), flatten(to_plain(self))
+        default = flatten(to_plain(RunConfig()))
+        return [
+            f"{_flag(path)} {text}"
+            for path, text in recorded.items()
+            if _REACHING.match(path)
+            and text != default.get(path, _NO_TARGET)
+            and flags.get(path, _NO_TARGET) == default.get(path, _NO_TARGET)
+        ]
+
     def resume_key(self) -> dict[str, Any]:
         """Return the part that decides what is played, as JSON values: a resume must repeat it."""
         return _partition(to_plain(self))[0]
@@ -287,6 +303,13 @@ def _learned_settings(learned: AgentManifest, environment: str) -> PlaySettings:
     return learned.environments[environment]
 
 
+_REACHING = re.compile(
+    r"(fleet\.(servers|server_options|data)|client\.(ca|cert|key|insecure)|serve\.|model$"
+    r"|policies\.\d+\.target|agent\.openai\.(base_url|api_key_env)"
+    r"|agent\.sglang\.(api_key_env|tokenizer|chat_template)|agent\.embedded\.chat_template)"
+)
+"""Fields by which a run starts programs, reads files or shows a key to somebody."""
+_NO_TARGET = '""'
 _RUNTIME = frozenset(
     {
         *("concurrency", "fleet", "client", "serve", "retry"),
@@ -339,6 +362,7 @@ def _merge(what: Mapping[str, Any], how: Mapping[str, Any]) -> dict[str, Any]:
 def _flag(path: str) -> str:
     """Return the flag of a field."""
     path = re.sub(r"^(fleet|agent)\.|^(options)\..*", r"\2", path)
+    path = re.sub(r"^policies\..*", "policy", path)
     return f"--{path.replace('_', '-')}"
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-from rich.console import Console
 from rich.progress import Progress
 
 from orchestrator.atomic_file import atomic_output
@@ -26,6 +25,7 @@ from orchestrator.formats import WRITERS
 from orchestrator.records import EpisodeSummary
 from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
+from orchestrator.terminal import TerminalConsole
 
 __all__ = ["ExportFilter", "ExportOptions", "ExportResult", "export_run", "main"]
 
@@ -164,7 +164,7 @@ def _export(options: ExportOptions) -> int:
         only_success=options.only_success,
         include_failed=options.include_failed,
     )
-    console = Console(file=sys.stderr, soft_wrap=True)
+    console = TerminalConsole(file=sys.stderr, soft_wrap=True)
     with (
         RunReader.open(find_run(options.run, options.runs)) as run,
         Progress(console=console, transient=True, disable=not console.is_terminal) as progress,

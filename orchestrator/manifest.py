@@ -35,6 +35,7 @@ from orchestrator.errors import (
     StoreCorrupt,
 )
 from orchestrator.manifest_layouts import MANIFEST_SCHEMA, upgrade
+from orchestrator.trust import SIGNATURE, is_signed, sign
 
 __all__ = [
     "MANIFEST_FILE",
@@ -46,6 +47,7 @@ __all__ = [
     "check_resumable",
     "code_change",
     "differences",
+    "is_own",
     "read_manifest",
     "utc_now",
     "write_manifest",
@@ -54,6 +56,7 @@ __all__ = [
 MANIFEST_FILE: Final = "manifest.json"
 _FORMAT: Final = "agentgym-run"
 """Marks the file as ours: other tools write files of this name, too."""
+_MARKS: Final = ("format", SIGNATURE)
 _LOCK_FILE: Final = "constraints.txt"
 
 
@@ -213,15 +216,25 @@ def read_manifest(folder: Path) -> Manifest:
         raise StoreCorrupt(folder, f"{MANIFEST_FILE} is incomplete ({error!r})") from error
 
 
+def is_own(folder: Path) -> bool:
+    """Tell whether the manifest of a run folder was written by this user's programs."""
+    try:
+        document: object = json.loads((folder / MANIFEST_FILE).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and is_signed(cast("dict[str, Any]", document))
+
+
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write a manifest into its folder, whole or not at all."""
-    document = redact({"format": _FORMAT} | dataclasses.asdict(manifest))
+    document = cast("dict[str, Any]", redact({"format": _FORMAT} | dataclasses.asdict(manifest)))
+    document[SIGNATURE] = sign(document)
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     write_atomically(folder / MANIFEST_FILE, text + "\n", private=True)
 
 
 def _from_json(document: dict[str, Any]) -> Manifest:
-    fields = {name: value for name, value in document.items() if name != "format"}
+    fields = {name: value for name, value in document.items() if name not in _MARKS}
     manifest = msgspec.convert(fields, Manifest)
     known = {field.name for field in dataclasses.fields(Manifest)}
     if unknown := sorted(fields.keys() - known):

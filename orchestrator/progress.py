@@ -28,7 +28,7 @@ from rich.progress import (
 from agent_runtime.supervision import cancel_tasks, supervise
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.records import blamed, fault_name
-from orchestrator.rendering import visible
+from orchestrator.terminal import visible
 
 __all__ = ["RunProgress"]
 

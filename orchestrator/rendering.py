@@ -18,11 +18,10 @@ from rich.text import Text
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.formats.messages import role_name
 from orchestrator.records import blamed, fault_name, stop_reason_name
+from orchestrator.terminal import visible
 
-__all__ = ["as_plain_text", "as_renderable", "visible"]
+__all__ = ["as_plain_text", "as_renderable"]
 
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""C0 and C1 without tab and newline, and the marks that turn the direction of text."""
 _LABEL: Final = re.compile(r"^[ \t]*(Thought|Action):", re.MULTILINE)
 _STYLES: Final = {"Thought": "italic cyan", "Action": "bold green"}
 _ROLE_STYLES: Final = {"system": "magenta", "user": "blue", "assistant": "yellow"}
@@ -46,13 +45,6 @@ def as_plain_text(episode: episode_pb2.Episode, *, limit: int | None = None) -> 
     with console.capture() as captured:
         console.print(as_renderable(episode, limit=limit), soft_wrap=False)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
-
-
-def visible(text: str) -> str:
-    """Return the text with control characters shown by their codes, harmless on a terminal."""
-    return _CONTROL.sub(
-        lambda control: f"\\x{ord(control.group()):02x}", text.replace("\r\n", "\n")
-    )
 
 
 def _heading(episode: episode_pb2.Episode) -> Text:

@@ -26,8 +26,10 @@ from orchestrator.client import ClientConfig, connection_options
 from orchestrator.command_line import ObservationOptions, make_console, run_command, run_loop
 from orchestrator.errors import UsageError
 from orchestrator.fleet import Fleet, FleetConfig
+from orchestrator.manifest import is_own
 from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
+from orchestrator.trust import check_environments
 
 __all__ = ["Replay", "ReplayReport", "main", "replay_episodes"]
 
@@ -47,6 +49,8 @@ class Replay:
     """At most so many episodes; 0 = all."""
     concurrency: int = 256
     """Episodes that are live at once."""
+    trust_run: bool = False
+    """Also serve environments that a stranger's run names and that are packages of this folder."""
     json: bool = False
     """Print the report as JSON on stdout."""
     fleet: Annotated[FleetConfig, tyro.conf.arg(name="")] = field(default_factory=FleetConfig)
@@ -176,6 +180,8 @@ def _act(config: Replay) -> int:
         if config.env and config.env not in environments:
             raise UsageError(f"the run has no environment {config.env!r}", valid=environments)
         selected = [config.env] if config.env else environments
+        if not (config.trust_run or config.env or config.fleet.servers or is_own(folder)):
+            check_environments(selected)
         report = run_loop(_replay_run(config, reader, selected))
     _print(report, console)
     if config.json:

@@ -23,7 +23,6 @@ from orchestrator.errors import RecordCorrupt
 from orchestrator.failures import FailureReason, list_failures
 from orchestrator.missingness import Missingness, measure_missingness
 from orchestrator.records import blamed
-from orchestrator.rendering import visible
 from orchestrator.retry import GiveUp
 from orchestrator.run_folder import read_writer
 from orchestrator.run_plan import SessionEnd
@@ -34,6 +33,7 @@ from orchestrator.statistics import (
     summarise_run,
 )
 from orchestrator.store import RunReader
+from orchestrator.terminal import visible
 
 __all__ = ["RunReport", "as_data", "as_table", "print_report", "read_report"]
 

@@ -20,6 +20,7 @@ import os
 import platform
 import secrets
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -41,6 +42,7 @@ __all__ = [
     "DATABASE_FILE",
     "DATABASE_LAYOUT",
     "LOCK_FILE",
+    "LOGS_FOLDER",
     "WriterLock",
     "create_folder",
     "find_run",
@@ -51,6 +53,9 @@ __all__ = [
 
 DATABASE_FILE: Final = "episodes.sqlite"
 LOCK_FILE: Final = "writer.lock"
+LOGS_FOLDER: Final = "logs"
+_SIDE_FILES: Final = tuple(f"{DATABASE_FILE}-{name}" for name in ("wal", "shm", "journal"))
+"""SQLite's own."""
 APPLICATION_ID: Final = 0x4147594D
 """`AGYM`, in the header of every database that this program makes."""
 DATABASE_LAYOUT: Final = 2
@@ -83,6 +88,7 @@ def inspect_folder(folder: Path) -> Manifest:
     Reads two files and changes nothing. Raises RunNotFound, ForeignFolder, LayoutUnsupported or
     StoreCorrupt.
     """
+    _refuse_links(folder)
     manifest = read_manifest(folder)
     database = folder / DATABASE_FILE
     if not database.is_file():
@@ -99,6 +105,24 @@ def inspect_folder(folder: Path) -> Manifest:
             folder, f"{DATABASE_FILE} has layout {layout}, this program reads {DATABASE_LAYOUT}"
         )
     return manifest
+
+
+def _refuse_links(folder: Path) -> None:
+    """Raise ForeignFolder where a part of the run is elsewhere, or is no file or folder.
+
+    A resume writes to these parts: in a stranger's folder they could be links to anything.
+    """
+    names = (MANIFEST_FILE, DATABASE_FILE, LOCK_FILE, *_SIDE_FILES)
+    parts = [(folder / name, stat.S_ISREG) for name in names]
+    parts.append((folder / LOGS_FOLDER, stat.S_ISDIR))
+    if (folder / LOGS_FOLDER).is_dir():
+        parts += [(path, stat.S_ISREG) for path in (folder / LOGS_FOLDER).iterdir()]
+    for path, is_right in parts:
+        if os.path.lexists(path) and not is_right(path.lstat().st_mode):
+            kind = "a link" if path.is_symlink() else "of another kind"
+            raise ForeignFolder(
+                folder, f"{path.relative_to(folder)} is {kind}: a run's files are in its folder"
+            )
 
 
 def create_folder(folder: Path, manifest: Manifest, make_database: Callable[[Path], None]) -> None:

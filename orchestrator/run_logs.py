@@ -17,11 +17,11 @@ from typing import Final
 from agent_runtime.logs import log_file
 from agent_runtime.private_files import make_private_folder
 from orchestrator.errors import FleetError
+from orchestrator.run_folder import LOGS_FOLDER
 from orchestrator.servers import LogFolder
 
-__all__ = ["LOGS_FOLDER", "RUN_LOG", "RunLogs", "open_run_logs"]
+__all__ = ["RUN_LOG", "RunLogs", "open_run_logs"]
 
-LOGS_FOLDER: Final = "logs"
 RUN_LOG: Final = "run.jsonl"
 
 

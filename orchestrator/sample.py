@@ -21,11 +21,14 @@ from rich.console import Console
 from orchestrator.command_line import ObservationOptions, guarded, make_console, run_loop
 from orchestrator.config import RunConfig, parse_policies
 from orchestrator.configuration import parse_flags, parse_names
+from orchestrator.errors import UsageError
+from orchestrator.manifest import is_own
 from orchestrator.report import RunReport, as_data, print_report, read_report
 from orchestrator.run import RunOutcome, run
 from orchestrator.run_folder import find_run, inspect_folder
 from orchestrator.statistics import MissingRule
 from orchestrator.store import RunReader
+from orchestrator.trust import check_environments
 
 __all__ = ["Sample", "main", "play_command", "print_outcome"]
 
@@ -45,6 +48,8 @@ class Sample:
     """What episodes count as that were given up or not played: bounds shows what the figures are if
     all of them fail and if all succeed; fail counts them as failures; drop leaves them out; error
     gives no figures."""
+    trust_run: bool = False
+    """With --resume of a run that somebody else began: start and reach what its manifest names."""
     json: bool = False
     """Print the summary as JSON on stdout, and everything else on stderr."""
     observation: Annotated[ObservationOptions, tyro.conf.arg(name="")] = field(
@@ -71,10 +76,13 @@ def play_command(
     """
     first = _read_first_flags(argv)
     resumed = find_run(first.resume) if first.resume else None
-    default = _default_config(first, resumed, default)
+    default_of_flags, default = default, _default_config(first, resumed, default)
     sample = parse_flags(
         Sample, argv, program=f"python -m orchestrator.{name}", default=Sample(run=default)
     )
+    if resumed is not None and not (sample.trust_run or is_own(resumed)):
+        given = parse_flags(Sample, argv, program="", default=Sample(run=default_of_flags))
+        _check_trust(sample.run, given.run)
     sample.observation.configure()
     now = datetime.now(UTC)
     unique = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}")
@@ -123,6 +131,17 @@ def _default_config(
     if sampling is None:
         return default
     return replace(default, agent=replace(default.agent, sampling=sampling))
+
+
+def _check_trust(config: RunConfig, given: RunConfig) -> None:
+    """Raise UsageError where a stranger's manifest decides what is started or reached."""
+    check_environments(name for name in config.environments if name not in given.environments)
+    unasked = config.unasked(given)
+    if unasked:
+        raise UsageError(
+            "somebody else began this run (its manifest is not signed by your key), and it asks "
+            f"for {'; '.join(unasked)}: give these flags yourself, or look and add --trust-run"
+        )
 
 
 def _read_report(folder: Path, missing: MissingRule) -> RunReport:

@@ -27,11 +27,12 @@ from agentgym.episode.v1 import episode_pb2
 from orchestrator.command_line import run_command
 from orchestrator.errors import EpisodesMissing, RecordCorrupt, UsageError
 from orchestrator.records import EpisodeSummary, blamed
-from orchestrator.rendering import as_plain_text, as_renderable, visible
+from orchestrator.rendering import as_plain_text, as_renderable
 from orchestrator.report import as_data, print_report, read_report
 from orchestrator.run_folder import find_run
 from orchestrator.statistics import MissingRule
 from orchestrator.store import RunReader
+from orchestrator.terminal import TerminalConsole, visible
 
 __all__ = ["ShowOptions", "main"]
 
@@ -106,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _show(options: ShowOptions) -> int:
-    console = Console(no_color=options.plain, highlight=False)
+    console = TerminalConsole(no_color=options.plain, highlight=False)
     if not console.is_terminal:
         # A file or a pipe has no width of its own: do not squeeze the table into 80 columns.
         console.width = max(console.width, _FILE_WIDTH)

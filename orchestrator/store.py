@@ -40,6 +40,7 @@ from orchestrator.checksums import (
 )
 from orchestrator.errors import (
     DuplicateEpisode,
+    ForeignFolder,
     InvalidEpisode,
     OrchestratorError,
     RecordCorrupt,
@@ -805,6 +806,18 @@ def _has_wal(folder: Path) -> bool:
     return wal.is_file() and wal.stat().st_size > 0
 
 
+def _refuse_programs(connection: sqlite3.Connection, folder: Path) -> None:
+    """Raise ForeignFolder for a database that does more than hold records.
+
+    Views, triggers and virtual tables would run when a stranger's run is read or resumed.
+    """
+    for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master"):
+        virtual = str(sql or "").lstrip().upper().startswith("CREATE VIRTUAL")
+        if kind not in ("table", "index") or virtual:
+            what = "virtual table" if virtual else kind
+            raise ForeignFolder(folder, f"{DATABASE_FILE} has the {what} {name!r}, no run has")
+
+
 def _probe(folder: Path, manifest: Manifest, *, thorough: bool) -> None:
     """Raise StoreCorrupt where the database is damaged or of another run.
 
@@ -812,6 +825,7 @@ def _probe(folder: Path, manifest: Manifest, *, thorough: bool) -> None:
     """
     with contextlib.closing(_connect_reading(folder, immutable=not _has_wal(folder))) as connection:
         try:
+            _refuse_programs(connection, folder)
             connection.execute(f"SELECT id, {_SUMMARY_SQL}, record FROM episodes LIMIT 1")
             connection.execute(f"SELECT id, {_SUMMARY_SQL}, record FROM attempts LIMIT 1")
             row = connection.execute("SELECT value FROM meta WHERE name = 'run_id'").fetchone()

@@ -29,9 +29,9 @@ from orchestrator.command_line import run_command, run_loop
 from orchestrator.config import AGENT_POLICY, EMBEDDED_POLICY, SERVED_POLICY, RunConfig
 from orchestrator.errors import ConfigurationError
 from orchestrator.manifest import Manifest
-from orchestrator.rendering import visible
 from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
+from orchestrator.terminal import TerminalConsole, visible
 
 __all__ = ["CERTIFICATE_FILE", "AuditOptions", "main"]
 
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _audit(options: AuditOptions) -> int:
-    errors = Console(file=sys.stderr, soft_wrap=True)
+    errors = TerminalConsole(file=sys.stderr, soft_wrap=True)
     with (
         RunReader.open(find_run(options.run, options.runs)) as run,
         Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress,
@@ -126,7 +126,7 @@ def _audit(options: AuditOptions) -> int:
         out = options.out or run.folder / CERTIFICATE_FILE
         document = json.dumps(certificate(run, result), indent=2, ensure_ascii=False)
         write_atomically(out, document + "\n", private=options.out is None)
-    _print_result(Console(highlight=False, soft_wrap=True), result, out)
+    _print_result(TerminalConsole(highlight=False, soft_wrap=True), result, out)
     return 0 if result.passed else 1
 
 

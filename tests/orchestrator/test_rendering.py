@@ -2,7 +2,8 @@ import io
 
 from rich.console import Console
 
-from orchestrator.rendering import as_plain_text, as_renderable, visible
+from orchestrator.rendering import as_plain_text, as_renderable
+from orchestrator.terminal import visible
 from tests.orchestrator.records import build_episode, build_failed
 
 ESCAPE = "\x1b"
