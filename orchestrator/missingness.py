@@ -1,9 +1,9 @@
 """Whether episodes are missing from a run at random, as two simple tests say.
 
-Length: are episodes with a failed attempt longer than those that finished at once? One-sided
-Mann-Whitney test, corrected for ties. An episode that was given up counts with the rounds that it
-had played when it failed, a lower bound of its length: the test is careful, it can miss a
-dependence and does not invent one.
+Length: a failure that hits anybody hits an episode anywhere, so that failed attempts have played a
+random part of an episode. Had they played more rounds than random parts of finished episodes have?
+One-sided Mann-Whitney test, corrected for ties. If they had, they were cut from longer episodes, or
+failed near the end of theirs; how long they would have been nobody knows.
 
 Item: do attempts that are played again fail more often than
 first ones? If failures hit anybody, they do not; if they stick to items (or to bad minutes), they
@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from statistics import NormalDist, median
 from typing import Final
 
-from orchestrator.records import EpisodeKey, EpisodeSummary
+from orchestrator.records import EpisodeSummary
+from orchestrator.seeds import unit_interval
 
 __all__ = ["Missingness", "measure_missingness"]
 
@@ -33,12 +34,12 @@ class Missingness:
     """What the attempts of a run say about why some failed. None = too few of them to tell."""
 
     failed_attempts: int
-    hit_median_rounds: float | None
-    """Rounds of episodes with a failed attempt; until then, of those that were given up."""
-    spared_median_rounds: float | None
-    """Rounds of episodes that finished at once."""
+    failed_median_rounds: float | None
+    """Rounds that failed attempts had played when they failed."""
+    finished_median_rounds: float | None
+    """Rounds of finished episodes."""
     length_p: float | None
-    """Probability of so much longer ones if failures did not depend on length."""
+    """Probability of so many rounds of failed attempts if failures did not depend on length."""
     first_failure_rate: float | None
     """Share of first attempts that failed."""
     repeated_failure_rate: float | None
@@ -62,35 +63,25 @@ def measure_missingness(
 ) -> Missingness:
     """Return what records and superseded attempts of a run say."""
     attempts = [*records, *superseded]
-    hit, spared = _lengths(records, superseded)
+    failed = [attempt.rounds for attempt in attempts if attempt.failed]
+    finished = [attempt for attempt in attempts if not attempt.failed]
+    parts = [_random_part(attempt) for attempt in finished]
     first = [attempt.failed for attempt in attempts if attempt.attempt == 1]
     later = [attempt.failed for attempt in attempts if attempt.attempt > 1]
     return Missingness(
-        failed_attempts=sum(attempt.failed for attempt in attempts),
-        hit_median_rounds=median(hit) if hit else None,
-        spared_median_rounds=median(spared) if spared else None,
-        length_p=_p_of_longer(hit, spared),
+        failed_attempts=len(failed),
+        failed_median_rounds=median(failed) if failed else None,
+        finished_median_rounds=median(it.rounds for it in finished) if finished else None,
+        length_p=_p_of_longer(failed, parts),
         first_failure_rate=sum(first) / len(first) if first else None,
         repeated_failure_rate=sum(later) / len(later) if later else None,
         item_p=_p_of_more_often(later, first),
     )
 
 
-def _lengths(
-    records: Sequence[EpisodeSummary], superseded: Sequence[EpisodeSummary]
-) -> tuple[list[int], list[int]]:
-    """Return the rounds of episodes with a failed attempt, and of those that finished at once."""
-    failed_rounds: dict[EpisodeKey, int] = {}
-    for attempt in superseded:
-        failed_rounds[attempt.key] = max(attempt.rounds, failed_rounds.get(attempt.key, 0))
-    hit: list[int] = []
-    spared: list[int] = []
-    for record in records:
-        if record.failed:
-            hit.append(max(record.rounds, failed_rounds.get(record.key, 0)))
-        else:
-            (hit if record.key in failed_rounds else spared).append(record.rounds)
-    return hit, spared
+def _random_part(finished: EpisodeSummary) -> int:
+    """Return the rounds after which a failure that comes anywhere would have hit an episode."""
+    return int(unit_interval("missingness", finished.episode_id) * finished.rounds)
 
 
 def _p_of_longer(longer: Sequence[int], shorter: Sequence[int]) -> float | None:

@@ -244,15 +244,15 @@ def _missingness(found: Missingness) -> Iterator[str]:
     """Say by which test failures do, or do not seem to, depend on length and item."""
     if not found.failed_attempts:
         return
-    lengths = f"median rounds: {_number(found.hit_median_rounds)} of episodes with a failed attempt"
-    if found.spared_median_rounds is not None:
-        lengths += f", {_number(found.spared_median_rounds)} of those without"
+    lengths = f"failed attempts had played {_number(found.failed_median_rounds)} rounds (median)"
+    if found.finished_median_rounds is not None:
+        lengths += f", finished ones {_number(found.finished_median_rounds)} in all"
     if found.length_p is None:
         yield f"too few attempts to tell whether failures depend on length ({lengths})"
     elif found.depends_on_length:
         yield (
             f"LONG EPISODES FAIL MORE, so those that finished are no fair sample ({lengths}; "
-            f"Mann-Whitney p = {found.length_p:.1g})"
+            f"Mann-Whitney against random parts of finished ones, p = {found.length_p:.1g})"
         )
     else:
         yield (
