@@ -146,7 +146,10 @@ class Servers:
         while seconds:
             await asyncio.sleep(seconds * rng.uniform(0.5, 1.5))
             with contextlib.suppress(psutil.NoSuchProcess):
-                workers = psutil.Process(rng.choice(self._processes).pid).children()
+                children = psutil.Process(rng.choice(self._processes).pid).children()
+                workers = [
+                    each for each in children if "env_servers.server.worker" in each.cmdline()
+                ]
                 if workers:
                     rng.choice(workers).kill()
                     self.kills["workers"] += 1

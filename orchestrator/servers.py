@@ -124,6 +124,7 @@ class SpawnedServer:
         """Restarts so far."""
         self._number = number
         self._ready_file = sockets / f"server-{number}.ready"
+        self._stuck_file = sockets / f"server-{number}.stuck"
         self._logs = logs
         self._environments = environments
         self._config = config
@@ -174,6 +175,7 @@ class SpawnedServer:
         command += ["--bind", self.address, "--address-file", str(self._ready_file)]
         command += ["--drain", "0", "--log-level", "info", "--log-json"]
         command += ["--exit-with-parent", str(os.getpid())]
+        command += ["--stuck-file", str(self._stuck_file)]
         if tracing_enabled():
             command.append("--trace")
         command += self._config.server_options

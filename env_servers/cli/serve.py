@@ -86,6 +86,8 @@ class Serve:
     """Log JSON lines, also on a terminal."""
     trace: bool = False
     """Export OpenTelemetry traces to where the OTEL_* variables point; they turn it on, too."""
+    stuck_file: Path | None = None
+    """Environments for which a server had to be ended, one a line; they run in worker processes."""
     exit_with_parent: int = 0
     """Id of the process that started this one: end when it is gone, however it went."""
     address_file: Path | None = None
@@ -164,6 +166,7 @@ class Serve:
             log=self._log_config(),
             trace=self.trace,
             drain_seconds=self.drain,
+            stuck_file=self.stuck_file,
             exit_with_parent=self.exit_with_parent,
         )
 

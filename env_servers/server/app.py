@@ -14,6 +14,7 @@ import os
 import resource
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -68,7 +69,10 @@ class EnvironmentServer:
         self.config = config
         limits = config.limits
         environment_config = EnvironmentConfig(config.data_dir, config.settings)
-        self.guard = InlineGuard(min(limits.inline_limit, limits.step_limit))
+        self.guard = InlineGuard(
+            min(limits.inline_limit, limits.step_limit), max(1, len(config.environments))
+        )
+        self._stuck = _read_names(config.stuck_file)
         self.threads = AbandonableThreadPool(config.threads)
         self.workers = WorkerPool(
             config.worker_count(),
@@ -149,6 +153,8 @@ class EnvironmentServer:
 
     def execution(self, loaded: LoadedEnvironment) -> Execution:
         """Return where an environment runs here."""
+        if loaded.spec.name in self._stuck:
+            return Execution.PROCESS
         return self.config.execution.get(loaded.spec.name, loaded.spec.execution)
 
     def _host(self, loaded: LoadedEnvironment) -> Host:
@@ -214,6 +220,7 @@ async def serve(
     server = EnvironmentServer(config)
     _tune_collector()
     await server.start()
+    server.guard.start_watchdog(config.stuck_file)
     if ready is not None:
         await ready(server)
     loop = asyncio.get_running_loop()
@@ -243,6 +250,13 @@ async def _first_of(*waits: Coroutine[Any, Any, Any] | asyncio.Task[Any]) -> Non
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+
+def _read_names(path: Path | None) -> set[str]:
+    """Names, one a line; none where there is no such file yet."""
+    if path is None or not path.exists():
+        return set()
+    return set(path.read_text(encoding="utf-8").split())
 
 
 def _configured_tracing(config: ServerConfig) -> EpisodeTracing | None:

@@ -103,6 +103,9 @@ class ServerConfig:
     """Export OpenTelemetry spans; without it only where OTEL_* variables ask for it."""
     drain_seconds: float = 30.0
     """How long live episodes may go on after SIGTERM."""
+    stuck_file: Path | None = None
+    """Names of environments that no signal could interrupt, one a line: they run in worker
+    processes. A server that has to end for another one adds it."""
     exit_with_parent: int = 0
     """Id of the parent process, to end when it is gone: a spawned server must not outlive a killed
     run, also one that was killed before the server was up. 0 = off."""

@@ -133,23 +133,24 @@ class InlineRunner(Runner):
     def __init__(self, host: InlineHost, instance: EnvironmentInstance, item_id: str) -> None:
         self._host = host
         self._guard = host.guard
+        self._cells, self._cell = host.guard.cells, host.cell
         self._instance = instance
         self._item_id = item_id
         self.instance = instance
 
     def step_now(self, step_input: StepInput) -> Result:
-        host, guard = self._host, self._guard
+        host, guard, cells, cell = self._host, self._guard, self._cells, self._cell
         if host.observe is not None:
             return self._timed(step_input, host.observe)
         # `InlineHost.call` without its overhead: what it costs every step would be felt.
-        guard.serial += 1
-        guard.active = True
+        guard.serial = serial = guard.serial + 1
+        cells[cell] = serial
         try:
             result = self._instance.step(step_input)
         except BaseException as error:
-            guard.active = False
+            cells[cell] = 0
             raise host.classify_error(error, self._item_id) from error
-        guard.active = False
+        cells[cell] = 0
         host.steps += 1
         return result
 
@@ -190,6 +191,7 @@ class InlineHost(Host):
         super().__init__(loaded)
         self.guard = guard
         self.limit = guard.limit
+        self.cell = guard.cell(self.spec.name)
         self.on_overrun: Callable[[InlineHost, str], None] | None = None
         """Hears of a call that was interrupted: this host, and the item that was played."""
         self.successor: Host | None = None
@@ -250,17 +252,17 @@ class InlineHost(Host):
 
     def call(self, work: Callable[[], T], item_id: str) -> T:
         """Run environment code now; raises CommandError."""
-        guard = self.guard
+        guard, cell = self.guard, self.cell
         guard.serial += 1
-        guard.active = True
+        guard.cells[cell] = guard.serial
         try:
             with boundary(self.spec.name):
                 return work()
         except StepOverrun:
-            guard.active = False
+            guard.cells[cell] = 0
             raise self._overrun(item_id) from None
         finally:
-            guard.active = False
+            guard.cells[cell] = 0
 
 
 class ThreadRunner(Runner):

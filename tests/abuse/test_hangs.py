@@ -1,6 +1,15 @@
 """An inline environment that does not return stops neither its server nor its neighbours."""
 
+import asyncio
+
+import pytest
+
+from agent_runtime.connection import Connection
+from agent_runtime.episode import RemoteEpisode
+from agent_runtime.errors import EnvironmentFailure
+from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.conformance.verdicts import expect_error, expect_observation
+from tests.abuse.stuck import STUCK
 from tests.env_servers.server.conftest import harness_for
 
 FOREVER = {"length": 0}
@@ -48,3 +57,34 @@ async def test_a_step_that_is_only_slow_is_answered_by_a_worker(server_process):
         event = expect_observation(await slow.ask(1, action="slowly"), replayed=False)
         assert "Step 1, " in event.observation
         await go_on([neighbour])
+
+
+@pytest.mark.slow
+async def test_native_code_that_never_returns_costs_one_episode(server_process, tmp_path):
+    """No thread and no signal of a server can run then: only another process can end it."""
+    server = server_process(
+        environments=["tests.abuse.stuck"],
+        limits={"inline_limit": 0.5, "step_limit": 2.0},
+        workers=2,
+        stuck_file=str(tmp_path / "stuck"),
+    )
+    async with asyncio.timeout(90), Connection(server.address) as connection:
+
+        async def opened(item_id):
+            reset = pb.Reset(environment="tests.abuse.stuck", item_id=item_id)
+            episode = RemoteEpisode(connection, item_id, reset, deterministic=True)
+            await episode.reset()
+            await episode.step("one")
+            return episode
+
+        culprit, neighbour = await opened(STUCK), await opened("echo_1010001")
+        stuck = asyncio.create_task(culprit.step("two"))
+        await asyncio.to_thread(server.wait)
+        assert "an inline call cannot be interrupted" in server.log
+        assert "stuck.py" in server.log, "the log does not show where it hung"
+        server.start()
+        assert "Step 2, " in (await neighbour.step("two")).text
+        with pytest.raises(EnvironmentFailure) as caught:
+            await stuck
+        assert caught.value.reason == "ENVIRONMENT_HUNG"
+        assert "Step 3, " in (await neighbour.step("three")).text

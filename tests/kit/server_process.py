@@ -74,7 +74,8 @@ class ServerProcess:
     def worker_pids(self) -> list[int]:
         """Its worker processes."""
         path = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
-        return [int(pid) for pid in Path(path).read_text().split()]
+        pids = [int(pid) for pid in Path(path).read_text().split()]
+        return [pid for pid in pids if b"worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def main() -> None:
@@ -83,6 +84,8 @@ def main() -> None:
     execution = {name: Execution(how) for name, how in options.pop("execution", {}).items()}
     tuples = {key: tuple(options.pop(key)) for key in ("environments", "bind")}
     security = Security(**options.pop("security", {}))
+    if "stuck_file" in options:
+        options["stuck_file"] = Path(options["stuck_file"])
     config = ServerConfig(
         limits=limits, execution=execution, security=security, **tuples, **options
     )
