@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.store import RunReader
+from tests.abuse.other_echo import SIGN
 from tests.kit.server_process import ServerProcess
 
 LONG = ("--options", '{"sleep_ms": 2, "length": 10}')
@@ -58,11 +59,18 @@ async def replaced_in_mid_run(run: Path, first: ServerProcess, module: str) -> t
         return await finish(playing)
 
 
-def versions(run: Path) -> set[tuple[str, bool]]:
-    """Versions that records name, and whether the record says that the episode failed."""
+def versions(run: Path) -> set[tuple[str, bool, bool]]:
+    """Of each record: the version that it names, whether version two played, whether it failed."""
     with RunReader.open(run) as reader:
         assert reader.verify() == []
-        return {(it.environment_version, it.HasField("error")) for it in reader.episodes()}
+        return {
+            (
+                it.environment_version,
+                any(SIGN in step.observation for step in it.steps),
+                it.HasField("error"),
+            )
+            for it in reader.episodes()
+        }
 
 
 def count(run: Path) -> int:
@@ -79,12 +87,12 @@ async def test_a_server_replaced_by_another_version_plays_nothing_and_the_run_ca
     assert "Traceback" not in printed
     (told,) = [line for line in printed.splitlines() if line.startswith("error:")]
     assert "it serves echo 2" in told and "the run began with 1" in told
-    assert versions(run) == {("1", False)}
+    assert versions(run) == {("1", False, False)}
     assert 20 <= count(run) < 60
     first.start()
     status, printed = await finish(await start("--resume", run))
     assert status == 0, printed
-    assert versions(run) == {("1", False)}
+    assert versions(run) == {("1", False, False)}
     assert count(run) == 60
 
 
@@ -95,7 +103,7 @@ async def test_a_server_replaced_by_the_same_version_goes_on_with_the_run(
     run, first = tmp_path / "run", server_process()
     status, printed = await replaced_in_mid_run(run, first, "echo")
     assert status == 0, printed
-    assert versions(run) == {("1", False)}
+    assert versions(run) == {("1", False, False)}
     assert count(run) == 60
 
 
@@ -116,7 +124,7 @@ async def test_a_server_that_is_away_for_long_costs_no_episode(
     status, printed = await finish(playing)
     assert status == 0, printed
     assert "no server left, waiting" in printed
-    assert versions(run) == {("1", False)}
+    assert versions(run) == {("1", False, False)}
 
 
 async def test_a_run_whose_servers_stay_away_stops_and_keeps_the_rest_for_its_resume(
@@ -135,7 +143,7 @@ async def test_a_run_whose_servers_stay_away_stops_and_keeps_the_rest_for_its_re
     assert status == 1, printed
     (told,) = [line for line in printed.splitlines() if line.startswith("error:")]
     assert "does not answer" in told and "resume" in told
-    assert versions(run) == {("1", False)}
+    assert versions(run) == {("1", False, False)}
 
 
 @pytest.mark.slow
