@@ -6,8 +6,8 @@ Plays fourteen environments twice through `python -m orchestrator.sample`: again
 server of 50 to 300 ms (`tests.kit.fake_openai`), and against one that in addition refuses 3 % of
 its requests with `retry-after: 1`, fails 2 %, cuts 2 % of its answers off and never answers 1 %.
 Counted are the episodes that finished, the good replies thrown away and the time from the first
-episode to the last. With `--inspect` an interpreter that has inspect-ai plays as many conversations
-of as many turns against the same two servers.
+episode to the last. With `--inspect` an interpreter that has inspect-ai plays some conversations of
+as many turns against the same two servers.
 
 Owns the measurement; prints one table and writes JSON.
 """
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -41,6 +41,7 @@ _ENVIRONMENTS: Final = (
     *("searchqa", "sheet", "textcraft", "todo", "weather", "webshop", "wordle"),
 )
 Faults = Literal["none", "hosted"]
+_SERVERS: Final[tuple[tuple[str, Faults], ...]] = (("faultless", "none"), ("hosted", "hosted"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,8 @@ class Flaky:
     """Seconds after which an answer is taken for a hung one."""
     inspect: Path | None = None
     """An interpreter with inspect-ai."""
+    conversations: int = 60
+    """How many it plays: it takes several times as long."""
     out: Path = RESULT
     """Where the figures are written."""
 
@@ -133,7 +136,7 @@ def play(options: Flaky, faults: Faults) -> Figures:
 def play_inspect(options: Flaky, faults: Faults, turns: int) -> Figures:
     """Let inspect-ai hold as many conversations of as many turns."""
     assert options.inspect is not None
-    samples = options.episodes * len(options.environments)
+    samples = options.conversations
     with fake_server(faults) as url, tempfile.TemporaryDirectory() as folder:
         words = (url, samples, turns, options.max_requests, options.request_timeout, folder)
         done = subprocess.run(
@@ -167,15 +170,27 @@ def _seconds(log: Path) -> float:
 def main(argv: list[str] | None = None) -> int:
     """Measure, print and write; returns 0."""
     options = tyro.cli(Flaky, prog="python -m benchmark.policy.flaky", args=argv)
-    manifest = read_manifest()
-    rows = {
-        "faultless": play(options, "none"),
-        "hosted": play(options, "hosted"),
-    }
+    manifest = read_manifest().as_json()
+    rows: dict[str, Figures] = {}
+    for name, faults in _SERVERS:
+        rows[name] = play(options, faults)
+    _write(options.out, manifest, rows)
     if options.inspect is not None:
         turns = round(rows["faultless"].server["ok"] / rows["faultless"].planned)
-        rows["inspect-ai, faultless"] = play_inspect(options, "none", turns)
-        rows["inspect-ai, hosted"] = play_inspect(options, "hosted", turns)
+        for name, faults in _SERVERS:
+            rows[f"inspect-ai, {name}"] = play_inspect(options, faults, turns)
+        _write(options.out, manifest, rows)
+    console = Console()
+    console.print(_table(rows))
+    console.print(f"hosted / faultless: {_ratio(rows)} of the time")
+    return 0
+
+
+def _ratio(rows: Mapping[str, Figures]) -> float:
+    return round(rows["hosted"].seconds / rows["faultless"].seconds, 3)
+
+
+def _table(rows: Mapping[str, Figures]) -> Table:
     table = Table("server", "finished", "seconds", "requests", "thrown away", "sent again")
     for name, row in rows.items():
         share = 100 * row.thrown_away / row.requests
@@ -187,18 +202,17 @@ def main(argv: list[str] | None = None) -> int:
             f"{row.thrown_away} ({share:.2f} %)",
             ", ".join(f"{reason} {count}" for reason, count in row.resent.items()) or "-",
         )
-    ratio = round(rows["hosted"].seconds / rows["faultless"].seconds, 3)
-    console = Console()
-    console.print(table)
-    console.print(f"hosted / faultless: {ratio} of the time")
+    return table
+
+
+def _write(out: Path, manifest: Mapping[str, Any], rows: Mapping[str, Figures]) -> None:
     document = {
-        "manifest": manifest.as_json(),
-        "ratio": ratio,
+        "manifest": manifest,
+        "ratio": _ratio(rows),
         "rows": {name: asdict(row) for name, row in rows.items()},
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(document, indent=2) + "\n")
-    return 0
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(document, indent=2) + "\n")
 
 
 if __name__ == "__main__":
