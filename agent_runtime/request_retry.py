@@ -187,10 +187,9 @@ class Breaker:
         self._probing = self.open
         return self._probing
 
-    def left(self, *, probe: bool) -> None:
-        """Note a request that ended without saying anything of the server: it was cancelled."""
-        if probe:
-            self._probing = False
+    def left(self) -> None:
+        """Note a probe that ended without saying anything of the server: it was cancelled."""
+        self._probing = False
 
     def answered(self) -> bool:
         """Note a good answer; returns whether the server was down until now."""

@@ -38,9 +38,8 @@ _MINUTE: Final = 60.0
 _THROTTLE_INTERVAL: Final = 0.05
 _TOKEN_STEPS: Final = 600
 """Into how many steps a minute's tokens are divided: the throttle counts events, not amounts."""
-_SILENT: Final = frozenset({Trouble.BROKEN, Trouble.TIMEOUT})
-_OUTAGES: Final = frozenset({Trouble.DOWN, Trouble.REFUSED})
-"""What makes a server down for good in the end. Other failures may be the fault of one request."""
+_NO_REQUESTS_FAULT: Final = frozenset({Trouble.DOWN, Trouble.REFUSED})
+"""Anything else that only one request meets may be of that request's own making."""
 
 T = TypeVar("T")
 log = get_logger(__name__)
@@ -75,6 +74,8 @@ class RequestSender:
         self._retry = retry
         self._retries = RequestRetries(retry)
         self._breaker = Breaker(retry)
+        self._victims = 0
+        """Requests that have failed since the last good answer."""
         self._patience = Patience()
         self._watching = watch and retry.seconds > 0
         self._back = asyncio.Event()
@@ -108,7 +109,8 @@ class RequestSender:
         if not breaker.open:
             return None
         seconds = breaker.down_seconds(now)
-        over = seconds >= self._retry.seconds and breaker.trouble in _OUTAGES
+        servers_own = breaker.trouble in _NO_REQUESTS_FAULT or self._victims > 1
+        over = servers_own and seconds >= self._retry.seconds
         if not over and not breaker.blocked(now):
             return None
         return Outage(self._server, breaker.reason, seconds, over)
@@ -167,6 +169,7 @@ class RequestSender:
                     raise
                 now = time.monotonic()
                 failing_since = failing_since or now
+                self._victims += not troubles
                 troubles[error.trouble] += 1
                 elapsed = now - failing_since
                 decision = self._retries.decide(
@@ -213,8 +216,9 @@ class RequestSender:
                 self._note_failure(error, probe=probe)
                 raise
             except BaseException:  # given up by whoever asked: it says nothing of the server
-                self._breaker.left(probe=probe)
-                self._wake()
+                if probe:
+                    self._breaker.left()
+                    self._wake()
                 raise
             self._note_answer(time.monotonic() - started)
             return answer
@@ -227,6 +231,8 @@ class RequestSender:
             async with asyncio.timeout(patience):
                 return await attempt()
         except TimeoutError:
+            if patience is None:
+                raise
             text = f"{self._server} did not answer within {patience:.0f} s, and never took so long"
             raise PolicyUnavailable(text, trouble=Trouble.TIMEOUT) from None
 
@@ -267,6 +273,7 @@ class RequestSender:
         self._note_alive()
 
     def _note_alive(self) -> None:
+        self._victims = 0
         down = self._breaker.down_seconds(time.monotonic())
         if self._breaker.answered():
             log.warning("model server is back", server=self._server, seconds=round(down, 3))
@@ -281,7 +288,7 @@ class RequestSender:
             return
         if not self._watching:
             return
-        if probe and trouble in _SILENT:
+        if probe and trouble in (Trouble.BROKEN, Trouble.TIMEOUT):
             # The server is still down: that is no fault of the request which found out.
             error.trouble = trouble = Trouble.DOWN
         opened = self._breaker.failed(

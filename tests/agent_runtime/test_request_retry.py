@@ -138,7 +138,7 @@ def test_one_request_at_a_time_asks_whether_the_server_is_back() -> None:
     assert 0 < breaker.blocked(now) < math.inf
     now += breaker.blocked(now)
     assert breaker.enter()
-    breaker.left(probe=True)  # cancelled: another one may ask
+    breaker.left()  # cancelled: another one may ask
     assert breaker.blocked(now) == 0
     assert breaker.enter()
     assert breaker.answered()
@@ -169,8 +169,8 @@ def test_a_breaker_never_stays_blocked_for_ever(
         elif what == "a":
             breaker.answered()
             probing = False
-        elif what == "l":
-            breaker.left(probe=probing)
+        elif what == "l" and probing:
+            breaker.left()
             probing = False
         blocked = breaker.blocked(now)
         assert blocked == math.inf if probing and breaker.open else blocked <= policy.max_delay

@@ -97,6 +97,18 @@ async def test_a_server_that_cuts_or_keeps_every_request_for_a_while_is_waited_f
     assert await call == "reply"
 
 
+@pytest.mark.parametrize("requests", [1, 5])
+async def test_failures_that_one_request_alone_meets_may_be_its_own(requests: int) -> None:
+    soon = RequestRetry(seconds=0.3, first_delay=0.01, max_delay=0.05)
+    sender, server = limited(50, soon), Server()
+    server.error = PolicyUnavailable("HTTP 500: oops", trouble=Trouble.ERROR)
+    calls = [asyncio.create_task(sender.send(server.ask)) for _ in range(requests)]
+    errors = await asyncio.gather(*calls, return_exceptions=True)
+    assert all("HTTP 500: oops" in str(error) for error in errors)
+    outage = sender.outage()
+    assert (outage is not None and outage.over) is (requests > 1)
+
+
 async def test_a_cancelled_probe_leaves_its_turn_to_another() -> None:
     sender, server = limited(4), Server()
     server.error = PolicyLost("no connection")
