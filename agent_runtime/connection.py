@@ -34,6 +34,7 @@ import ipaddress
 import os
 import ssl
 import time
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -122,6 +123,9 @@ class ConnectionOptions:
     silence: float = 120.0
     """Seconds after which a server counts as lost that says nothing while commands wait. It is
     asked for a sign of life before."""
+    heartbeat: float = 180.0
+    """Seconds between signs of life of episodes whose agent thinks for long: servers end those that
+    nobody names, by default after 600 s."""
     max_message_bytes: int = 64 * 1024 * 1024
     security: ClientSecurity = ClientSecurity()
 
@@ -279,7 +283,10 @@ class Connection:
         self.inspect: Callable[[Connection], Awaitable[str]] | None = None
         """Asked whenever a stream was opened, before a command is sent on it: why this server must
         not get any, for example because it was replaced; empty = it may."""
-        self._episodes: dict[str, OpenEpisode] = {}
+        # Weak: an episode that its user dropped without closing it gets no signs of life.
+        self._episodes: weakref.WeakValueDictionary[str, OpenEpisode] = (
+            weakref.WeakValueDictionary()
+        )
         """Open episodes; those without a command in flight are re-attached after a loss."""
         self._channel: grpc.aio.Channel | None = None
         self._stub: environment_pb2_grpc.EnvironmentServiceAsyncStub | None = None
@@ -305,6 +312,7 @@ class Connection:
         """Messages that arrived."""
         self._run_task: asyncio.Task[None] | None = None
         self._watch_task: asyncio.Task[None] | None = None
+        self._heartbeat_task: asyncio.Task[None] | None = None
         self._flush_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Connection:
@@ -369,6 +377,9 @@ class Connection:
             )
 
             self._watch_task = supervise(self._watch(), f"watch answers of {self.address}")
+            self._heartbeat_task = supervise(
+                self._send_heartbeats(), f"heartbeats to {self.address}"
+            )
 
     async def close(self) -> None:
         """End the stream; open episodes live on under their leases.
@@ -381,14 +392,19 @@ class Connection:
         if self._lost is None:
             self._lost = closed
         try:
-            await cancel_tasks(self._watch_task, self._run_task, self._flush_task)
+            await cancel_tasks(
+                self._heartbeat_task, self._watch_task, self._run_task, self._flush_task
+            )
         finally:
             self._fail_all(closed)
             if self._channel is not None:
                 await self._channel.close()
 
     def register(self, episode: OpenEpisode) -> None:
-        """Re-attach this episode when the stream was lost, until it is unregistered."""
+        """Keep this episode until it is unregistered, or dropped by all others.
+
+        It gets signs of life, and is attached again when the stream was lost.
+        """
         self._episodes[episode.episode_id] = episode
 
     def unregister(self, episode_id: str) -> None:
@@ -662,11 +678,7 @@ class Connection:
             self._enqueue(pending)
         self._posted.clear()
         if self.reconnects:
-            idle = [
-                episode
-                for episode in self._episodes.values()
-                if episode.episode_id not in self._pending
-            ]
+            idle = self._idle_episodes()
             for episode in idle:
                 attach = pb.Attach(last_seq_seen=episode.seq)
                 self.post(Pending(episode.episode_id, _NO_SEQ, "attach", attach, self.future()))
@@ -689,6 +701,25 @@ class Connection:
                 return True
         self._give_up(self._unanswered())
         return False
+
+    def _idle_episodes(self) -> list[OpenEpisode]:
+        """Return those that no command is in flight of."""
+        return [
+            episode
+            for episode in self._episodes.values()
+            if episode.episode_id not in self._pending
+        ]
+
+    async def _send_heartbeats(self) -> None:
+        """Keep the server from ending episodes whose agent thinks for long."""
+        while self._lost is None:
+            await asyncio.sleep(self.options.heartbeat)
+            if self._call is not None:
+                for episode in self._idle_episodes():
+                    beat = pb.Heartbeat()
+                    self.post(
+                        Pending(episode.episode_id, _NO_SEQ, "heartbeat", beat, self.future())
+                    )
 
     async def _watch(self) -> None:
         """Give up commands that are never answered, and a server that says nothing at all."""

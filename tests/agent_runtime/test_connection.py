@@ -75,7 +75,7 @@ async def test_a_step_in_flight_survives_the_loss_of_its_stream():
 async def test_idle_episodes_are_attached_again_after_a_loss():
     async with serving() as server, FaultyProxy(server.addresses[0]) as proxy:
         async with Connection(proxy.address, QUICK) as connection:
-            await play(connection, "idle", 2)
+            idle, _ = await play(connection, "idle", 2)
             busy, _ = await play(connection, "busy", 1)
             (found,) = (e for e in server.table.episodes.values() if e.episode_id == "idle")
             proxy.cut()
@@ -85,6 +85,7 @@ async def test_idle_episodes_are_attached_again_after_a_loss():
                 while found.stream is None:
                     await asyncio.sleep(0.005)
             assert "Step 2, " in (await busy.step("on")).text
+            assert idle.rebuilds == 0
 
 
 async def test_a_server_that_is_killed_and_restarted_gets_its_episodes_back(
@@ -395,9 +396,10 @@ async def test_a_lost_connection_and_its_return_are_logged(caplog):
     async with serving() as server, FaultyProxy(server.addresses[0]) as proxy:
         async with Connection(proxy.address, QUICK) as connection:
             episode, _ = await play(connection, "logged", 1)
-            await play(connection, "idle", 1)
+            idle, _ = await play(connection, "idle", 1)
             proxy.cut()
             await episode.step("on")
+            assert idle.seq == 1
     lost, back = (record for record in caplog.records if record.name.endswith("connection"))
     assert (lost.event, lost.levelname) == ("connection lost", "WARNING")
     assert lost.fields["server"] == proxy.address

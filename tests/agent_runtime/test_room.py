@@ -1,8 +1,8 @@
-"""Episodes for which a server has no room, or none for this client, wait for it."""
+"""Episodes wait for room on a server, and keep what they have while their agent thinks."""
 
 import asyncio
 
-from agent_runtime.connection import Connection
+from agent_runtime.connection import Connection, ConnectionOptions
 from agent_runtime.episode import RemoteEpisode
 from agentgym.env.v1 import environment_pb2 as pb
 from tests.kit.servers import serving
@@ -54,3 +54,20 @@ async def test_an_episode_that_ended_for_anothers_share_is_rebuilt_when_there_is
         assert (await stepping).seq == 2
         assert evicted.rebuilds == 1
         assert server.table.evicted == 1
+
+
+async def test_an_episode_whose_agent_thinks_for_long_is_kept_and_a_dropped_one_is_not():
+    async with (
+        asyncio.timeout(30),
+        serving(limits={"idle_limit": 1.5}) as server,
+        Connection(server.addresses[0], ConnectionOptions(heartbeat=0.3)) as connection,
+    ):
+        thinking, dropped = episode(connection, "thinking"), episode(connection, "dropped")
+        await thinking.reset()
+        await dropped.reset()
+        del dropped
+        while "dropped" in server.table.episodes:
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(1.0)
+        await thinking.step("at last")
+        assert thinking.rebuilds == 0
