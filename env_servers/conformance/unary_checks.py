@@ -47,6 +47,13 @@ async def environments_describe_themselves(harness: Harness) -> None:
     )
     for field in ("name", "version", "digest", "description", "functions_json"):
         expect(bool(getattr(described, field)), f"GetEnvironment.{field} is empty")
+    again = await _call(
+        harness,
+        harness.stub.GetEnvironment,
+        pb.GetEnvironmentRequest(environment=harness.environment),
+    )
+    identities = [(it.version, it.digest) for it in (described, again)]
+    expect_equal(identities[1], identities[0], "version and digest, asked once more,")
     for field in ("profiles", "splits", "action_formats", "capabilities"):
         expect(len(getattr(described, field)) > 0, f"GetEnvironment.{field} is empty")
     expect(described.metric != pb.METRIC_UNSPECIFIED, "no metric")
@@ -105,6 +112,7 @@ async def tasks_are_paged(harness: Harness) -> None:
         page = await _call(harness, harness.stub.ListTasks, request)
         expect_equal(page.total_size, split.size, "total_size")
         expect(len(page.tasks) <= request.page_size, "a page is larger than was asked for")
+        expect(bool(page.tasks) or not page.next_page_token, "an empty page before the last one")
         item_ids += [task.item_id for task in page.tasks]
         request.page_token = page.next_page_token
         if not request.page_token:
