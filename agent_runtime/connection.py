@@ -593,7 +593,7 @@ class Connection:
                 self.unregister(pending.episode_id)
                 broke = StreamBroke(cause, by_message=self._broken_by_message)
                 pending.future.set_exception(broke)
-        log.warning("commands in flight at the break", cause=cause, commands=len(suspects))
+        log.info("commands in flight at the break", cause=cause, commands=len(suspects))
         self._broken_by_message = False
 
     # ------------------------------------------------------------------ losses

@@ -40,6 +40,9 @@ __all__ = [
 MAX_OBSERVATION_BYTES: Final = 32 * 1024 * 1024
 """Of an observation's text, well below what a message may have. One of 70 MB once broke its stream
 again and again: it could not be sent, and every new stream asked for it anew."""
+_MAX_INFO_CHARS: Final = MAX_OBSERVATION_BYTES // 16
+"""Of an observation's info as Python writes it; a list of zeros is some ten times as long on the
+wire."""
 _NO_HASH: Final = b""
 _new = cast("Callable[..., Result]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
 
@@ -253,12 +256,14 @@ class EnvironmentInstance:
     def _record(self, observation: Observation, action: str | None) -> Result:
         """Hash the state: of the environment's fingerprint, else chained over the transcript."""
         fingerprint = self._fingerprint()
-        text, reward, score, terminated, truncated, _, _ = observation
+        text, reward, score, terminated, truncated, _, info = observation
         encoded = text.encode()
         if len(encoded) > MAX_OBSERVATION_BYTES:
             raise ObservationTooLong(
                 f"an observation of {len(encoded):,} bytes; at most {MAX_OBSERVATION_BYTES:,}"
             )
+        if info is not None and (size := len(repr(info))) > _MAX_INFO_CHARS:
+            raise ObservationTooLong(f"an info of {size:,} characters; at most {_MAX_INFO_CHARS:,}")
         proof = (self.state_hash if fingerprint is None else fingerprint) + encoded
         if reward is not None or score is not None:
             _require_finite(reward, score)

@@ -48,6 +48,7 @@ async def test_an_inline_environment_that_hangs_is_moved_to_workers(server_proce
     assert "'environment': 'echo', 'item_id': 'echo_1000000'" in line
 
 
+@pytest.mark.slow
 async def test_a_step_that_is_only_slow_is_answered_by_a_worker(server_process):
     limits = {"inline_limit": 0.5, "step_limit": 60.0}
     server = server_process(workers=1, limits=limits)

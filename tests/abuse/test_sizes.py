@@ -49,6 +49,19 @@ async def test_an_observation_that_no_message_carries_ends_its_episode_alone(ser
         await neighbour.steps(3)
 
 
+@pytest.mark.parametrize("how", ["inline", "process"])
+async def test_an_info_that_no_message_carries_fails_its_command_alone(server_process, how):
+    server = server_process(environments=["tests.abuse.wide"], execution={"wide": how}, workers=1)
+    async with harness_for(server.address, environment="wide") as harness:
+        stream = await harness.open_stream()
+        wide, neighbour = await harness.play(stream), await harness.play(stream)
+        refused = await wide.ask(1, action="-70000000")
+        expect_error(refused, "ENVIRONMENT_CRASHED", fault="ENVIRONMENT")
+        assert "an info of 70,000," in refused.error.message
+        expect_error(await wide.ask(1, action="-70000000"), "ENVIRONMENT_CRASHED")
+        await neighbour.steps(3)
+
+
 async def test_a_reply_that_no_message_carries_is_not_sent(server_process):
     """One of 70 MB was once sent for ever, and the other episodes of its connection stood still."""
     async with client(server_process()) as connection:

@@ -14,7 +14,9 @@ MIB = 1024 * 1024
     ("action", "said"),
     [
         pytest.param("at once 2000", "MemoryError", id="more than there is, at once"),
-        pytest.param("slowly 640", "killed its worker process twice", id="slowly"),
+        pytest.param(
+            "slowly 640", "killed its worker process twice", id="slowly", marks=pytest.mark.slow
+        ),
     ],
 )
 async def test_a_step_that_takes_too_much_memory_fails_alone(action, said, server_process):

@@ -8,12 +8,14 @@ from env_servers.sdk import EnvironmentSpec, Observation
 
 
 class Wide(EchoEnvironment):
-    """Answers a number with so many characters."""
+    """Answers a number with so many characters, a negative one with them as info."""
 
     spec: ClassVar[EnvironmentSpec] = replace(EchoEnvironment.spec, name="wide")
 
     def step(self, action: str) -> Observation:
         answer = super().step(action)
+        if action.startswith("-"):
+            return answer._replace(info={"x": "y" * -int(action)})
         return answer._replace(text="x" * int(action)) if action.isdecimal() else answer
 
 
