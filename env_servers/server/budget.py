@@ -45,7 +45,7 @@ class Account:
     )
 
     def __init__(self, client: str, budget: Budget) -> None:
-        """`client` says who it is: see `env_servers.server.security.client_identity`."""
+        """`client` is the name of its token or certificate, else its connection."""
         self.client = client
         self.budget = budget
         self.bytes = 0

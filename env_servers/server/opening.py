@@ -193,6 +193,9 @@ class EpisodeOpener:
             raise errors.seq_conflict(episode_id, "is live and was opened otherwise")
         if pending is None:
             self._check_admission(stream, plan.reset.environment, plan.size)
+            if plan.source is not None:
+                # Where room was short, it may have ended just now.
+                self._table.find(plan.source.episode_id, plan.owner)
             starting = plan.start()
             journal = None
             if plan.source is not None:

@@ -189,7 +189,7 @@ class EpisodeTable:
         """
         budget = self.admission.budget
         if budget.held + size > budget.limit:
-            return self.shrink(size)
+            return self.shrink(size, spared=account)
         return self._make_seats(environment, account)
 
     def _make_seats(self, environment: str, account: Account) -> bool:
@@ -213,10 +213,15 @@ class EpisodeTable:
             lambda episode: self.admission.over_seats(episode.account, crowded),
         )
 
-    def shrink(self, size: int = 0) -> bool:
+    def shrink(self, size: int = 0, spared: Account | None = None) -> bool:
         """End the longest unused episodes of clients above their share of a budget exceeded.
 
-        `size` more bytes are to have room. Returns whether any ended.
+        Args:
+            size: So many bytes more are to have room.
+            spared: The client that they are for; it makes no room for itself.
+
+        Returns:
+            Whether any ended.
         """
         if time.monotonic() < self._next_search:
             return False
@@ -226,7 +231,9 @@ class EpisodeTable:
         heavy = [
             episode
             for episode in self.episodes.values()
-            if episode.account.held > share and episode.in_flight is None
+            if episode.account.held > share
+            and episode.account is not spared
+            and episode.in_flight is None
         ]
         mean = sum(episode.held for episode in heavy) / max(len(heavy), 1)
         # Those that hold little would go in vain.

@@ -11,6 +11,7 @@ from env_servers.server.admission import AdmissionController
 from env_servers.server.budget import Account, Budget
 from env_servers.server.episode import Episode
 from env_servers.server.errors import CommandError
+from env_servers.server.inputs import Action
 from env_servers.server.instance import ResetSpec, Result
 from env_servers.server.stream import Stream
 from env_servers.server.table import EpisodeTable
@@ -171,3 +172,21 @@ def test_admission_counts_environments_clients_and_the_drain():
     with pytest.raises(CommandError) as caught:
         admission.check("b", z, 0.0)
     assert caught.value.reason == pb.ERROR_REASON_DRAINING
+
+
+def test_the_longest_unused_of_whoever_holds_most_makes_room_for_others(table):
+    greedy, modest = table.admission.account("greedy"), table.admission.account("modest")
+    long, short = (add(table, name, client="greedy") for name in ("long", "short"))
+    for episode, used in ((long, 1.0), (short, 2.0)):
+        episode.last_used = used
+        episode.commit(Action("x" * 4000), Result(Observation(""), b"12345678", None), used)
+    table.admission.budget.limit = table.admission.budget.held
+    table.admission.forget_absent(0.0)
+    assert not table.shrink(100, spared=greedy), "a client makes no room for itself"
+    table.admission.budget.clients = 2
+    table._next_search = 0.0
+    assert table.shrink(100, spared=modest)
+    assert list(table.episodes) == ["short"]
+    with pytest.raises(CommandError) as caught:
+        table.find("long")
+    assert caught.value.metadata["cause"] == "MEMORY"
