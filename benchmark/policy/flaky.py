@@ -54,13 +54,13 @@ class Flaky:
     """Tasks of each."""
     concurrency: int = 256
     """Episodes that are live at once."""
-    max_requests: int = 32
+    max_requests: int = 64
     """Requests in flight at most: what the server's times, not this machine's, bound."""
-    request_timeout: float = 3.0
+    request_timeout: float = 2.0
     """Seconds after which an answer is taken for a hung one."""
     inspect: Path | None = None
     """An interpreter with inspect-ai."""
-    conversations: int = 60
+    conversations: int = 30
     """How many it plays: it takes several times as long."""
     out: Path = RESULT
     """Where the figures are written."""
