@@ -305,6 +305,8 @@ class Connection:
         self._broken_by_message = False
         self.quarantine = asyncio.Lock()
         """Held by the one command under way of all that may have ended this server before."""
+        self.unexplained_ends = 0
+        """Ends of the server while no such command was under way."""
         self._queued: deque[Pending] = deque()
         """Commands that wait for a credit; they count as pending, too."""
         self._lost: ConnectionLost | None = None
@@ -585,6 +587,8 @@ class Connection:
         suspects, self._in_flight_at_break = self._in_flight_at_break, []
         if not (ended or self._broken_by_message):
             return
+        if ended and not self.quarantine.locked():
+            self.unexplained_ends += 1
         cause = "its stream broke of a message" if self._broken_by_message else "its server ended"
         for pending in suspects:
             if self._pending.get(pending.episode_id) is pending and not pending.future.done():

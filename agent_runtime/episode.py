@@ -8,6 +8,7 @@ same server or on another; every state hash must come out again, or the episode 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, cast
 
@@ -29,6 +30,7 @@ _MAX_JOURNAL_BYTES = 16 * 1024 * 1024
 """Of a rebuild's journal; what comes after it is sent as steps. Well below what a message has."""
 _MAX_JOURNAL_ENTRIES = 100_000
 """What servers take at once."""
+_MAX_ASIDE_SECONDS = 20.0
 _SHOWN_CHARS = 200
 _DRAIN_WAIT_SECONDS = 0.2
 """Before another server is asked, or the same one where it did not say how long to wait."""
@@ -122,6 +124,8 @@ class RemoteEpisode:
         """The last step's command; used again, for at most one is in flight."""
         self._rebuilds_in_a_row = 0
         self._suspicion = Suspicion()
+        self._seconds_alone = 0.0
+        """How long its last command took that was the only suspect one."""
         self._journal: list[tuple[str, Any, int]] = []
         self._hashes: list[bytes] = []
 
@@ -269,17 +273,30 @@ class RemoteEpisode:
             action_format,
             self._deadline_ms,
         )
+        if self._suspicion.tried_alone:
+            await self._stand_aside(connection)
         alone = self._suspicion.suspected
         try:
             if not alone:
                 return await connection.exchange(pending)
             async with connection.quarantine:
-                return await connection.exchange(pending)
+                started = time.monotonic()
+                try:
+                    return await connection.exchange(pending)
+                finally:
+                    self._seconds_alone = time.monotonic() - started
         except StreamBroke as broke:
             self._record_break(broke, alone=alone)
             if self._suspicion.convicted:
                 raise self._give_up(pending, broke) from broke
             raise
+
+    async def _stand_aside(self, connection: Connection) -> None:
+        """Give the server time to end without this episode, which proves its innocence."""
+        ends = connection.unexplained_ends
+        await asyncio.sleep(min(2 * self._seconds_alone, _MAX_ASIDE_SECONDS))
+        if connection.unexplained_ends > ends or connection.lost:
+            self._suspicion.clear()
 
     def _record_break(self, broke: StreamBroke, *, alone: bool) -> None:
         self._suspicion.record(alone=alone, by_message=broke.by_message)

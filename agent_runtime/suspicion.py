@@ -4,7 +4,7 @@ Pure. When a server ends, every command in flight may have done it. Once proves 
 at the same time. An episode that was in flight at two ends in a row is under suspicion: from then
 on it sends its commands while no other suspect does, and two further ends convict it. A message
 that broke only its stream counts double, for no network and no operator does that. An answered step
-clears.
+clears, and so does a server that ends without the suspect: somebody else kills it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ class Suspicion:
         return self._among_others >= _ENOUGH
 
     @property
+    def tried_alone(self) -> bool:
+        """A server ended while its command was the only suspect one."""
+        return self._alone > 0
+
+    @property
     def convicted(self) -> bool:
         """It is given up."""
         return self._alone >= _ENOUGH
@@ -50,5 +55,5 @@ class Suspicion:
             self._among_others += weight
 
     def clear(self) -> None:
-        """Note that a step was answered."""
+        """Note that a step was answered, or that the server ended without the episode."""
         self.breaks = self._among_others = self._alone = 0
