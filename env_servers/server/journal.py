@@ -134,6 +134,8 @@ class Journal:
             chunk.users -= 1
             if not chunk.users:
                 chunk.account.add_journal(-chunk.size)
+        # An error's traceback may hold the episode until the collector comes by, which is rare.
+        self._chunks, self.inputs, self.hashes = [], [], []
 
     def _cut_chunks(self) -> None:
         """Move entries into chunks until few are left."""

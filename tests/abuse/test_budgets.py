@@ -68,13 +68,21 @@ async def test_forks_of_a_long_episode_share_its_journal(served):
 
 async def test_an_episode_whose_inputs_pass_its_limit_takes_no_more_steps(served):
     """Steps of 1 MB were kept whole, however many there were."""
-    async with served(limits={"max_journal_bytes": 8 * MIB}) as (_, harness):
+    async with served(limits={"max_journal_bytes": 8 * MIB}) as (server, harness):
         play, neighbour = await harness.play(length=0), await harness.play(length=0)
         for command in actions(play, 9, "x" * MIB):
             last = await play.stream.ask(command)
         metadata = expect_error(last, "TEXT_TOO_LONG", fault="AGENT", retriable="false")
         assert metadata["limit"] == str(8 * MIB) == str(harness.described.limits.max_journal_bytes)
         await neighbour.steps(3)
+        before = resident(server)
+        for _ in range(10):
+            full = await harness.play(length=0)
+            for command in actions(full, 9, "x" * MIB):
+                last = await full.stream.ask(command)
+            expect_error(last, "TEXT_TOO_LONG")
+            await full.ask(close=pb.Close())
+        assert resident(server) - before < 40 * MIB, "their memory is not given back"
         too_long = harness.reset()
         too_long.seq = 9
         for _ in range(9):
