@@ -186,6 +186,7 @@ class ActiveRuns:
             dispatcher = Dispatcher(
                 scheduler, self._fleet, self._policies, self._find_store, self._plan, progress.add
             )
+            progress.follow(lambda: dispatcher.live_steps)
             async with self._stop_on_signal(dispatcher):
                 await dispatcher.run()
         requests = self._requests()

@@ -74,9 +74,16 @@ class Dispatcher:
         self._planner = planner
         self._on_record = on_record
         self._tasks: set[asyncio.Task[None]] = set()
+        self._episodes: set[RemoteEpisode] = set()
+        """What is being played now."""
         self._changed = asyncio.Event()
         self._failure: BaseException | None = None
         self._budget_exhausted = False
+
+    @property
+    def live_steps(self) -> int:
+        """Steps of the episodes that are being played now."""
+        return sum(max(episode.seq, 0) for episode in self._episodes)
 
     def stop(self) -> None:
         """Start nothing more and give up what is live; finished records stay."""
@@ -213,14 +220,17 @@ class Dispatcher:
             handle = await self._fleet.acquire(environment)
         except ConnectionLost as error:
             return failed_record(plan, policy, error)
+        episode = self._remote_episode(plan, handle)
+        self._episodes.add(episode)
         try:
-            return await play(plan, self._remote_episode(plan, handle), policy)
+            return await play(plan, episode, policy)
         except AgentRuntimeError as error:
             return failed_record(plan, policy, error)
         except Exception as error:  # boundary of an episode: it fails alone
             log.exception("episode broke")
             return failed_record(plan, policy, EpisodeBroken(repr(error)))
         finally:
+            self._episodes.discard(episode)
             self._fleet.release(handle)
 
     def _remote_episode(self, plan: EpisodePlan, handle: ServerHandle) -> RemoteEpisode:

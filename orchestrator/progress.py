@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -34,6 +33,7 @@ __all__ = ["RunProgress"]
 
 _TERMINAL_SECONDS = 0.2
 _LINE_SECONDS = 5.0
+_LINE_COLUMNS = 80
 _MESSAGE_CHARS = 300
 
 Series = tuple[str, str]
@@ -85,6 +85,8 @@ class RunProgress:
         self._live = live
         self._notice = notice
         self._steps = 0
+        """Of stored records."""
+        self._live_steps: Callable[[], int] = int
         self._tokens = 0
         self._named: set[tuple[int, str]] = set()
         """Faults and reasons of failures that were shown."""
@@ -111,7 +113,7 @@ class RunProgress:
         if self._progress is not None:
             self._progress.stop()
         else:
-            self._console.print(self._line(), highlight=False, markup=False)
+            self._print_lines()
 
     def add(self, record: episode_pb2.Episode) -> None:
         """Count a stored record."""
@@ -126,6 +128,10 @@ class RunProgress:
         if record.HasField("success"):
             tally.scored += 1
             tally.successes += record.success
+
+    def follow(self, live_steps: Callable[[], int]) -> None:
+        """Count the steps of live episodes, too: `live_steps` asks for them."""
+        self._live_steps = live_steps
 
     def _name_failure(self, error: episode_pb2.EpisodeError) -> None:
         kind = (error.fault, error.reason)
@@ -170,7 +176,7 @@ class RunProgress:
             await asyncio.sleep(pause)
             self._update()
             if self._progress is None:
-                self._console.print(self._line(), highlight=False, markup=False)
+                self._print_lines()
 
     def _update(self) -> None:
         if self._progress is None:
@@ -203,23 +209,38 @@ class RunProgress:
 
     def _rates(self) -> str:
         seconds = max(time.monotonic() - self._started, 1e-6)
-        text = f"{self._steps / seconds:,.0f} steps/s"
+        steps = self._steps + self._live_steps()
+        text = f"{steps:,} steps ({steps / seconds:,.0f}/s)"
         return f"{text}  {self._tokens / seconds:,.0f} tokens/s" if self._tokens else text
 
     def _line(self) -> str:
         whole, total = self._whole(), sum(self._totals.values())
         seconds = time.monotonic() - self._started
-        remaining = "-"
+        parts = [f"{whole.done}/{total} episodes", f"{self._live()} live"]
+        if whole.failed:
+            parts.append(f"{whole.failed} failed attempts")
+        parts.append(self._rates())
         if whole.done:
-            remaining = f"{seconds * (total - whole.done) / whole.done:.0f} s"
-        shares_by_environment: defaultdict[str, list[str]] = defaultdict(list)
-        for (environment, policy), tally in self._tallies.items():
-            shares_by_environment[environment].append(f"{policy} {tally.success()}")
-        shares = "; ".join(
-            f"{name}: {', '.join(listed)}" for name, listed in shares_by_environment.items()
-        )
-        notice = self._notice()
-        return (f"waiting: {notice} | " if notice else "") + (
-            f"{whole.done}/{total} episodes, {self._live()} live, {whole.failed} failed attempts, "
-            f"{self._rates()}, ETA {remaining} | success {shares}"
-        )
+            parts.append(f"ETA {seconds * (total - whole.done) / whole.done:.0f} s")
+        parts += [
+            f"{environment} {policy} {tally.success()}"
+            for (environment, policy), tally in self._tallies.items()
+        ]
+        return _joined(parts)
+
+    def _print_lines(self) -> None:
+        """Print where the run stands, and before it what holds it up."""
+        if notice := self._notice():
+            text = f"waiting: {visible(notice)}"
+            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(self._line(), highlight=False, markup=False)
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """Return the parts in one line: the first one, and as many more as fit into its columns."""
+    line = parts[0]
+    for part in parts[1:]:
+        if len(line) + len(", ") + len(part) > _LINE_COLUMNS:
+            return line
+        line = f"{line}, {part}"
+    return line

@@ -92,10 +92,12 @@ async def run_many(specs: Sequence[RunSpec], *, console: Console) -> list[RunOut
         stack.enter_context(_log_failure())
         # Opened before the fleet: connections take the span to the servers.
         stack.enter_context(tracing.span("run", run_id=run_ids[0]))
+        _tell(console, _where(names, first))
         fleet = await stack.enter_async_context(
             Fleet(names, first.fleet, connection_options(first.client), logs=logs[0].folder)
         )
         tasks = [await _choose_tasks(spec.config, fleet) for spec in specs]
+        _tell(console, f"starting {', '.join(map(str, first.policies))}")
         policies = await _start_policies(first, stack)
         runs: list[ActiveRun] = []
         for spec, run_id, log_folder, selected in zip(specs, run_ids, logs, tasks, strict=True):
@@ -117,7 +119,18 @@ def _tell_code_change(manifest: Manifest, console: Console) -> None:
     change = code_change(*manifest.sessions[-2:])
     if change:
         log.info("code changed", change=change)
-        console.print(change, highlight=False, soft_wrap=True, markup=False)
+        _tell(console, change)
+
+
+def _tell(console: Console, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+def _where(names: Sequence[str], config: RunConfig) -> str:
+    """Say which environments are about to be looked for, and where."""
+    if config.fleet.servers:
+        return f"connecting to {', '.join(config.fleet.servers)} for {', '.join(names)}"
+    return f"starting environment servers for {', '.join(names)}"
 
 
 def _run_id(spec: RunSpec) -> str:

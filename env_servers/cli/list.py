@@ -7,18 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from env_servers.sdk import (
     EnvironmentConfig,
     EnvironmentUnavailable,
+    Metric,
     environment_names,
     load_environment,
 )
 from env_servers.sdk.data import official_data_dir
 
 __all__ = ["List", "print_environments"]
+
+_METRICS = {Metric.SUCCESS_RATE: "success", Metric.MEAN_SCORE: "score"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +50,10 @@ def print_environments(
     Raises:
         UnknownEnvironment: There is no environment of one of the names.
     """
-    table = Table("environment", "version", "splits", "metric", "rounds", "runs", "profiles")
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    # Nothing is cut: a name is one word, and lists are broken between their entries.
+    for heading in ("environment", "version", "splits", "metric", "rounds", "runs", "profiles"):
+        table.add_column(heading, no_wrap=heading == "environment", overflow="fold")
     for name in names:
         try:
             environment = load_environment(name)
@@ -55,9 +62,9 @@ def print_environments(
             table.add_row(name, "-", str(error), "-", "-", "-", "-")
             continue
         spec = environment.spec
-        splits = ", ".join(f"{split} {size:,}" for split, size in tasks.splits().items())
-        metric = spec.metric.name.lower().replace("_", " ")
-        profiles = ", ".join(spec.profiles)
+        splits = "\n".join(f"{split} {size:,}" for split, size in tasks.splits().items())
+        metric = _METRICS[spec.metric]
+        profiles = "\n".join(spec.profiles)
         rounds = str(spec.max_rounds)
         table.add_row(name, spec.version, splits, metric, rounds, spec.execution.value, profiles)
         tasks.close()

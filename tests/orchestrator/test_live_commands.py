@@ -215,21 +215,31 @@ def test_a_server_whose_parent_was_killed_before_it_was_up_ends_too() -> None:
     assert subprocess.run(command, timeout=60, capture_output=True).returncode == 0
 
 
-def test_a_dead_model_server_is_named_while_the_run_goes_on_and_in_its_summary(
+def test_a_dead_model_server_is_named_while_the_run_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--env", "echo", "--episodes", "4", "--out", str(tmp_path / "run")]
     flags += ["--policy", "openai:m", "--openai.base-url", "http://127.0.0.1:9/v1"]
-    assert sample.main([*flags, "--retry.max-attempts", "1"]) == 1
+    assert sample.main([*flags, "--request-retry.seconds", "7"]) == 1
+    told = capsys.readouterr()
+    waiting, counts, *_ = told.out.splitlines()[2:]
+    assert waiting.startswith("waiting: http://127.0.0.1:9/v1 has been down for ")
+    assert counts.startswith("0/4 episodes, 4 live, ")
+    assert "http://127.0.0.1:9/v1 has been down for " in told.err
+
+
+def test_a_reason_of_failures_is_named_once_while_the_run_goes_on_and_counted_in_its_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = json.dumps({"crash_at": 2})
+    assert play(tmp_path / "run", "--episodes", "4", "--options", options) == 1
     lines = capsys.readouterr().out.splitlines()
-    named = [at for at, line in enumerate(lines) if "an attempt failed: policy, " in line]
-    assert len(named) == 1
-    assert "127.0.0.1:9" in lines[named[0]]
-    assert named[0] < next(at for at, line in enumerate(lines) if "0/4 episodes" in line)
-    summary = "\n".join(lines[named[0] + 1 :])
-    assert "4 x policy: " in summary
-    assert "127.0.0.1:9" in summary
-    assert "INCOMPLETE: 0 of 4 planned episodes finished, 4 were given up" in summary
+    named = [line for line in lines if line.startswith("an attempt failed: ")]
+    said = "environment echo raised RuntimeError: echo was asked to crash at step 2"
+    assert named == [f"an attempt failed: environment, ENVIRONMENT_CRASHED: {said}"]
+    assert "  4 x environment: ENVIRONMENT_CRASHED (4 given up)" in lines
+    assert f"      {said}" in lines
+    assert "INCOMPLETE: 0 of 4 planned episodes finished, 4 were given up, 0 not played" in lines
 
 
 def test_a_killed_run_is_shown_as_unfinished_with_n_of_planned(
@@ -246,3 +256,28 @@ def test_a_killed_run_is_shown_as_unfinished_with_n_of_planned(
     shown = capsys.readouterr().out
     assert "NOT FINISHED, its last session was killed" in shown
     assert "of 60 planned episodes finished" in shown
+
+
+def test_progress_begins_with_the_servers_and_has_one_line_a_time_of_80_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policies = "expert,random,noop"
+    flags = ["--env", "echo,maze,textcraft", "--policy", policies, "--episodes", "2"]
+    assert sample.main([*flags, "--out", str(tmp_path / "run")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "starting environment servers for echo, maze, textcraft"
+    progress = [line for line in lines if "/18 episodes" in line]
+    assert progress[-1].startswith("18/18 episodes, 0 live, ")
+    assert max(map(len, progress)) <= 80
+
+
+def test_steps_are_counted_before_an_episode_ends(tmp_path: Path) -> None:
+    slow = ["--options", json.dumps({"sleep_ms": 1000}), "--concurrency", "1", "--episodes", "1"]
+    process = start_sample(tmp_path / "run", *slow)
+    assert process.stdout is not None
+    try:
+        shown = next(line for line in process.stdout if b"0/1 episodes" in line)
+    finally:
+        process.kill()
+        process.communicate()
+    assert b" 0 steps" not in shown
