@@ -61,7 +61,8 @@ def evaluate_agent(
         console: Gets progress.
 
     Returns:
-        `agent_eval/ENVIRONMENT` and `agent_eval/mean` -> metric.
+        `agent_eval/ENVIRONMENT` and `agent_eval/mean` -> metric; episodes without a result count
+        as failures.
 
     Raises:
         OrchestratorError: The tasks could not be played.
@@ -83,7 +84,8 @@ def evaluate_agent(
     )
     outcome = run_loop(run(run_config, folder, resume=_is_begun(folder), console=console))
     with RunReader.open(folder) as reader:
-        statistics = summarise_run(reader.summaries())
+        # One figure is needed to compare checkpoints, and leaving out what failed would flatter.
+        statistics = summarise_run(reader.summaries(), plan=reader.plan(), missing="fail")
     metrics: dict[str, float] = {}
     for environment in statistics:
         value = metric_value(
