@@ -22,12 +22,16 @@ def atomic_output(path: Path, *, overwrite: bool) -> Generator[Path]:
     """Yield a temporary path beside `path`; it becomes `path` when the block ends without error.
 
     Raises OutputExists where `path` exists and is not to be overwritten (also if it appeared
-    meanwhile), and UsageError where its folder does not exist. After an error nothing is left.
+    meanwhile), and UsageError where its folder does not exist or `path` is no regular file. After
+    an error nothing is left.
     """
     if not path.parent.is_dir():
         raise UsageError(f"there is no folder {path.parent}")
     if path.is_dir():
         raise UsageError(f"{path} is a folder; name a file")
+    if path.exists() and not path.is_file():
+        # Renamed over, a device such as /dev/full would be gone for the whole machine.
+        raise UsageError(f"{path} is no regular file; name another")
     if path.exists() and not overwrite:
         raise OutputExists(path)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")

@@ -7,6 +7,7 @@ done, 2 = the command asked for what does not exist. Expected errors never show 
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import signal
 import sys
@@ -42,6 +43,13 @@ __all__ = [
 Options = TypeVar("Options")
 T = TypeVar("T")
 
+_MISUSED = frozenset(
+    {
+        *(errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ENOENT, errno.ENOTDIR),
+        *(errno.EADDRINUSE, errno.EPERM, errno.EROFS),
+    }
+)
+"""What an operating system says where another path or address should have been given."""
 _PLAIN_WIDTH = 120
 """Columns where the output is no terminal: tables must not be squeezed into 80."""
 
@@ -94,8 +102,9 @@ def guarded(work: Callable[[], int]) -> int:
         sys.stderr.close()
         return 0
     except OSError as error:  # a full disk, a folder that may not be written
-        Console(file=sys.stderr, soft_wrap=True).print(Text(f"error: {error}"))
-        return 1
+        message = Text(f"error: {redact_text(str(error))}")
+        TerminalConsole(file=sys.stderr, soft_wrap=True).print(message)
+        return UsageError.exit_code if error.errno in _MISUSED else 1
     except KeyboardInterrupt:
         return 130
 

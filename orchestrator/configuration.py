@@ -35,6 +35,7 @@ from typing import (
     Any,
     Final,
     Literal,
+    NoReturn,
     TypeVar,
     Union,
     cast,
@@ -272,10 +273,14 @@ def text_flag(
 def _parse_object(text: str) -> Mapping[str, Any]:
     if not text:
         return {}
-    value = json.loads(text)
+    value = json.loads(text, parse_constant=_refuse_constant)
     if not isinstance(value, dict):
         raise ValueError("it is not a JSON object")
     return cast("Plain", value)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _object_text(value: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,7 @@ class Check:
                     f"the token in AGENTGYM_TOKEN would travel to {self.target} in plain text: "
                     "give --ca to speak TLS, or --insecure if you mean it"
                 )
+            self._check_tls_files()
             return check_server(
                 self.target, self.name or "echo", ca=self.ca, cert=self.cert, key=self.key
             )
@@ -59,3 +61,19 @@ class Check:
         report = run_contract(self.name, config=config)
         sys.stdout.write(report.text() + "\n")
         return 0 if report.passed else 1
+
+    def _check_tls_files(self) -> None:
+        """Raise SdkError for files that gRPC would only answer with silence to."""
+        if (self.cert is None) != (self.key is None) or (self.cert and not self.ca):
+            raise SdkError("--cert and --key need each other, and --ca")
+        try:
+            for path in (self.ca, self.cert, self.key):
+                if path is not None:
+                    path.open("rb").close()  # names the file in its error, which OpenSSL does not
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.cert is not None:
+                context.load_cert_chain(self.cert, self.key)
+        except ssl.SSLError as error:
+            raise SdkError(f"--ca, --cert and --key are no PEM files that fit: {error}") from error
+        except OSError as error:
+            raise SdkError(f"cannot read the files of TLS: {error}") from error

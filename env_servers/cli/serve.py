@@ -130,6 +130,10 @@ class Serve:
 
     def config(self) -> ServerConfig:
         """Return the server's configuration; raises SdkError for what cannot be read."""
+        if self.data is not None and not self.data.is_dir():
+            raise SdkError(f"--data: there is no folder {self.data}")
+        if self.address_file is not None and not self.address_file.parent.is_dir():
+            raise SdkError(f"--address-file: there is no folder {self.address_file.parent}")
         if not self.environments:
             raise SdkError("name at least one environment", valid=environment_names())
         return ServerConfig(
