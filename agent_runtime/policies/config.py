@@ -108,5 +108,6 @@ class PolicyConfig:
         if self.max_requests is not None and self.max_requests < 1:
             raise ValueError("max_requests is at least 1")
         for name in ("requests_per_minute", "tokens_per_minute"):
-            if (getattr(self, name) or 1) < 1:
+            limit: int | None = getattr(self, name)
+            if limit is not None and limit < 1:
                 raise ValueError(f"{name} is at least 1")

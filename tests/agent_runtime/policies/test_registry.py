@@ -92,6 +92,7 @@ def test_every_flag_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
         (PolicyConfig, {"max_requests": 0}),
         (PolicyConfig, {"request_timeout": 0}),
         (PolicyConfig, {"requests_per_minute": 0}),
+        (PolicyConfig, {"tokens_per_minute": 0}),
     ],
 )
 def test_impossible_values_are_refused(kind: type, values: dict[str, float]) -> None:
