@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import faulthandler
 import mmap
+import os
 import signal
 import subprocess
 import sys
@@ -76,7 +77,8 @@ class InlineGuard:
         if not self._names:
             return
         faulthandler.enable()  # says where it hung
-        command = [sys.executable, "-I", watchdog.__file__, "--fd", str(self._memory.fileno())]
+        command = [sys.executable, "-I", watchdog.__file__, "--server", str(os.getpid())]
+        command += ["--fd", str(self._memory.fileno())]
         command += ["--limit", str(self.limit + _PATIENCE_SECONDS)]
         command += ["--stuck-file", str(stuck_file or ""), *self._names]
         self._watchdog = subprocess.Popen(

@@ -54,12 +54,14 @@ def _find_stuck(server: int, cells: memoryview, limit: float) -> int | None:
 def main() -> None:
     """Watch the parent process until it ends."""
     parser = argparse.ArgumentParser()
+    # Told, not asked for: a server that was killed meanwhile is no parent any more.
+    parser.add_argument("--server", type=int, required=True)
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--limit", type=float, required=True)
     parser.add_argument("--stuck-file", default="")
     parser.add_argument("environments", nargs="+")
     arguments = parser.parse_args()
-    server, names = os.getppid(), arguments.environments
+    server, names = arguments.server, arguments.environments
     memory = mmap.mmap(arguments.fd, CELL_BYTES * len(names))
     number = _find_stuck(server, memoryview(memory).cast("Q"), arguments.limit)
     if number is None:

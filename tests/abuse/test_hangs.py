@@ -1,6 +1,8 @@
 """An inline environment that does not return stops neither its server nor its neighbours."""
 
 import asyncio
+import time
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +91,22 @@ async def test_native_code_that_never_returns_costs_one_episode(server_process, 
             await stuck
         assert caught.value.reason == "ENVIRONMENT_HUNG"
         assert "Step 3, " in (await neighbour.step("three")).text
+
+
+def test_the_watchdog_ends_with_a_server_that_is_killed_at_once(server_process):
+    """It starts while its server may be gone already."""
+    server = server_process()
+    path = f"/proc/{server.process.pid}/task/{server.process.pid}/children"
+    (watchdog,) = Path(path).read_text().split()
+    server.kill()
+    deadline = time.monotonic() + 30
+    while runs(watchdog):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def runs(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
