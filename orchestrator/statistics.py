@@ -148,10 +148,10 @@ def _summarise_group(
         record.key: float(record.success) for record in finished if record.success is not None
     }
     scores = {record.key: record.score for record in finished if record.score is not None}
-    success = _measure(outcomes, keys, success_interval, Interval(0, 1), rule)
+    success = _measure(outcomes, keys, missing, success_interval, Interval(0, 1), rule)
     # A score has no unit of its own here: from 0 to 1, as far as the others do not say otherwise.
     scale = Interval(min((0.0, *scores.values())), max((1.0, *scores.values())))
-    score = _measure(scores, keys, mean_interval, scale, rule)
+    score = _measure(scores, keys, missing, mean_interval, scale, rule)
     rewards = [record.reward for record in finished if record.reward is not None]
     costs = [record.cost_usd for record in records if record.cost_usd is not None]
     return EnvironmentStatistics(
@@ -199,14 +199,17 @@ _IntervalOf = Callable[[Sequence[tuple[str, float]]], Interval | None]
 def _measure(
     values: Mapping[EpisodeKey, float],
     keys: Collection[EpisodeKey],
+    missing: Collection[EpisodeKey],
     interval_of: _IntervalOf,
     scale: Interval,
     rule: MissingRule,
 ) -> _Measured:
-    """Return the mean of values, given all keys that should have one."""
+    """Return the mean of values, given all keys that should have one, and those not played."""
     known = [(key.item_id, value) for key, value in values.items()]
     absent = [key.item_id for key in keys if key not in values]
-    if not known or not absent or rule == "drop":
+    # What has no such figure although it was played is not measured by it.
+    unmeasured = not known and len(missing) < len(keys)
+    if unmeasured or not absent or rule == "drop":
         return _Measured(_mean([value for _, value in known]), None, interval_of(known))
     if rule == "error":
         return _Measured(None, None, None)

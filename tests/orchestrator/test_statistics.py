@@ -122,10 +122,18 @@ def test_scores_beyond_0_and_1_widen_what_a_missing_one_could_be():
     assert found.score_bounds == pytest.approx((0.0, 2.0))
 
 
-def test_a_group_of_failures_has_no_figures_at_all():
+def test_a_group_of_failures_may_have_any_figure_and_counts_as_0_only_where_that_is_asked_for():
     [result] = summarise_run(run_of(0, 0, failures=3))
-    for name in ("success_rate", "success_interval", "mean_score", "score_interval"):
-        assert getattr(result, name) is None
+    assert result.success_rate is result.mean_score is None
+    assert result.success_bounds == result.score_bounds == (0, 1)
+    assert result.success_interval == (0, 1)
+    [failed] = summarise_run(run_of(0, 0, failures=3), missing="fail")
+    assert failed.success_rate == failed.mean_score == 0
+
+
+def test_what_was_played_without_a_verdict_has_no_success_rate():
+    [result] = summarise_run([summarise(build_episode(success=None)), *run_of(0, 0, failures=2)])
+    assert result.success_rate is result.success_bounds is result.success_interval is None
 
 
 def test_tokens_and_rounds_are_counted():
