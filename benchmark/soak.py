@@ -161,7 +161,7 @@ async def play_on_one_server(config: Soak) -> Part:
     part, names = Part("server"), config.env.split(",")
     with tempfile.TemporaryDirectory(prefix="agentgym-soak-") as folder:
         address = f"unix:{folder}/server.sock"
-        words = ["--bind", address, "--log-level", "error"]
+        words = ["--bind", address, "--idle-limit", str(config.idle_limit), "--log-level", "error"]
         if "echo" in names:
             words += ["--execution", "echo=process"]
         command = [sys.executable, "-m", "env_servers", "serve", *names, *words]

@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, BinaryIO
 
 import structlog
 
@@ -81,19 +81,26 @@ class Worker:
                 sent = now
 
     def _read(self) -> None:
-        with self._connection.makefile("rb") as stream:
-            while header := stream.read(HEADER.size):
-                (size,) = HEADER.unpack(header)
-                for message in unpack(stream.read(size)):
-                    if message[0] == Op.CANCEL:
-                        self._cancel(message[2])
-                    else:
-                        self._queue.put(message)
-        # The server is gone: nobody needs an answer, and nobody watches a step that hangs. A
-        # worker that stayed would be an orphan for ever, so it ends even inside a step.
-        self._queue.put(None)
-        time.sleep(_LAST_SECONDS)
-        os._exit(1)
+        try:
+            # A server that goes away before it has read its answers resets the socket.
+            with contextlib.suppress(ConnectionError), self._connection.makefile("rb") as stream:
+                self._take(stream)
+        finally:
+            # The server is gone: nobody needs an answer, and nobody watches a step that hangs. A
+            # worker that stayed would be an orphan for ever, so it ends even inside a step.
+            self._queue.put(None)
+            time.sleep(_LAST_SECONDS)
+            os._exit(1)
+
+    def _take(self, stream: BinaryIO) -> None:
+        """Take what the server sends until it closes the socket."""
+        while header := stream.read(HEADER.size):
+            (size,) = HEADER.unpack(header)
+            for message in unpack(stream.read(size)):
+                if message[0] == Op.CANCEL:
+                    self._cancel(message[2])
+                else:
+                    self._queue.put(message)
 
     def _cancel(self, handle: int) -> None:
         instance = self._instances.get(handle)
