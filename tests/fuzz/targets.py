@@ -20,6 +20,7 @@ from agent_runtime.errors import PolicyError
 from agent_runtime.policies.base import EpisodeContext, LiveEpisode
 from agent_runtime.policies.config import OpenAIOptions, PolicyConfig
 from agent_runtime.policies.openai import OpenAIPolicy
+from agent_runtime.request_retry import RequestRetry
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from env_servers.sdk import ActionFormat, EnvironmentConfig
@@ -103,14 +104,21 @@ async def _answer_all(requests: list[bytes]) -> None:
     async def send(response: pb.InteractResponse) -> None:
         sent.append(pb.InteractResponse.FromString(response.SerializeToString()))
 
-    stream = Stream(send, client="fuzz", max_items=16, max_in_flight=100)
+    stream = Stream(
+        send,
+        client="fuzz",
+        account=server.table.admission.account("fuzz"),
+        max_items=16,
+        max_in_flight=100,
+        max_bytes=limits.max_outbox_bytes,
+    )
     asked = 0
     try:
         for data in requests:
             with contextlib.suppress(DecodeError):
                 request = pb.InteractRequest.FromString(data)
                 asked += len(request.commands)
-                await server.handler.handle_message(stream, request.commands)
+                await server.handler.handle_message(stream, request)
         async with asyncio.timeout(20):
             await stream.finish()
     finally:
@@ -254,7 +262,10 @@ def completions(answer: bytes) -> None:
 
 
 async def _ask(url: str) -> None:
-    config = PolicyConfig(openai=OpenAIOptions(base_url=url), request_timeout=5.0)
+    once = RequestRetry(seconds=0)
+    config = PolicyConfig(
+        openai=OpenAIOptions(base_url=url), request_timeout=5.0, request_retry=once
+    )
     policy = OpenAIPolicy("m", config, {})
     await policy.start()
     try:
