@@ -35,7 +35,7 @@ _OFFICIAL: Final = range(13_000)
 """Their ids are in here."""
 _HEADER: Final = """\
 # Seeds that an embedded split leaves out: their room, goal and start are those of another item.
-# Written by find_repeats.py. Lines: split, level, seeds.
+# Written for this project by find_repeats.py. Lines: split, level, seeds.
 """
 
 
