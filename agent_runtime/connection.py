@@ -399,8 +399,12 @@ class Connection:
             )
         finally:
             self._fail_all(closed)
-            if self._channel is not None:
-                await self._channel.close()
+            # The tracebacks of ended tasks refer to this object. Without them it goes with its
+            # last user, and its socket with it; else a collection would have to find both.
+            self._heartbeat_task = self._watch_task = self._run_task = self._flush_task = None
+            channel, self._channel, self._stub = self._channel, None, None
+            if channel is not None:
+                await channel.close()
 
     def register(self, episode: OpenEpisode) -> None:
         """Keep this episode until it is unregistered, or dropped by all others.

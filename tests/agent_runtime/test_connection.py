@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import textwrap
+import weakref
 
 import grpc
 import pytest
@@ -370,8 +372,9 @@ async def test_a_connection_that_broke_from_within_closes_its_channel(monkeypatc
                 await asyncio.sleep(0.01)
         with pytest.raises(ConnectionLost, match="cannot read events"):
             await connection.submit(Pending("e", 0, "reset", echo(), connection.future()))
+        channel = connection._channel
         await connection.close()
-        assert connection._channel.get_state() is grpc.ChannelConnectivity.SHUTDOWN
+        assert channel.get_state() is grpc.ChannelConnectivity.SHUTDOWN
     assert "background task died" in caplog.text
 
 
@@ -417,3 +420,17 @@ async def test_a_server_that_stays_away_is_logged_as_lost(server_process, caplog
             await episode.step("two")
     events = [record.event for record in caplog.records]
     assert events == ["connection lost", "server lost"]
+
+
+async def test_a_closed_connection_goes_with_its_last_user():
+    async with serving() as server:
+        gc.disable()  # no collection helps
+        try:
+            async with Connection(server.addresses[0], QUICK) as connection:
+                await play(connection, "game", 3)
+            gone = weakref.ref(connection)
+            del connection
+            await asyncio.sleep(0)
+            assert gone() is None, gc.get_referrers(gone())
+        finally:
+            gc.enable()
