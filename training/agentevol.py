@@ -62,7 +62,13 @@ __all__ = ["AgentEvolRecipe", "Report", "evolve", "main", "plan"]
 BASE: Final = "BC_base"
 LARGE: Final = "BC_large"
 EVOLVED: Final = "AgentEvol"
-_FREE: Final = ("iterations", "seeds", "max_workers", "rollout.client")
+_FREE: Final = (
+    "iterations",
+    "seeds",
+    "max_workers",
+    "rollout.client",
+    "rollout.fleet.wait_for_servers",
+)
 """What a resume may change: it may ask for more and reach servers otherwise; what is finished stays
 as it is."""
 

@@ -81,7 +81,7 @@ LOG_FILE: Final = "log.jsonl"
 _FIRST_STAGE: Final = "judge-first"
 _FINAL_STAGE: Final = "judge-final"
 """Names of the evaluations in recorded runs, which resumed ones look for."""
-_FREE: Final = ("rollout.client",)
+_FREE: Final = ("rollout.client", "rollout.fleet.wait_for_servers")
 """What a resume may change: how servers are reached decides no result."""
 
 

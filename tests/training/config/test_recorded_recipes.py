@@ -26,7 +26,11 @@ KINDS = {
     "bc-1b-h100": "bc:BcRecipe",
     "dpo": "dpo:DpoRecipe",
 }
-REACH = ("rollout.client.connect_deadline",)
+REACH = {
+    "rollout.client.answer_deadline",
+    "rollout.client.connect_deadline",
+    "rollout.fleet.wait_for_servers",
+}
 """Keys that are new, have a value, and may differ in a resume."""
 
 
