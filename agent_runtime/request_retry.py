@@ -20,6 +20,7 @@ __all__ = [
     "Breaker",
     "Outage",
     "Patience",
+    "RefillingBudget",
     "Repeat",
     "RequestCounts",
     "RequestRetries",
@@ -97,6 +98,28 @@ class Stop(StrEnum):
     BUDGET = "the budget for repeated requests is used up"
 
 
+class RefillingBudget:
+    """How many repeats may be made: each takes one, each success gives a part of one back."""
+
+    def __init__(self, budget: float | None, refill: float) -> None:
+        """`budget` is what there is at first and at most; None = no limit."""
+        self._most = math.inf if budget is None else budget
+        self._refill = refill
+        self.left = self._most
+        """Repeats that could be made now."""
+
+    def take(self) -> bool:
+        """Take one repeat; returns whether there was one."""
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
+
+    def refill(self) -> None:
+        """Note a success."""
+        self.left = min(self._most, self.left + self._refill)
+
+
 class RequestRetries:
     """Decides about the requests of one policy."""
 
@@ -104,17 +127,16 @@ class RequestRetries:
         """`draw` gives the jitter, a number from 0 to 1."""
         self.policy = policy
         self._draw = draw
-        self._tokens = math.inf if policy.budget is None else policy.budget
+        self._budget = RefillingBudget(policy.budget, policy.refill)
 
     @property
     def tokens(self) -> float:
         """Repeats that could be made now."""
-        return self._tokens
+        return self._budget.left
 
     def answered(self) -> None:
         """Note a request that was answered."""
-        if self.policy.budget is not None:
-            self._tokens = min(self.policy.budget, self._tokens + self.policy.refill)
+        self._budget.refill()
 
     def decide(
         self, troubles: Mapping[Trouble, int], *, elapsed: float, retry_after: float | None
@@ -132,9 +154,8 @@ class RequestRetries:
         left = policy.seconds - elapsed
         if left <= 0:
             return Stop.TIME
-        if self._tokens < 1:
+        if not self._budget.take():
             return Stop.BUDGET
-        self._tokens -= 1
         pause = self._draw() * policy.longest_pause(sum(troubles.values()))
         # The last try is made when the time is over, not before: only then is a server that stayed
         # down known to be down for good.

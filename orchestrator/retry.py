@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from agent_runtime.request_retry import RefillingBudget
 from agentgym.env.v1 import types_pb2
 from orchestrator.seeds import unit_interval
 
@@ -102,26 +103,24 @@ class RetryBudget:
     def __init__(self, policy: RetryPolicy, *, seed: int = 0) -> None:
         self.policy = policy
         self._seed = seed
-        self._tokens = math.inf if policy.budget is None else policy.budget
+        self._budget = RefillingBudget(policy.budget, policy.refill)
 
     @property
     def tokens(self) -> float:
         """Retries that could be made now."""
-        return self._tokens
+        return self._budget.left
 
     def succeeded(self) -> None:
         """Note an episode that finished without a failure."""
-        if self.policy.budget is not None:
-            self._tokens = min(self.policy.budget, self._tokens + self.policy.refill)
+        self._budget.refill()
 
     def decide(self, key: Hashable, *, attempts: int, failure: Failure) -> Decision:
         """Whether to play `key` again after `attempts` attempts, the last of which just failed."""
         refusal = self.refusal(attempts, failure)
         if refusal is not None:
             return refusal
-        if self._tokens < 1:
+        if not self._budget.take():
             return GiveUp.BUDGET_EXHAUSTED
-        self._tokens -= 1
         return Retry(self._delay(key, attempts, failure.retry_after))
 
     def refusal(self, attempts: int, failure: Failure) -> GiveUp | None:
