@@ -12,7 +12,7 @@ import tyro
 
 from env_servers.sdk import EnvironmentConfig, SdkError, environment_names
 from env_servers.sdk.data import official_data_dir
-from env_servers.server.security import stays_here
+from env_servers.server.security import SecurityMisconfigured, load_tls_files, stays_here
 
 __all__ = ["Check"]
 
@@ -67,13 +67,12 @@ class Check:
         if (self.cert is None) != (self.key is None) or (self.cert and not self.ca):
             raise SdkError("--cert and --key need each other, and --ca")
         try:
-            for path in (self.ca, self.cert, self.key):
-                if path is not None:
-                    path.open("rb").close()  # names the file in its error, which OpenSSL does not
-            context = ssl.create_default_context(cafile=self.ca)
-            if self.cert is not None:
-                context.load_cert_chain(self.cert, self.key)
-        except ssl.SSLError as error:
-            raise SdkError(f"--ca, --cert and --key are no PEM files that fit: {error}") from error
-        except OSError as error:
-            raise SdkError(f"cannot read the files of TLS: {error}") from error
+            load_tls_files(
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+                ca=self.ca,
+                cert=self.cert,
+                key=self.key,
+                flags="--ca, --cert and --key",
+            )
+        except SecurityMisconfigured as error:
+            raise SdkError(str(error)) from error

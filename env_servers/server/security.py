@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final
 
 import grpc
@@ -25,6 +26,7 @@ __all__ = [
     "add_port",
     "check_address",
     "check_security",
+    "load_tls_files",
     "stays_here",
 ]
 
@@ -100,18 +102,32 @@ def check_security(security: Security) -> None:
         return
     if security.tls_key is None:
         raise SecurityMisconfigured("--tls-cert needs --tls-key")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_tls_files(
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+        ca=security.client_ca,
+        cert=security.tls_cert,
+        key=security.tls_key,
+        flags="--tls-cert, --tls-key and --client-ca",
+    )
+
+
+def load_tls_files(
+    context: ssl.SSLContext, *, ca: Path | None, cert: Path | None, key: Path | None, flags: str
+) -> None:
+    """Load PEM files, each if it is given; gRPC would only answer with silence to unfit ones.
+
+    Raises SecurityMisconfigured, which names the files or the `flags` that they came by.
+    """
     try:
-        for path in (security.tls_cert, security.tls_key, security.client_ca):
+        for path in (cert, key, ca):
             if path is not None:
                 path.open("rb").close()  # names the file in its error, which OpenSSL does not
-        context.load_cert_chain(security.tls_cert, security.tls_key)
-        if security.client_ca is not None:
-            context.load_verify_locations(security.client_ca)
+        if cert is not None:
+            context.load_cert_chain(cert, key)
+        if ca is not None:
+            context.load_verify_locations(ca)
     except ssl.SSLError as error:
-        raise SecurityMisconfigured(
-            f"--tls-cert, --tls-key and --client-ca are no PEM files that fit: {error}"
-        ) from error
+        raise SecurityMisconfigured(f"{flags} are no PEM files that fit: {error}") from error
     except OSError as error:
         raise SecurityMisconfigured(f"cannot read the files of TLS: {error}") from error
 
