@@ -34,6 +34,25 @@ async def reset_step_close(harness: Harness) -> None:
     expect(closed.closed.found, "close did not find a live episode")
 
 
+async def bare_integers_are_items(harness: Harness) -> None:
+    """The integer of `<environment>_<int>` alone names the same task, in resets and listings."""
+    item_id = harness.items[0]
+    task, _, integer = item_id.rpartition("_")
+    if task != harness.described.name:
+        raise NotApplicable("the first items have another task's name")
+    listing = pb.ListTasksRequest(environment=harness.environment, item_ids=[integer])
+    page = await harness.stub.ListTasks(
+        listing, timeout=harness.target.timeout, metadata=harness.target.metadata()
+    )
+    expect_equal([it.item_id for it in page.tasks], [item_id], f"the item that {integer} names")
+    by_id = await harness.play()
+    reset = harness.reset()
+    reset.reset.item_id = integer
+    by_integer = expect_observation(await by_id.stream.ask(reset))
+    if harness.deterministic:
+        expect_equal(by_integer.state_hash, by_id.events[0].state_hash, "state_hash of the reset")
+
+
 async def closing_twice_is_no_error(harness: Harness) -> None:
     """A second close says found = false; any other command says EPISODE_NOT_FOUND."""
     play = await harness.play()
@@ -205,6 +224,7 @@ async def crashes_end_one_episode(harness: Harness) -> None:
 
 CHECKS: Final = (
     ("R6", reset_step_close),
+    ("R63", bare_integers_are_items),
     ("R7", replies_and_calls_are_read_by_the_server),
     ("R7", action_format_can_change_per_command),
     ("R7", tool_calls_are_steps),

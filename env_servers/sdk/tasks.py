@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -75,6 +76,8 @@ class StaticTaskSet(TaskSet):
             for task in tasks:
                 if self._by_id.setdefault(task.item_id, task) is not task:
                     raise ValueError(f"item {task.item_id} of split {name} exists twice")
+        self._ids_by_integer: dict[int, list[str]] | None = None
+        """Made when a bare integer is asked for."""
 
     def splits(self) -> Mapping[str, int]:
         return {name: len(tasks) for name, tasks in self._splits.items()}
@@ -85,13 +88,25 @@ class StaticTaskSet(TaskSet):
         return [task.item_id for task in self._splits[split][start:stop]]
 
     def get(self, item_id: str) -> Task:
-        try:
-            return self._by_id[item_id]
-        except KeyError:
-            some = next(iter(self._by_id), "none")
-            raise UnknownItem(
-                f"unknown item {item_id[:100]!r}", valid=f"for example {some}"
-            ) from None
+        task = self._by_id.get(item_id)
+        if task is not None:
+            return task
+        match = _ITEM_ID.fullmatch(item_id)
+        ids = self._ids_of(int(match["index"])) if match and match["task"] is None else []
+        if len(ids) == 1:
+            return self._by_id[ids[0]]
+        example = f"for example {next(iter(self._by_id), 'none')}"
+        raise UnknownItem(f"unknown item {item_id[:100]!r}", valid=ids or example)
+
+    def _ids_of(self, integer: int) -> list[str]:
+        """Return the ids that an integer stands for; more than one where data sets share it."""
+        if self._ids_by_integer is None:
+            self._ids_by_integer = defaultdict(list)
+            for item_id in self._by_id:
+                match = _ITEM_ID.fullmatch(item_id)
+                if match is not None:
+                    self._ids_by_integer[int(match["index"])].append(item_id)
+        return self._ids_by_integer.get(integer, [])
 
     def digest(self) -> bytes:
         text = repr(self._splits)

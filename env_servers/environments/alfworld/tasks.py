@@ -111,7 +111,8 @@ class AlfworldTasks(TaskSet):
         Raises UnknownItem, and EnvironmentUnavailable for an official item whose game is missing.
         """
         source = self._source(item_id)
-        return Task(item_id, source, _category(source))
+        full_id = item_id if item_id.startswith(f"{NAME}_") else f"{NAME}_{int(item_id)}"
+        return Task(full_id, source, _category(source))
 
     def category(self, item_id: str) -> str:
         return _category(self._source(item_id))

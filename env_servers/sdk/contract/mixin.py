@@ -81,6 +81,9 @@ class EnvironmentContract:
     def test_item_ids_round_trip(self) -> None:
         self.holds(task_checks.item_ids_round_trip)
 
+    def test_bare_integers_are_items(self) -> None:
+        self.holds(task_checks.bare_integers_are_items)
+
     def test_unknown_items_and_splits_raise(self) -> None:
         self.holds(task_checks.unknown_items_and_splits_raise)
 

@@ -28,6 +28,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     task_checks.splits_are_sized_and_disjoint,
     task_checks.pages_make_up_the_whole,
     task_checks.item_ids_round_trip,
+    task_checks.bare_integers_are_items,
     task_checks.unknown_items_and_splits_raise,
     task_checks.unknown_profiles_and_options_raise,
     play_checks.observations_are_well_formed,

@@ -15,6 +15,7 @@ from env_servers.sdk.errors import InvalidOption, SdkError, UnknownItem, Unknown
 from env_servers.sdk.types import ResetOptions
 
 __all__ = [
+    "bare_integers_are_items",
     "item_ids_round_trip",
     "pages_make_up_the_whole",
     "splits_are_sized_and_disjoint",
@@ -74,6 +75,22 @@ def item_ids_round_trip(subject: Subject) -> Iterator[str]:
         category = subject.tasks.category(item_id)
         if category != task.category:
             yield f"{item_id} is listed as {category!r} and is {task.category!r}"
+
+
+def bare_integers_are_items(subject: Subject) -> Iterator[str]:
+    """The integer of `<environment>_<int>` alone is the same task, under its whole id."""
+    name = subject.spec.name
+    for item_id in subject.items(PAGED):
+        task, _, integer = item_id.rpartition("_")
+        if task != name:
+            continue  # an integer alone is of the environment's own task
+        try:
+            found = subject.tasks.get(integer)
+        except UnknownItem as error:
+            yield f"{item_id} is not found as {integer}: {error!s:.200}"
+            continue
+        if found.item_id != item_id:
+            yield f"{integer} is {found.item_id!r}, not {item_id}"
 
 
 def unknown_items_and_splits_raise(subject: Subject) -> Iterator[str]:

@@ -21,6 +21,7 @@ from env_servers.sdk import (
     RangeTaskSet,
     StopReason,
     Task,
+    UnknownItem,
     Verb,
 )
 
@@ -169,6 +170,18 @@ class RenamedTasks(CountdownTasks):
 class OtherCategories(CountdownTasks):
     def category(self, item_id):
         return "even"
+
+
+class WholeIdsOnly(CountdownTasks):
+    def get(self, item_id):
+        if item_id.isdecimal():
+            raise UnknownItem(f"unknown item {item_id!r}")
+        return super().get(item_id)
+
+
+class EchoedIds(CountdownTasks):
+    def get(self, item_id):
+        return replace(super().get(item_id), item_id=item_id)
 
 
 class LookupErrors(CountdownTasks):

@@ -25,6 +25,7 @@ DEFECTS = {
     ],
     "pages_make_up_the_whole": [c.with_tasks(c.OffByOnePages), c.with_tasks(c.OverstatedTasks)],
     "item_ids_round_trip": [c.with_tasks(c.RenamedTasks), c.with_tasks(c.OtherCategories)],
+    "bare_integers_are_items": [c.with_tasks(c.WholeIdsOnly), c.with_tasks(c.EchoedIds)],
     "unknown_items_and_splits_raise": [c.with_tasks(c.LookupErrors), c.with_tasks(c.AnySplit)],
     "unknown_profiles_and_options_raise": [c.AnyProfile, c.AnyOption, c.PromisedProfile],
     "observations_are_well_formed": [

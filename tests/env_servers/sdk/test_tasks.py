@@ -66,6 +66,13 @@ def test_unknown_splits_raise_and_name_the_known_ones(tasks):
 
 def test_a_bare_integer_is_an_item():
     assert RANGES.get("155").item_id == "game_155"
+    assert STATIC.get("3").item_id == "game_3"
+
+
+def test_an_integer_that_two_data_sets_share_is_no_item():
+    tasks = StaticTaskSet({"train": [make(1), Task("old_game_1")]})
+    with pytest.raises(UnknownItem, match=r"game_1, old_game_1"):
+        tasks.get("1")
 
 
 def test_other_prefixes_are_accepted_and_canonical_ids_are_given():
