@@ -1,5 +1,6 @@
 """What an environment author uses: write an `Environment` and a `TaskSet`, get everything else."""
 
+from env_servers.sdk.async_environment import AsyncEnvironment
 from env_servers.sdk.environment import Environment, EnvironmentConfig, EnvironmentSpec
 from env_servers.sdk.episode_environment import EpisodeEnvironment
 from env_servers.sdk.errors import (
@@ -47,6 +48,7 @@ __all__ = [
     "ActionFormat",
     "Advice",
     "Advisor",
+    "AsyncEnvironment",
     "ConversationStart",
     "Environment",
     "EnvironmentConfig",

@@ -24,7 +24,7 @@ from grpc_reflection.v1alpha import reflection
 
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import environment_pb2_grpc
-from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable, Execution
+from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable, Execution, InvalidOption
 from env_servers.server.admission import (
     AdmissionController,
     available_memory,
@@ -159,6 +159,11 @@ class EnvironmentServer:
 
     def _host(self, loaded: LoadedEnvironment) -> Host:
         execution = self.execution(loaded)
+        if execution is Execution.INLINE and loaded.waits:
+            raise InvalidOption(
+                f"{loaded.spec.name} waits for others, and inline the whole server would wait with "
+                "it: its execution is thread or process"
+            )
         if execution is Execution.INLINE:
             return InlineHost(loaded, self.guard)
         if execution is Execution.THREAD:

@@ -18,6 +18,7 @@ from env_servers.sdk import (
     ActionFormat,
     Advice,
     Advisor,
+    AsyncEnvironment,
     Environment,
     EnvironmentConfig,
     InvalidOption,
@@ -119,6 +120,11 @@ class LoadedEnvironment:
         self.environment: type[Environment] = load_environment(name).configured(config)
         self.spec = self.environment.spec
         self.tasks: TaskSet = self.environment.load_tasks(config)
+
+    @property
+    def waits(self) -> bool:
+        """Whether its operations spend their time waiting for others."""
+        return issubclass(self.environment, AsyncEnvironment)
 
     def open(
         self,

@@ -6,6 +6,10 @@ longer than its limit gets its worker killed: the culprit's episode fails, every
 the worker is rebuilt from its journal on another worker the next time it is used, and its call is
 sent again. A worker that dies by itself is treated alike, except that the call which was executing
 may try once more: it may have been an innocent bystander of a kill.
+
+The calls of environments that wait for others execute side by side. They are timed from when they
+were sent, and where a worker dies by itself, any of them may be the culprit: they are sent again
+one at a time.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +76,13 @@ class WorkerDied(Exception):
 class Call:
     """A call that a worker has not answered yet."""
 
-    __slots__ = ("environment", "episode_id", "future", "limit")
+    __slots__ = ("environment", "episode_id", "future", "limit", "sent")
 
     def __init__(
         self, future: asyncio.Future[Any], environment: str, episode_id: str, limit: float
     ) -> None:
         """`limit` in seconds of execution."""
+        self.sent = time.monotonic()
         self.future = future
         self.environment = environment
         self.episode_id = episode_id
@@ -92,6 +98,8 @@ class WorkerProcess:
         self._log_config = log_config
         self._numbers = itertools.count(1)
         self._calls: dict[int, Call] = {}
+        self._side_by_side: dict[int, Call] = {}
+        """Calls that do not wait for those before them."""
         self._outgoing: list[list[Any]] = []
         self._head_since = 0.0
         self._seen = 0
@@ -100,6 +108,7 @@ class WorkerProcess:
         self._writer: asyncio.StreamWriter | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._reader_task: asyncio.Task[None] | None = None
+        self._culprit_known = False
         self.dead = False
         self.has_executed = False
         """It has answered at least one call: it started well."""
@@ -148,29 +157,36 @@ class WorkerProcess:
         environment: str,
         episode_id: str,
         limit: float,
+        side_by_side: bool = False,
     ) -> Any:
         """Execute an operation; raises CommandError, or WorkerDied."""
         if self.dead:
             raise WorkerDied(executing=False)
         number = next(self._numbers)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._enter(number, Call(future, environment, episode_id, limit))
+        self._enter(number, Call(future, environment, episode_id, limit), side_by_side)
         self._send([op, number, handle, *arguments])
         # Shielded: the answer has to be taken off the wire also when nobody waits any more.
         return await asyncio.shield(future)
 
-    def tell(self, op: int, handle: int, environment: str, episode_id: str) -> None:
+    def tell(
+        self, op: int, handle: int, environment: str, episode_id: str, *, side_by_side: bool = False
+    ) -> None:
         """Send an operation whose answer nobody awaits; it is watched all the same."""
         if self.dead:
             return
         number = next(self._numbers)
         if op != Op.CANCEL:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            self._enter(number, Call(future, environment, episode_id, self._pool.step_limit))
+            call = Call(future, environment, episode_id, self._pool.step_limit)
+            self._enter(number, call, side_by_side)
         self._send([op, number, handle])
 
     def overdue(self, now: float) -> Call | None:
         """Return the call that executes for longer than its limit; has to be asked regularly."""
+        for call in self._side_by_side.values():
+            if now - call.sent > call.limit:
+                return call
         number = self._executing()
         if number != self._seen:
             self._seen, self._seen_since = number, now
@@ -201,8 +217,12 @@ class WorkerProcess:
             return 0
         return int(fields[1]) * _PAGE_BYTES if len(fields) > 1 else 0
 
-    def kill(self) -> None:
-        """End the process at once; its death is noticed as any other."""
+    def kill(self, *, culprit_known: bool = False) -> None:
+        """End the process at once; its death is noticed as any other.
+
+        With `culprit_known` the calls that wait side by side are none of its causes.
+        """
+        self._culprit_known = culprit_known
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
 
@@ -220,9 +240,12 @@ class WorkerProcess:
         (number,) = MARKER.unpack(self._marker[:])
         return number
 
-    def _enter(self, number: int, call: Call) -> None:
+    def _enter(self, number: int, call: Call, side_by_side: bool) -> None:
         # Whoever waited may be gone by the time the answer, or the worker's death, arrives.
         call.future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if side_by_side:
+            self._side_by_side[number] = call
+            return
         if not self._calls:
             self._head_since = time.monotonic()
         self._calls[number] = call
@@ -252,8 +275,10 @@ class WorkerProcess:
         await self._log_exit()
 
     def _settle(self, answer: list[Any]) -> None:
-        call = self._calls.pop(answer[0], None)
-        self._head_since = time.monotonic()
+        call = self._side_by_side.pop(answer[0], None)
+        if call is None:
+            call = self._calls.pop(answer[0], None)
+            self._head_since = time.monotonic()
         if not self.has_executed:
             self.has_executed = True
             self._pool.respawn.record_success()
@@ -266,7 +291,10 @@ class WorkerProcess:
             call.future.set_exception(CommandError(reason, text, **metadata))
 
     def _on_exit(self) -> None:
-        """Fail the calls of a dead worker: one was executing, the others were waiting."""
+        """Fail the calls of a dead worker: one was executing, the others were waiting.
+
+        All that were side by side were executing, as far as anybody knows.
+        """
         self.dead = True
         if self._writer is not None:
             self._writer.close()
@@ -276,7 +304,11 @@ class WorkerProcess:
         for number, call in self._calls.items():
             if not call.future.done():
                 call.future.set_exception(WorkerDied(executing=number == executing))
+        for call in self._side_by_side.values():
+            if not call.future.done():
+                call.future.set_exception(WorkerDied(executing=not self._culprit_known))
         self._calls.clear()
+        self._side_by_side.clear()
 
     async def _log_exit(self) -> None:
         """Reap the process, and log how it ended."""
@@ -321,6 +353,9 @@ class WorkerPool:
         self._workers: list[WorkerProcess] = []
         self._handles = itertools.count(1)
         self._starting = asyncio.Lock()
+        self.suspects = asyncio.Lock()
+        """Held by a call that is sent again after a death beside others: one at a time executes, so
+        that the next death tells which of them was the culprit."""
 
     def next_handle(self) -> int:
         """Return a number that names an environment on whichever worker it lives."""
@@ -390,7 +425,7 @@ class WorkerPool:
                 if worker.stalled(now):
                     # Nobody's fault: its calls are sent again, to another worker.
                     log.error("worker killed, it takes no calls", worker=worker.pid)
-                    worker.kill()
+                    worker.kill(culprit_known=True)
                     continue
                 if call is not None and not call.future.done():
                     log.error(
@@ -401,7 +436,7 @@ class WorkerPool:
                         limit=call.limit,
                     )
                     call.future.set_exception(errors.hung(call.environment, call.limit))
-                    worker.kill()
+                    worker.kill(culprit_known=True)
 
     def _check_memory(self, worker: WorkerProcess) -> None:
         """Kill a worker that holds more than it may; it is treated as one that died by itself."""
@@ -441,7 +476,8 @@ class ProcessRunner(Runner):
         retried = False
         while True:
             try:
-                return await self._open_once(journal, hashes)
+                async with self._turn(retried=retried):
+                    return await self._open_once(journal, hashes)
             except WorkerDied as death:
                 retried = self._check_retry(death, retried=retried)
 
@@ -477,7 +513,13 @@ class ProcessRunner(Runner):
 
     def _tell(self, op: int, worker: WorkerProcess | None) -> None:
         if worker is not None:
-            worker.tell(op, self._handle, self._reset.environment, self._episode_id)
+            worker.tell(
+                op,
+                self._handle,
+                self._reset.environment,
+                self._episode_id,
+                side_by_side=self._host.loaded.waits,
+            )
 
     async def _call(self, op: int, *arguments: Any) -> tuple[Any, WorkerProcess]:
         """Execute on the episode's worker; returns the answer and who gave it.
@@ -490,18 +532,26 @@ class ProcessRunner(Runner):
             if worker is None or worker.dead:
                 worker = await self._rebuild()
             try:
-                answer = await worker.call(
-                    op,
-                    self._handle,
-                    *arguments,
-                    environment=self._reset.environment,
-                    episode_id=self._episode_id,
-                    limit=self._host.pool.step_limit,
-                )
+                async with self._turn(retried=retried):
+                    answer = await worker.call(
+                        op,
+                        self._handle,
+                        *arguments,
+                        environment=self._reset.environment,
+                        episode_id=self._episode_id,
+                        limit=self._host.pool.step_limit,
+                        side_by_side=self._host.loaded.waits,
+                    )
             except WorkerDied as death:
                 retried = self._check_retry(death, retried=retried)
             else:
                 return answer, worker
+
+    def _turn(self, *, retried: bool) -> AbstractAsyncContextManager[None]:
+        """Hold this while a call executes; calls that went on together are sent again in turns."""
+        if retried and self._host.loaded.waits:
+            return self._host.pool.suspects
+        return contextlib.nullcontext()
 
     def _check_retry(self, death: WorkerDied, *, retried: bool) -> bool:
         """Whether the next death of an executing call is final; raises CommandError if this is.
@@ -557,11 +607,18 @@ class ProcessRunner(Runner):
                 environment=environment,
                 episode_id=self._episode_id,
                 limit=max(_OPEN_LIMIT_SECONDS, pool.step_limit),
+                side_by_side=self._host.loaded.waits,
             )
         finally:
             worker.episodes -= 1
         if self._closed:
-            worker.tell(Op.CLOSE, handle, environment, self._episode_id)
+            worker.tell(
+                Op.CLOSE,
+                handle,
+                environment,
+                self._episode_id,
+                side_by_side=self._host.loaded.waits,
+            )
         else:
             self.settle(worker, handle)
         return [decode_result(result) for result in results]

@@ -3,6 +3,9 @@
 Reads operations from an inherited socket, executes them one after another, answers in order, and
 notes in shared memory which one it executes. The reader thread only queues, except for
 cancellations, which must reach a step that is executing.
+
+The operations of environments that wait for others are handed to threads instead: those of one
+episode stay in order, those of different episodes wait side by side and are answered as they end.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, BinaryIO
@@ -39,6 +44,7 @@ from env_servers.server.inputs import decode_input
 from env_servers.server.instance import EnvironmentInstance, LoadedEnvironment
 from env_servers.server.logs import LogConfig, configure_logs
 from env_servers.server.runners import boundary
+from env_servers.server.threads import AbandonableThreadPool
 
 __all__ = ["main"]
 
@@ -48,7 +54,41 @@ _MAX_DELAY = 0.005
 """Seconds that an answer may wait for others while more operations are queued."""
 _LAST_SECONDS = 2.0
 """For the operation that executes when the server goes away."""
+_MOST_WAITING = 256
+"""Operations that wait side by side; a thread each."""
 _NONE = MARKER.pack(0)
+
+
+class SideBySide:
+    """Executes the operations of one episode one after another, those of different ones at once."""
+
+    def __init__(self, execute: Callable[[list[Any]], None]) -> None:
+        self._execute = execute
+        self._lock = threading.Lock()
+        self._waiting: dict[int, deque[list[Any]]] = {}
+        """By handle, for every episode that executes something: what comes next."""
+        self._threads = AbandonableThreadPool(_MOST_WAITING)
+
+    def submit(self, message: list[Any]) -> None:
+        """Execute an operation after all those of its episode that were submitted before."""
+        handle = message[2]
+        with self._lock:
+            if handle in self._waiting:
+                self._waiting[handle].append(message)
+                return
+            self._waiting[handle] = deque([message])
+        self._threads.submit(lambda: self._execute_all(handle))
+
+    def _execute_all(self, handle: int) -> None:
+        while (message := self._next(handle)) is not None:
+            self._execute(message)
+
+    def _next(self, handle: int) -> list[Any] | None:
+        with self._lock:
+            if self._waiting[handle]:
+                return self._waiting[handle].popleft()
+            del self._waiting[handle]
+            return None
 
 
 class Worker:
@@ -63,6 +103,10 @@ class Worker:
         self._loaded: dict[str, LoadedEnvironment] = {}
         self._instances: dict[int, EnvironmentInstance] = {}
         self._queue: SimpleQueue[list[Any] | None] = SimpleQueue()
+        self._side_by_side = SideBySide(lambda message: self._send([self._answer(message)]))
+        self._handed_over: set[int] = set()
+        """Handles of episodes that were handed to `_side_by_side`."""
+        self._sending = threading.Lock()
 
     def run(self) -> None:
         """Execute until the server closes the socket."""
@@ -72,13 +116,38 @@ class Worker:
         while (message := self._queue.get()) is not None:
             # Written before executing: if this process dies now, the server knows the culprit.
             self._marker[:] = MARKER.pack(message[1])
-            answers.append(self._answer(message))
+            if not self._hand_over(message):
+                answers.append(self._answer(message))
             self._marker[:] = _NONE
             now = time.monotonic()
-            if self._queue.empty() or len(answers) >= _MAX_ANSWERS or now - sent > _MAX_DELAY:
-                self._connection.sendall(frame(answers))
+            due = self._queue.empty() or len(answers) >= _MAX_ANSWERS or now - sent > _MAX_DELAY
+            if answers and due:
+                self._send(answers)
                 answers.clear()
                 sent = now
+
+    def _send(self, answers: list[bytes]) -> None:
+        # One at a time: threads answer too.
+        with self._sending:
+            self._connection.sendall(frame(answers))
+
+    def _hand_over(self, message: list[Any]) -> bool:
+        """Hand an operation of an environment that waits to the threads; False = it does not."""
+        op, _, handle, *arguments = message
+        if op == Op.OPEN:
+            # Loaded here, once, and not by whichever threads come first. What fails fails again
+            # where the operation is answered.
+            with contextlib.suppress(Exception):
+                if self._load(arguments[0][0]).waits:
+                    self._handed_over.add(handle)
+        if handle not in self._handed_over:
+            return False
+        if op == Op.FORK:
+            self._handed_over.add(arguments[0])
+        elif op == Op.CLOSE:
+            self._handed_over.discard(handle)
+        self._side_by_side.submit(message)
+        return True
 
     def _read(self) -> None:
         try:
@@ -141,12 +210,15 @@ class Worker:
 
     def _open(self, handle: int, arguments: list[Any]) -> list[Any]:
         reset = decode_reset(arguments[0])
-        if reset.environment not in self._loaded:
-            self._loaded[reset.environment] = LoadedEnvironment(reset.environment, self._config)
         journal = [decode_input(values) for values in arguments[1]]
-        instance, results = self._loaded[reset.environment].open(reset, journal, arguments[2])
+        instance, results = self._load(reset.environment).open(reset, journal, arguments[2])
         self._instances[handle] = instance
         return [encode_result(result) for result in results]
+
+    def _load(self, name: str) -> LoadedEnvironment:
+        if name not in self._loaded:
+            self._loaded[name] = LoadedEnvironment(name, self._config)
+        return self._loaded[name]
 
 
 def main() -> None:

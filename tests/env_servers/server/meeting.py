@@ -1,0 +1,68 @@
+"""An environment that waits: `meet` for another episode of the process, `hang` for ever.
+
+Any other action only counts, `linger` slowly. `exit` ends the process.
+"""
+
+import asyncio
+import copy
+import os
+from dataclasses import replace
+from typing import ClassVar
+
+from env_servers.environments.echo import EchoEnvironment
+from env_servers.environments.echo.tasks import echo_tasks
+from env_servers.sdk import (
+    Advice,
+    AsyncEnvironment,
+    EnvironmentConfig,
+    EnvironmentSpec,
+    Execution,
+    Observation,
+    ResetOptions,
+    Task,
+    TaskSet,
+)
+
+_waiting: list[asyncio.Event] = []
+
+
+class Meeting(AsyncEnvironment):
+    spec: ClassVar[EnvironmentSpec] = replace(
+        EchoEnvironment.spec, name="meeting", execution=Execution.PROCESS
+    )
+
+    @classmethod
+    def load_tasks(cls, config: EnvironmentConfig) -> TaskSet:
+        return echo_tasks()
+
+    async def reset_async(self, task: Task, options: ResetOptions) -> Observation:
+        self.steps = 0
+        return Observation("Step 0, begun.")
+
+    async def step_async(self, action: str) -> Observation:
+        if action == "hang":
+            await asyncio.Event().wait()
+        if action == "exit":
+            os._exit(1)
+        if action == "meet":
+            await self._meet()
+        await asyncio.sleep(0.2 if action == "linger" else 0)
+        self.steps += 1
+        return Observation(f"Step {self.steps}, {action}.")
+
+    async def _meet(self) -> None:
+        if _waiting:
+            _waiting.pop().set()
+            return
+        met = asyncio.Event()
+        _waiting.append(met)
+        await met.wait()
+
+    async def fork_async(self) -> "Meeting":
+        return copy.copy(self)
+
+    async def advise_expert_async(self, seed: int) -> Advice:
+        return Advice(f"say {self.steps}")
+
+
+environment = Meeting
