@@ -1,4 +1,4 @@
-"""`python -m env_servers`: serve, list, play, check and scaffold environments."""
+"""`python -m env_servers`: serve, list, play, check and scaffold environments; serve web sites."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from env_servers.cli.list import List
 from env_servers.cli.new import New
 from env_servers.cli.play import Play
 from env_servers.cli.serve import Serve
+from env_servers.cli.sites import Sites
 from env_servers.sdk import SdkError
 
 __all__ = ["main"]
@@ -21,6 +22,7 @@ Command = Annotated[
     Annotated[Serve, tyro.conf.subcommand("serve")]
     | Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Play, tyro.conf.subcommand("play")]
+    | Annotated[Sites, tyro.conf.subcommand("sites")]
     | Annotated[Check, tyro.conf.subcommand("check")]
     | Annotated[New, tyro.conf.subcommand("new")],
     tyro.conf.OmitSubcommandPrefixes,

@@ -1,0 +1,34 @@
+"""The embedded sites together: their network, and the base that worlds of this process share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+from env_servers.environments.webarena.sites.home import HOME
+from env_servers.environments.webarena.sites.network import Network
+from env_servers.environments.webarena.sites.tables import Base, Builder
+from env_servers.environments.webarena.sites.world import World
+
+__all__ = ["BUILDERS", "embedded_base", "embedded_network", "new_world"]
+
+BUILDERS: Final[Mapping[str, Builder]] = {}
+"""What builds each database; sites may share one."""
+
+
+@cache
+def embedded_base() -> Base:
+    """Return the base that all worlds of this process share; databases are built on first use."""
+    return Base(BUILDERS)
+
+
+@cache
+def embedded_network() -> Network:
+    """Return the network of all embedded sites."""
+    return Network([HOME])
+
+
+def new_world() -> World:
+    """Return an untouched world over the shared base."""
+    return World(embedded_base())
