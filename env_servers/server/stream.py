@@ -49,6 +49,7 @@ class Stream:
         "_sending_bytes",
         "_writing",
         "account",
+        "backlogged",
         "client",
         "episodes",
         "in_flight",
@@ -89,6 +90,9 @@ class Stream:
         self._begin_message()
         self._full: list[tuple[pb.InteractResponse, int]] = []
         self._full_bytes = self._sending_bytes = self._counted = 0
+        self.backlogged = False
+        """So much waits to be sent that no more commands should be handled before. Kept where the
+        messages are: every command asks for it."""
         self.unhandled_bytes = 0
         """Of a message whose commands wait until the client reads."""
         self._writing = False
@@ -109,22 +113,36 @@ class Stream:
         """As many commands are in flight as may be."""
         return self.in_flight >= self.max_in_flight
 
-    @property
-    def backlogged(self) -> bool:
-        """So much waits to be sent that no more commands should be handled before."""
-        return len(self._full) >= _MAX_BACKLOG or self._full_bytes >= self._max_bytes
-
     def event(self, size: int = 0) -> pb.Event:
         """Return a new event in the outbox, to be filled in place; `size` bytes of text follow."""
         size += _EVENT_BYTES
         self._bytes += size
         self._items += 1
         if self._items > self._max_items or (self._bytes > _MAX_BYTES and self._items > 1):
-            self._full.append((self._current, self._bytes - size))
-            self._full_bytes += self._bytes - size
-            self._begin_message()
+            self._queue_message(self._bytes - size)
             self._bytes, self._items = size, 1
         return self._add()
+
+    def _queue_message(self, size: int) -> None:
+        """Let the current message, of `size` bytes, wait to be sent, and begin another one."""
+        self._full.append((self._current, size))
+        self._full_bytes += size
+        self._judge_backlog()
+        self._begin_message()
+
+    def _take_message(self) -> pb.InteractResponse:
+        """Return the message that waits longest, or else the current one."""
+        if self._full:
+            response, self._sending_bytes = self._full.pop(0)
+            self._full_bytes -= self._sending_bytes
+            self._judge_backlog()
+            return response
+        response, self._sending_bytes = self._current, self._bytes
+        self._begin_message()
+        return response
+
+    def _judge_backlog(self) -> None:
+        self.backlogged = len(self._full) >= _MAX_BACKLOG or self._full_bytes >= self._max_bytes
 
     def _begin_message(self) -> None:
         self._current = pb.InteractResponse()
@@ -148,12 +166,7 @@ class Stream:
         self._writing = True
         try:
             while self._full or self._items:
-                if self._full:
-                    response, self._sending_bytes = self._full.pop(0)
-                    self._full_bytes -= self._sending_bytes
-                else:
-                    response, self._sending_bytes = self._current, self._bytes
-                    self._begin_message()
+                response = self._take_message()
                 self._count()
                 await self._send(response)
                 self._sending_bytes = 0
