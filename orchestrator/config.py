@@ -99,8 +99,9 @@ class RunConfig:
     """Episodes per task and policy."""
     policies: Annotated[PolicySpecs, tyro.conf.arg(name="policy")] = ()
     """Policies, separated by commas: expert, random, noop, agent (or agent:FOLDER), openai:MODEL,
-    sglang:URL, embedded:PATH, or sglang or embedded with --model. Empty = expert,random, and agent
-    in the demo. An agent's settings (options, openings, rounds) hold for all who play beside it."""
+    sglang:URL, embedded:PATH, or sglang or embedded with --model; NAME or NAME:TARGET of an
+    installed package, MODULE:FACTORY or MODULE:FACTORY:TARGET. Empty = expert,random, and agent in
+    the demo. An agent's settings (options, openings, rounds) hold for all who play beside it."""
     model: str = ""
     """Checkpoint folder (or name on the hub) to serve while the run lasts, for --policy sglang;
     or to load into this process, for --policy embedded."""
@@ -225,12 +226,13 @@ class RunConfig:
         """
         flags, recorded = flatten(to_plain(given)), flatten(to_plain(self))
         default = flatten(to_plain(RunConfig()))
-        return [
+        foreign = [policy for policy in self.policies if policy.target or not policy.built_in]
+        return [f"--policy {policy}" for policy in foreign if not given.policies] + [
             f"{_flag(path)} {text}"
             for path, text in recorded.items()
             if _REACHING.match(path)
-            and text != default.get(path, _NO_TARGET)
-            and flags.get(path, _NO_TARGET) == default.get(path, _NO_TARGET)
+            and text != default.get(path, _UNSET)
+            and flags.get(path, _UNSET) == default.get(path, _UNSET)
         ]
 
     def resume_key(self) -> dict[str, Any]:
@@ -281,8 +283,12 @@ class RunConfig:
             if redact_text(str(policy)) != str(policy):
                 raise UsageError(
                     f"the address in --policy {policy.kind} names the policy in every record and "
-                    f"must not hold a password: use --{policy.kind}.api-key-env"
+                    f"must not hold a password: use {_key_flag(policy)}"
                 )
+
+
+def _key_flag(policy: PolicySpec) -> str:
+    return f"--{policy.kind}.api-key-env" if policy.built_in else "an environment variable"
 
 
 def _read_agent_manifest(policies: tuple[PolicySpec, ...]) -> AgentManifest | None:
@@ -305,11 +311,12 @@ def _learned_settings(learned: AgentManifest, environment: str) -> PlaySettings:
 
 _REACHING = re.compile(
     r"(fleet\.(servers|server_options|data)|client\.(ca|cert|key|insecure)|serve\.|model$"
-    r"|policies\.\d+\.target|agent\.openai\.(base_url|api_key_env)"
+    r"|agent\.openai\.(base_url|api_key_env)"
     r"|agent\.sglang\.(api_key_env|tokenizer|chat_template)|agent\.embedded\.chat_template)"
 )
-"""Fields by which a run starts programs, reads files or shows a key to somebody."""
-_NO_TARGET = '""'
+"""Fields, beside policies, by which a run starts programs, reads files or shows a key to
+somebody."""
+_UNSET = '""'
 _RUNTIME = frozenset(
     {
         *("concurrency", "fleet", "client", "serve", "retry"),

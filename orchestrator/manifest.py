@@ -45,7 +45,7 @@ __all__ = [
     "Session",
     "begin_session",
     "check_resumable",
-    "code_change",
+    "code_changes",
     "differences",
     "is_own",
     "read_manifest",
@@ -87,6 +87,11 @@ class Session:
     """The part of the configuration that only says how to run: addresses, concurrency."""
     code_hash: str | None = None
     """SHA-256 of this program's modules; None = written before it was recorded."""
+    policy_code: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict[str, Mapping[str, str]]
+    )
+    """Module, distribution and SHA-256 of the source of each policy that is no part of this
+    program."""
 
     @property
     def code(self) -> str:
@@ -128,8 +133,26 @@ class Manifest:
         return dataclasses.replace(self, sessions=(*self.sessions, session))
 
 
-def code_change(before: Session, now: Session) -> str:
-    """Say that a run goes on under other code than before; empty = it does not."""
+def code_changes(before: Session, now: Session) -> list[str]:
+    """Say in a sentence each that this program, or a policy, goes on under other code."""
+    changes = [_program_change(before, now)]
+    for policy, code in now.policy_code.items():
+        old = before.policy_code.get(policy, code)
+        if old != code:
+            changes.append(
+                f"policy {policy} was last played by other code ({_named(old)}) and goes on with "
+                f"{_named(code)}; its records will be of both"
+            )
+    return [change for change in changes if change]
+
+
+def _named(code: Mapping[str, str]) -> str:
+    source = f"source {code['source'][:12]}" if code.get("source") else ""
+    parts = (code.get("module", ""), code.get("distribution", ""), source)
+    return ", ".join(part for part in parts if part)
+
+
+def _program_change(before: Session, now: Session) -> str:
     fields = ("code_version", "git_commit", "lock_hash", "code_hash")
     pairs = [(getattr(before, name), getattr(now, name)) for name in fields]
     if all(old == new or None in (old, new) for old, new in pairs):
@@ -146,7 +169,10 @@ _NOT_BINDING: Final = ("run_id", "created", "sessions")
 
 
 def begin_session(
-    settings: Mapping[str, Json] | None = None, *, command: Sequence[str] | None = None
+    settings: Mapping[str, Json] | None = None,
+    *,
+    command: Sequence[str] | None = None,
+    policy_code: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Session:
     """Describe the present process as a session, its code version and machine looked up."""
     root = Path(__file__).resolve().parent.parent
@@ -164,6 +190,7 @@ def begin_session(
             "processors": str(os.cpu_count() or 0),
         },
         code_hash=_code_hash(root),
+        policy_code=policy_code or {},
         settings=cast("Mapping[str, Json]", redact(settings or {})),
     )
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from agent_runtime import tracing
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.logs import bind_context, get_logger
-from agent_runtime.policies import make_policy
+from agent_runtime.policies import make_policy, policy_code
 from agent_runtime.policies.base import Policy
 from agent_runtime.serving import serving
 from agentgym.env.v1 import environment_pb2 as pb
@@ -39,7 +39,7 @@ from orchestrator.manifest import (
     EnvironmentIdentity,
     Manifest,
     begin_session,
-    code_change,
+    code_changes,
     utc_now,
 )
 from orchestrator.records import enum_name
@@ -99,11 +99,12 @@ async def run_many(specs: Sequence[RunSpec], *, console: Console) -> list[RunOut
         tasks = [await _choose_tasks(spec.config, fleet) for spec in specs]
         _tell(console, f"starting {', '.join(map(str, first.policies))}")
         policies = await _start_policies(first, stack)
+        codes = _policy_codes(first, policies)
         runs: list[ActiveRun] = []
         for spec, run_id, log_folder, selected in zip(specs, run_ids, logs, tasks, strict=True):
             config = spec.config
             manifest = _manifest(run_id, config, fleet, policies)
-            session = begin_session(config.runtime_fields())
+            session = begin_session(config.runtime_fields(), policy_code=codes)
             begin = RunStore.resume if spec.resume else RunStore.create
             store = stack.enter_context(begin(spec.folder, manifest, session))
             log_folder.settle()
@@ -113,11 +114,10 @@ async def run_many(specs: Sequence[RunSpec], *, console: Console) -> list[RunOut
 
 
 def _tell_code_change(manifest: Manifest, console: Console) -> None:
-    """Say in one line where a run goes on under other code: that is allowed, and worth knowing."""
+    """Say in a line where a run goes on under other code: that is allowed, and worth knowing."""
     if len(manifest.sessions) < 2:
         return
-    change = code_change(*manifest.sessions[-2:])
-    if change:
+    for change in code_changes(*manifest.sessions[-2:]):
         log.info("code changed", change=change)
         _tell(console, change)
 
@@ -185,6 +185,12 @@ async def _start_policies(config: RunConfig, stack: AsyncExitStack) -> dict[str,
         log.info("policy started", policy=str(named), identity=policy.identity())
         stack.push_async_callback(policy.close)
     return policies
+
+
+def _policy_codes(config: RunConfig, policies: Mapping[str, Policy]) -> dict[str, dict[str, str]]:
+    """Return what identifies the code of the policies that are not this program's own."""
+    codes = {str(spec): policy_code(spec, policies[str(spec)]) for spec in config.policies}
+    return {name: code for name, code in codes.items() if code}
 
 
 async def _choose_tasks(config: RunConfig, fleet: Fleet) -> Tasks:

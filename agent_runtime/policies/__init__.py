@@ -18,7 +18,12 @@ from agent_runtime.policies.config import (
     PolicyConfig,
     SGLangOptions,
 )
-from agent_runtime.policies.registry import POLICY_FORMS, PolicySpec, make_policy
+from agent_runtime.policies.registry import (
+    POLICY_FORMS,
+    PolicySpec,
+    make_policy,
+    policy_code,
+)
 from agent_runtime.request_retry import RequestRetry
 from agent_runtime.sampling import FinishReason, Sampling
 
@@ -39,4 +44,5 @@ __all__ = [
     "Sampling",
     "TrainablePolicy",
     "make_policy",
+    "policy_code",
 ]

@@ -1,6 +1,7 @@
-"""From a policy's name to the policy; the only place that lists which there are.
+"""From a policy's name to the policy; the only place that lists which come with this package.
 
-Each kind is imported when it is asked for, so that naming one costs nothing.
+Each kind is imported when it is asked for, so that naming one costs nothing. The names of this
+package come first; what else there is, `agent_runtime.policies.factories` finds.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Final, Self
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.policies.base import Policy
 from agent_runtime.policies.config import PolicyConfig
+from agent_runtime.policies.factories import PolicyFactory, find_factory, installed_names
 
-__all__ = ["POLICY_FORMS", "PolicySpec", "make_policy"]
+__all__ = ["POLICY_FORMS", "PolicySpec", "make_policy", "policy_code"]
 
 Factory = Callable[[str, PolicyConfig], Policy]
 
@@ -23,9 +25,11 @@ class PolicySpec:
     """Which policy plays: its kind, and what it is made of."""
 
     kind: str
-    """`expert`, `openai`, ...: a key of this module's list."""
+    """`expert`, `openai`, ...: a key of this module's list; else a name that an installed package
+    offers, or a module."""
     target: str = ""
-    """A model's name, a server's address, a folder: what the kind asks for; empty = nothing."""
+    """A model's name, a server's address, a folder: what the kind asks for; empty = nothing. Of a
+    module: `factory` or `factory:TARGET`."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -40,6 +44,11 @@ class PolicySpec:
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.target}" if self.target else self.kind
+
+    @property
+    def built_in(self) -> bool:
+        """Whether it comes with this package, so that no other code is imported for it."""
+        return self.kind in _FACTORIES
 
 
 def _scripted(name: str) -> Factory:
@@ -99,13 +108,14 @@ POLICY_FORMS: Final = tuple(
 def make_policy(spec: PolicySpec | str, config: PolicyConfig) -> Policy:
     """Return the policy of a spec, or of its text, for example `expert` or `openai:MODEL`.
 
-    Raises PolicyMisconfigured for an unknown kind, a missing or superfluous argument, or settings
-    that this kind cannot work with. Nothing is connected before `Policy.start`.
+    Raises PolicyMisconfigured for an unknown kind, a missing or superfluous argument, settings
+    that this kind cannot work with, or somebody's factory that cannot be used. Nothing is connected
+    before `Policy.start`.
     """
     if isinstance(spec, str):
         spec = PolicySpec.parse(spec)
-    if spec.kind not in _FACTORIES:
-        raise _unknown(str(spec))
+    if not spec.built_in:
+        return _find(spec).make(config)
     argument, factory = _FACTORIES[spec.kind]
     optional = argument.startswith(_OPTIONAL)
     if bool(argument) != bool(spec.target) and not optional:
@@ -113,8 +123,24 @@ def make_policy(spec: PolicySpec | str, config: PolicyConfig) -> Policy:
     return factory(spec.target, config)
 
 
+def policy_code(spec: PolicySpec, policy: Policy) -> dict[str, str]:
+    """Return what identifies the code of a policy that was made; empty = this package's own."""
+    return {} if spec.built_in else _find(spec).code(policy)
+
+
+def _find(spec: PolicySpec) -> PolicyFactory:
+    factory = find_factory(spec.kind, spec.target)
+    if factory is None:
+        raise _unknown(str(spec))
+    return factory
+
+
 def _unknown(text: str) -> PolicyMisconfigured:
-    return PolicyMisconfigured(f"unknown policy {text!r}; there are: {', '.join(POLICY_FORMS)}")
+    names = ", ".join((*POLICY_FORMS, *installed_names()))
+    return PolicyMisconfigured(
+        f"unknown policy {text!r}; there are: {names}; or MODULE:FACTORY, where MODULE is one that "
+        "Python finds from here"
+    )
 
 
 def _misspelt(text: str, kind: str) -> PolicyMisconfigured:

@@ -17,6 +17,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLES = REPOSITORY / "examples"
 CLIENT_LINES = 30
+OWN_POLICY_LINES = 20
 
 
 def run_example(name: str, *arguments: str) -> str:
@@ -83,6 +84,24 @@ def test_a_hundred_experts_play_at_once() -> None:
 
 def test_the_environment_of_one_file_keeps_the_contract() -> None:
     assert " passed, 0 failed" in run_example("own_environment.py")
+
+
+def test_the_policy_of_twenty_lines_plays_from_its_folder(tmp_path: Path) -> None:
+    source = (EXAMPLES / "own_policy.py").read_text().partition("WALLS =")[2]
+    assert sum(bool(line.strip()) for line in source.splitlines()) <= OWN_POLICY_LINES
+    flags = ("--env", "maze", "--episodes", "2", "--spawn", "1", "--out", str(tmp_path / "run"))
+    command = [sys.executable, "-m", "orchestrator.sample", *flags, "--policy"]
+    path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "gen")])
+    played = subprocess.run(
+        [*command, "own_policy:make,own_policy:make:right"],
+        cwd=EXAMPLES,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert played.returncode == 0, played.stdout + played.stderr
+    assert "4/4 episodes" in played.stdout
 
 
 def test_a_model_is_evaluated_from_a_program(model_url: str, tmp_path: Path) -> None:

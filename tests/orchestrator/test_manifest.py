@@ -8,7 +8,7 @@ from orchestrator.manifest import (
     EnvironmentIdentity,
     begin_session,
     check_resumable,
-    code_change,
+    code_changes,
     differences,
     read_manifest,
     write_manifest,
@@ -90,10 +90,18 @@ def test_secrets_are_never_written(tmp_path):
 def test_other_code_is_told_and_the_same_is_not(field):
     known = {"git_commit": "a" * 40, "lock_hash": "b" * 64, "code_hash": "c" * 64}
     before = build_session(**known)
-    assert code_change(before, build_session(**known)) == ""
-    told = code_change(before, build_session(**(known | {field: "d" * 40})))
+    assert code_changes(before, build_session(**known)) == []
+    (told,) = code_changes(before, build_session(**(known | {field: "d" * 40})))
     assert "ddddddddddd" in told and "\n" not in told
 
 
 def test_a_session_that_did_not_record_its_code_is_no_change():
-    assert code_change(build_session(), build_session(code_hash="c" * 64)) == ""
+    assert code_changes(build_session(), build_session(code_hash="c" * 64)) == []
+
+
+def test_other_code_of_a_policy_is_told_and_another_policy_is_not():
+    old = {"module": "parrots", "distribution": "birds 1.0", "source": "a" * 64}
+    before = build_session(policy_code={"polly": old})
+    assert code_changes(before, build_session(policy_code={"polly": old, "molly": {}})) == []
+    (told,) = code_changes(before, build_session(policy_code={"polly": old | {"source": "b"}}))
+    assert "polly" in told and "birds 1.0, source aaaaaaaaaaaa" in told and "source b;" in told
