@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import tyro
 
 from env_servers.cli.check import Check
+from env_servers.cli.config_file import lay_file
 from env_servers.cli.list import List
 from env_servers.cli.new import New
 from env_servers.cli.play import Play
@@ -18,28 +21,42 @@ from env_servers.sdk import SdkError
 
 __all__ = ["main"]
 
-Command = Annotated[
-    Annotated[Serve, tyro.conf.subcommand("serve")]
-    | Annotated[List, tyro.conf.subcommand("list")]
-    | Annotated[Play, tyro.conf.subcommand("play")]
-    | Annotated[Sites, tyro.conf.subcommand("sites")]
-    | Annotated[Check, tyro.conf.subcommand("check")]
-    | Annotated[New, tyro.conf.subcommand("new")],
-    tyro.conf.OmitSubcommandPrefixes,
-]
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand; returns the exit status (2 for a usage error)."""
     if "" not in sys.path:
         # A package in the working folder is an environment, too, also for the console script.
         sys.path.insert(0, "")
-    command = tyro.cli(Command, prog="python -m env_servers", args=argv)  # pyright: ignore
+    arguments = sys.argv[1:] if argv is None else list(argv)
     try:
+        command = tyro.cli(_commands(arguments), prog="python -m env_servers", args=arguments)
         return command.run()
     except SdkError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
+    except BrokenPipeError:
+        # The reader of a pipe (`| head`) has gone: not a failure of ours.
+        sys.stderr.close()
+        return 0
+
+
+def _commands(arguments: Sequence[str]) -> Any:
+    """Return the subcommands; what `serve --config` says are the defaults of its flags."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", nargs="?")
+    path: str | None = parser.parse_known_args(arguments)[0].config
+    defaults = Serve(environments=())
+    if path and arguments[0] == "serve":
+        defaults = lay_file(defaults, Path(path))
+    return Annotated[
+        Annotated[Serve, tyro.conf.subcommand("serve", default=defaults)]
+        | Annotated[List, tyro.conf.subcommand("list")]
+        | Annotated[Play, tyro.conf.subcommand("play")]
+        | Annotated[Sites, tyro.conf.subcommand("sites")]
+        | Annotated[Check, tyro.conf.subcommand("check")]
+        | Annotated[New, tyro.conf.subcommand("new")],
+        tyro.conf.OmitSubcommandPrefixes,
+    ]
 
 
 if __name__ == "__main__":

@@ -234,7 +234,12 @@ def _index(elements: list[Any], name: str, path: str) -> int:
 
 
 def parse_flags(
-    kind: type[T], arguments: Sequence[str] | None, *, program: str, default: T | None = None
+    kind: type[T],
+    arguments: Sequence[str] | None,
+    *,
+    program: str,
+    default: T | None = None,
+    about: str | None = None,
 ) -> T:
     """Build a tree from command-line flags, one per field, with --help from its docstrings.
 
@@ -243,13 +248,14 @@ def parse_flags(
         arguments: The command line; None = the process's own.
         program: Name of the program in the help text.
         default: Values of flags that are not given; None = the defaults of the dataclass.
+        about: What the program does, in the help text; None = the dataclass's docstring.
 
     Raises:
         SystemExit: 0 after --help, 2 for wrong flags; tyro has printed why.
     """
     if default is None:
-        return tyro.cli(kind, prog=program, args=arguments)
-    return tyro.cli(kind, prog=program, args=arguments, default=default)
+        return tyro.cli(kind, prog=program, description=about, args=arguments)
+    return tyro.cli(kind, prog=program, description=about, args=arguments, default=default)
 
 
 def parse_names(text: str) -> tuple[str, ...]:
@@ -338,9 +344,19 @@ def differences(
     return [
         Difference(path, old.get(path, "-"), new.get(path, "-"))
         for path in sorted(old.keys() | new.keys())
-        if old.get(path) != new.get(path)
+        if not _same(old.get(path), new.get(path))
         and not (absent_is_off and path not in old and new[path] in _OFF)
     ]
+
+
+_NUMBER: Final = re.compile(r"-?[0-9][0-9.eE+-]*")
+
+
+def _same(old: str | None, new: str | None) -> bool:
+    """Whether two JSON texts say the same; 0 and 0.0 do."""
+    if old is None or new is None or not (_NUMBER.fullmatch(old) and _NUMBER.fullmatch(new)):
+        return old == new
+    return json.loads(old) == json.loads(new)
 
 
 # ---------------------------------------------------------------- errors with paths

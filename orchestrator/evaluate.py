@@ -10,7 +10,7 @@ import json as json_text
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -36,13 +36,23 @@ EVALUATION = RunConfig(
 )
 """An evaluation's defaults."""
 RESULTS_FILE = "evaluation.json"
+_ABOUT: Final = """\
+Measure policies: one figure per environment by its own metric (success rate or mean score), and
+their mean.
+
+An evaluation is a run like those of orchestrator.sample, with other defaults: whole held-out
+splits, temperature 0, one sample per task, the expert as policy. Its figures are in
+RUN/evaluation.json, too. --config FILE takes the flags from a TOML file, and --print-config
+writes one."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns 0 when every episode was played, 130 when interrupted."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     return guarded(
-        lambda: play_command(arguments, name="evaluate", default=EVALUATION, conclude=_conclude)
+        lambda: play_command(
+            arguments, name="evaluate", about=_ABOUT, default=EVALUATION, conclude=_conclude
+        )
     )
 
 

@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import tyro
 from rich.console import Console
 
 from orchestrator.command_line import ObservationOptions, guarded, make_console, run_loop
 from orchestrator.config import RunConfig, parse_policies
+from orchestrator.config_file import dump_flags, lay_file
 from orchestrator.configuration import parse_flags, parse_names
 from orchestrator.errors import UsageError
 from orchestrator.manifest import is_own
@@ -32,6 +33,11 @@ from orchestrator.trust import check_environments
 
 __all__ = ["Sample", "main", "play_command", "print_outcome"]
 
+_ABOUT: Final = """\
+Play episodes over gRPC, record them in a run folder, and sum them up.
+
+Without flags: the agent that comes with this package, on the tasks that judged it, beside expert
+and random. --config FILE takes the flags from a TOML file, and --print-config writes one."""
 Conclude = Callable[[RunOutcome, RunReport, Console], Mapping[str, Any]]
 
 
@@ -40,8 +46,12 @@ class Sample:
     """Play episodes over gRPC and record them in a run folder."""
 
     run: Annotated[RunConfig, tyro.conf.arg(name="")]
+    config: Path | None = None
+    """TOML file with the same keys as these flags, which go before it."""
+    print_config: bool = False
+    """Print the settings as such a file and play nothing; with --resume those of a recorded run."""
     out: Path | None = None
-    """Folder of the run; default: runs/sample-<time>."""
+    """Folder of the run; default: runs/<command>-<time>."""
     resume: str = ""
     """Go on with this run (a folder, or a name below runs/)."""
     missing: MissingRule = "bounds"
@@ -60,29 +70,35 @@ class Sample:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns 0 when every episode was played, 130 when interrupted."""
     arguments = sys.argv[1:] if argv is None else list(argv)
-    return guarded(lambda: play_command(arguments, name="sample", default=RunConfig()))
+    return guarded(
+        lambda: play_command(arguments, name="sample", about=_ABOUT, default=RunConfig())
+    )
 
 
 def play_command(
     argv: list[str],
     *,
     name: str,
+    about: str,
     default: RunConfig,
     conclude: Conclude | None = None,
 ) -> int:
     """Parse flags, play a run, show its outcome; returns the exit status.
 
-    `conclude` may print more and adds what it returns to the JSON summary.
+    `about` says in the help text what the command is for. `conclude` may print more and adds what
+    it returns to the JSON summary.
     """
     first = _read_first_flags(argv)
     resumed = find_run(first.resume) if first.resume else None
-    default_of_flags, default = default, _default_config(first, resumed, default)
-    sample = parse_flags(
-        Sample, argv, program=f"python -m orchestrator.{name}", default=Sample(run=default)
-    )
+    defaults = _default_settings(first, resumed, default)
+    program = f"python -m orchestrator.{name}"
+    sample = parse_flags(Sample, argv, program=program, default=defaults, about=about)
+    if sample.print_config:
+        sys.stdout.write(dump_flags(sample, beside=_BESIDE_FILE))
+        return 0
     if resumed is not None and not (sample.trust_run or is_own(resumed)):
-        given = parse_flags(Sample, argv, program="", default=Sample(run=default_of_flags))
-        _check_trust(sample.run, given.run)
+        own = _lay_file(Sample(run=default), first)
+        _check_trust(sample.run, parse_flags(Sample, argv, program="", default=own).run)
     sample.observation.configure()
     now = datetime.now(UTC)
     unique = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}")
@@ -100,37 +116,47 @@ def play_command(
     return 0 if outcome.complete else 1
 
 
+_BESIDE_FILE: Final = ("config", "print-config", "resume", "trust-run")
+"""What no file may say: it might be a stranger's."""
+
+
 def _read_first_flags(argv: Sequence[str]) -> argparse.Namespace:
     """Read the flags on which the defaults of all others depend, and leave the rest alone."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for flag in ("--resume", "--env", "--suite", "--policy"):
+    for flag in ("--config", "--resume", "--env", "--suite", "--policy"):
         parser.add_argument(flag, nargs="?", default="", const="")
     parser.add_argument("-h", "--help", action="store_true")
     return parser.parse_known_args(argv)[0]
 
 
-def _default_config(
+def _default_settings(
     first: argparse.Namespace, resumed: Path | None, default: RunConfig
-) -> RunConfig:
+) -> Sample:
     """Return what holds where no flag says otherwise.
 
     A resumed run's recorded configuration, so that a resume needs no other flag; an agent's own
-    sampling where one plays.
+    sampling where one plays; over either, what --config says.
     """
     if resumed is not None:
-        return RunConfig.from_manifest(inspect_folder(resumed))
+        return _lay_file(Sample(run=RunConfig.from_manifest(inspect_folder(resumed))), first)
+    laid = _lay_file(Sample(run=default), first)
     if first.help:
-        return default
+        return laid
     named = replace(
-        default,
-        environments=parse_names(first.env) or default.environments,
-        suite=first.suite or default.suite,
-        policies=parse_policies(first.policy) or default.policies,
+        laid.run,
+        environments=parse_names(first.env) or laid.run.environments,
+        suite=first.suite or laid.run.suite,
+        policies=parse_policies(first.policy) or laid.run.policies,
     )
     sampling = named.agent_sampling()
     if sampling is None:
-        return default
-    return replace(default, agent=replace(default.agent, sampling=sampling))
+        return laid
+    agent = replace(default.agent, sampling=sampling)
+    return _lay_file(Sample(run=replace(default, agent=agent)), first)
+
+
+def _lay_file(sample: Sample, first: argparse.Namespace) -> Sample:
+    return lay_file(sample, Path(first.config), beside=_BESIDE_FILE) if first.config else sample
 
 
 def _check_trust(config: RunConfig, given: RunConfig) -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -29,6 +29,8 @@ class Serve:
 
     environments: tyro.conf.Positional[tuple[str, ...]]
     """Names of environments, see `list`."""
+    config_file: Annotated[Path | None, tyro.conf.arg(name="config")] = None
+    """TOML file with the same keys as these flags, which go before it, and `environments`."""
     bind: tuple[str, ...] = ("127.0.0.1:50051",)
     """host:port or unix:PATH, several allowed; port 0 picks a free one."""
     workers: int = 0

@@ -197,6 +197,11 @@ def test_differences_name_dotted_fields() -> None:
     assert flatten({"a": {}, "b": {"c": [1]}}) == {"a": "{}", "b.c": "[1]"}
 
 
+def test_a_number_is_no_other_one_because_it_is_written_otherwise() -> None:
+    assert differences({"a": 0, "b": 100}, {"a": 0.0, "b": 1e2}) == []
+    assert [it.field for it in differences({"a": 1, "b": "1"}, {"a": True, "b": 1})] == ["a", "b"]
+
+
 def test_a_field_that_was_unknown_then_and_is_off_now_is_no_difference_where_asked() -> None:
     new = {"a": 1, "b": 0, "c": {}, "d": 2}
     assert [it.field for it in differences({"a": 1}, new)] == ["b", "c", "d"]
