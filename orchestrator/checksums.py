@@ -28,6 +28,7 @@ __all__ = [
     "TALLY_FILE",
     "Tally",
     "TallyFile",
+    "as_stored",
     "read_tally_file",
     "record_checksum",
     "row_checksum",
@@ -46,13 +47,13 @@ def record_checksum(record: bytes) -> bytes:
 
 def row_checksum(run_id: str, summary: EpisodeSummary, record_sum: bytes) -> bytes:
     """Return the checksum of a row: its columns, the run that it belongs to, its record's sum."""
-    values = (run_id, *(_as_stored(getattr(summary, name)) for name in _FIELDS))
+    values = (run_id, *(as_stored(getattr(summary, name)) for name in _FIELDS))
     digest = hashlib.blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=_BYTES)
     digest.update(record_sum)
     return digest.digest()
 
 
-def _as_stored(value: Any) -> Any:
+def as_stored(value: Any) -> Any:
     """Return a value as SQLite gives it back: without the sign of zero, NaN as nothing."""
     if isinstance(value, float):
         return value + 0.0 if value == value else None

@@ -5,6 +5,7 @@
     │   ├── ConfigurationError      a field of a configuration is unknown or has a wrong value
     │   └── OutputExists            a file is there already and overwriting was not asked for
     ├── RunMismatch                 a resume with another configuration; names each difference
+    ├── ScoringMismatch             a scoring goes on with other settings; names each difference
     ├── RunFolderError              a folder cannot be used as a run; it was left as it was
     │   ├── RunNotFound             there is no such folder
     │   ├── RunExists               a new run was to be made where one is
@@ -47,6 +48,7 @@ __all__ = [
     "RunLocked",
     "RunMismatch",
     "RunNotFound",
+    "ScoringMismatch",
     "StoreCorrupt",
     "StoreWriteFailed",
     "UsageError",
@@ -110,6 +112,20 @@ class RunMismatch(OrchestratorError):
         super().__init__(
             f"run {run!r} was begun with another configuration; "
             f"resume it unchanged or begin a new run. Recorded -> requested:\n{listed}"
+        )
+
+
+class ScoringMismatch(OrchestratorError):
+    """When a run has a scoring of that name, which judges otherwise."""
+
+    exit_code = 2
+
+    def __init__(self, name: str, differences: Sequence[Difference]) -> None:
+        self.differences = tuple(differences)
+        listed = "\n".join(f"  {difference}" for difference in self.differences)
+        super().__init__(
+            f"the run has a scoring {name!r} that judges otherwise; go on with it unchanged or "
+            f"choose another name with --name. Recorded -> requested:\n{listed}"
         )
 
 

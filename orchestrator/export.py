@@ -24,6 +24,8 @@ from orchestrator.errors import UsageError
 from orchestrator.formats import WRITERS
 from orchestrator.records import EpisodeSummary
 from orchestrator.run_folder import find_run
+from orchestrator.scorings.judgement import rescored, set_score
+from orchestrator.scorings.table import EpisodeScore, ScoresReader
 from orchestrator.store import RunReader
 from orchestrator.terminal import TerminalConsole
 
@@ -76,25 +78,35 @@ def export_run(
     *,
     format_name: str,
     accept: ExportFilter | None = None,
+    scores: str = "",
     overwrite: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ExportResult:
     """Write the accepted records of a run to `path`.
 
-    `on_progress(written, total)` is called after each episode. Raises UsageError for an unknown
-    format, environment or policy (naming those there are), OutputExists, ExtraMissing and
-    StoreCorrupt; then there is no file, or the old one as it was.
+    With `scores`, the name of a scoring, its scores and successes take the place of the recorded
+    ones, also for the filters; what it gave no score counts as failed. `on_progress(written,
+    total)` is called after each episode. Raises UsageError for an unknown format, environment,
+    policy or scoring (naming those there are), OutputExists, ExtraMissing and StoreCorrupt; then
+    there is no file, or the old one as it was.
     """
     if format_name not in WRITERS:
         raise UsageError(f"unknown format {format_name!r}", valid=sorted(WRITERS))
     record_filter = accept or ExportFilter()
-    total, left_out = _count_accepted(run, record_filter)
+    latest = _read_scores(run, scores) if scores else None
+
+    def judged(summary: EpisodeSummary) -> EpisodeSummary:
+        return summary if latest is None else rescored(summary, latest.get(summary.episode_id))
+
+    total, left_out = _count_accepted(run, record_filter, judged)
     written = 0
     with (
         atomic_output(path, overwrite=overwrite) as partial,
         contextlib.closing(WRITERS[format_name](partial)) as writer,
     ):
-        for episode in run.episodes(record_filter.accepts):
+        for episode in run.episodes(lambda summary: record_filter.accepts(judged(summary))):
+            if latest is not None:
+                set_score(episode, latest.get(episode.episode_id))
             writer.write(episode)
             written += 1
             if on_progress is not None:
@@ -102,7 +114,16 @@ def export_run(
     return ExportResult(path, written, left_out)
 
 
-def _count_accepted(run: RunReader, record_filter: ExportFilter) -> tuple[int, int]:
+def _read_scores(run: RunReader, name: str) -> dict[str, EpisodeScore]:
+    with ScoresReader.open(run, name) as scores:
+        return scores.latest()
+
+
+def _count_accepted(
+    run: RunReader,
+    record_filter: ExportFilter,
+    judged: Callable[[EpisodeSummary], EpisodeSummary],
+) -> tuple[int, int]:
     environments: set[str] = set()
     policies: set[str] = set()
     accepted = everything = 0
@@ -110,7 +131,7 @@ def _count_accepted(run: RunReader, record_filter: ExportFilter) -> tuple[int, i
         environments.add(summary.environment)
         policies.add(summary.policy)
         everything += 1
-        accepted += record_filter.accepts(summary)
+        accepted += record_filter.accepts(judged(summary))
     for kind, requested, present in (
         ("environment", record_filter.environments, environments),
         ("policy", record_filter.policies, policies),
@@ -138,6 +159,9 @@ class ExportOptions:
     """Only this environment; may be given more than once."""
     policy: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Only this policy; may be given more than once."""
+    scores: str = ""
+    """Write the scores and successes of this scoring (python -m orchestrator.rescore) in place of
+    the recorded ones, and filter by them."""
     min_reward: float | None = None
     """Only episodes with at least this reward."""
     min_score: float | None = None
@@ -175,6 +199,7 @@ def _export(options: ExportOptions) -> int:
             options.out,
             format_name=options.format,
             accept=accept,
+            scores=options.scores,
             overwrite=options.overwrite,
             on_progress=lambda done, total: progress.update(task, completed=done, total=total),
         )

@@ -6,6 +6,7 @@ when it is read. `check` holds what every stored record fulfils.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Iterable
@@ -23,6 +24,7 @@ from orchestrator.errors import InvalidEpisode
 
 __all__ = [
     "RECORD_SCHEMA",
+    "SCORING_FAULT",
     "EpisodeKey",
     "EpisodeSummary",
     "RecordDamaged",
@@ -34,12 +36,15 @@ __all__ = [
     "episode_key",
     "fault_name",
     "parse_fault",
+    "record_digest",
     "stop_reason_name",
     "summarise",
 ]
 
 RECORD_SCHEMA: Final = 1
 """The only `Episode.schema_version` that this program reads and writes."""
+SCORING_FAULT: Final = "SCORING"
+"""What is to blame where a finished episode has no score in another scoring than its own."""
 _COMPRESSION_LEVEL: Final = 3
 _TOO_LARGE: Final = 1 << 63
 """The database's integers are smaller."""
@@ -212,6 +217,11 @@ def decode(stored: bytes) -> episode_pb2.Episode:
     return episode
 
 
+def record_digest(episode: episode_pb2.Episode) -> bytes:
+    """Return the SHA-256 of a record, however it is compressed."""
+    return hashlib.sha256(episode.SerializeToString(deterministic=True)).digest()
+
+
 def stop_reason_name(value: types_pb2.StopReason) -> str:
     """Return a stop reason's name, for example `GOAL_REACHED`."""
     return enum_name(types_pb2.StopReason, value)
@@ -235,6 +245,7 @@ _BLAMED: Final = {
     "ENVIRONMENT": "environment",
     "POLICY": "policy",
     "INFRASTRUCTURE": "infrastructure",
+    SCORING_FAULT: "scoring",
 }
 
 

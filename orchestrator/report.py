@@ -35,7 +35,15 @@ from orchestrator.statistics import (
 from orchestrator.store import RunReader
 from orchestrator.terminal import visible
 
-__all__ = ["RunReport", "as_data", "as_table", "print_report", "read_report"]
+__all__ = [
+    "RunReport",
+    "as_data",
+    "as_table",
+    "figure_text",
+    "print_report",
+    "read_report",
+    "statistics_data",
+]
 
 _REASONS_SHOWN: Final = 8
 _DAMAGE_SHOWN: Final = 8
@@ -126,11 +134,12 @@ def as_data(report: RunReport) -> dict[str, Any]:
             "depends_on_item": report.missingness.depends_on_item,
         },
         "failures": [dataclasses.asdict(reason) for reason in report.reasons],
-        "results": [_row_data(entry) for entry in report.statistics],
+        "results": [statistics_data(entry) for entry in report.statistics],
     }
 
 
-def _row_data(entry: EnvironmentStatistics) -> dict[str, Any]:
+def statistics_data(entry: EnvironmentStatistics) -> dict[str, Any]:
+    """Return the statistics of one line as JSON data."""
     return {
         name: list(value) if isinstance(value, Interval) else value
         for name, value in dataclasses.asdict(entry).items()
@@ -162,8 +171,10 @@ def as_table(report: RunReport, *, title: str = "") -> Table:
             "?" if entry.planned is None else str(entry.planned),
             str(entry.judged or entry.finished),
             Text(str(entry.given_up), style="red") if entry.given_up else "-",
-            _figure(entry.success_rate, entry.success_bounds, entry.success_interval, percent=True),
-            _figure(entry.mean_score, entry.score_bounds, entry.score_interval, percent=False),
+            figure_text(
+                entry.success_rate, entry.success_bounds, entry.success_interval, percent=True
+            ),
+            figure_text(entry.mean_score, entry.score_bounds, entry.score_interval, percent=False),
             "-" if entry.mean_rounds is None else f"{entry.mean_rounds:.1f}",
             _tokens(entry),
         )
@@ -182,9 +193,10 @@ _RULES: Final = {
 }
 
 
-def _figure(
+def figure_text(
     value: float | None, bounds: Interval | None, interval: Interval | None, *, percent: bool
 ) -> str:
+    """Return a figure or its bounds with the interval; `-` where there is neither."""
     factor, digits = (100, 1) if percent else (1, 3)
     if bounds is not None:
         shown = f"{bounds.low * factor:.{digits}f}..{bounds.high * factor:.{digits}f}"

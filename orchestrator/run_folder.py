@@ -4,8 +4,8 @@
     runs/<name>/episodes.sqlite     orchestrator.store (with -wal and -shm beside it while in use)
     runs/<name>/episodes.tally      orchestrator.checksums
     runs/<name>/writer.lock         held by the one writing process, which it names
-
     runs/<name>/logs/               orchestrator.run_logs
+    runs/<name>/scores/             orchestrator.scorings
 
 A run folder appears complete or not at all, is its owner's alone, and looking at one never changes
 it. POSIX only (flock).
@@ -21,7 +21,7 @@ import platform
 import secrets
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,19 +43,21 @@ __all__ = [
     "DATABASE_LAYOUT",
     "LOCK_FILE",
     "LOGS_FOLDER",
+    "SCORES_FOLDER",
     "WriterLock",
     "create_folder",
+    "database_files",
     "find_run",
     "inspect_folder",
     "read_writer",
+    "refuse_links",
     "run_names",
 ]
 
 DATABASE_FILE: Final = "episodes.sqlite"
 LOCK_FILE: Final = "writer.lock"
 LOGS_FOLDER: Final = "logs"
-_SIDE_FILES: Final = tuple(f"{DATABASE_FILE}-{name}" for name in ("wal", "shm", "journal"))
-"""SQLite's own."""
+SCORES_FOLDER: Final = "scores"
 APPLICATION_ID: Final = 0x4147594D
 """`AGYM`, in the header of every database that this program makes."""
 DATABASE_LAYOUT: Final = 2
@@ -107,22 +109,33 @@ def inspect_folder(folder: Path) -> Manifest:
     return manifest
 
 
-def _refuse_links(folder: Path) -> None:
-    """Raise ForeignFolder where a part of the run is elsewhere, or is no file or folder.
+def refuse_links(folder: Path, files: Iterable[str], folders: Iterable[str] = ()) -> None:
+    """Raise ForeignFolder where a part of a folder is elsewhere, or is no file or folder.
 
     A resume writes to these parts: in a stranger's folder they could be links to anything.
     """
-    names = (MANIFEST_FILE, DATABASE_FILE, LOCK_FILE, *_SIDE_FILES)
-    parts = [(folder / name, stat.S_ISREG) for name in names]
-    parts.append((folder / LOGS_FOLDER, stat.S_ISDIR))
-    if (folder / LOGS_FOLDER).is_dir():
-        parts += [(path, stat.S_ISREG) for path in (folder / LOGS_FOLDER).iterdir()]
+    parts = [(folder / name, stat.S_ISREG) for name in files]
+    parts += [(folder / name, stat.S_ISDIR) for name in folders]
     for path, is_right in parts:
         if os.path.lexists(path) and not is_right(path.lstat().st_mode):
             kind = "a link" if path.is_symlink() else "of another kind"
             raise ForeignFolder(
                 folder, f"{path.relative_to(folder)} is {kind}: a run's files are in its folder"
             )
+
+
+def _refuse_links(folder: Path) -> None:
+    files = [MANIFEST_FILE, LOCK_FILE, *database_files(DATABASE_FILE)]
+    refuse_links(folder, files, (LOGS_FOLDER, SCORES_FOLDER))
+    if (folder / LOGS_FOLDER).is_dir():
+        refuse_links(
+            folder, (f"{LOGS_FOLDER}/{it.name}" for it in (folder / LOGS_FOLDER).iterdir())
+        )
+
+
+def database_files(name: str) -> tuple[str, ...]:
+    """Return the names of a database's files: its own and those of SQLite beside it."""
+    return (name, *(f"{name}-{suffix}" for suffix in ("wal", "shm", "journal")))
 
 
 def create_folder(folder: Path, manifest: Manifest, make_database: Callable[[Path], None]) -> None:

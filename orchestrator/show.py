@@ -5,18 +5,20 @@
     python -m orchestrator.show RUN --outcome failed    those of them that ended so
     python -m orchestrator.show RUN --episode ID        one episode, by the start of its id
     python -m orchestrator.show RUN --item ITEM         the episodes of one item
+    python -m orchestrator.show RUN --scores NAME       any of these by a scoring of the run
 
 Works on live runs, too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from google.protobuf.json_format import MessageToDict
@@ -30,6 +32,13 @@ from orchestrator.records import EpisodeSummary, blamed
 from orchestrator.rendering import as_plain_text, as_renderable
 from orchestrator.report import as_data, print_report, read_report
 from orchestrator.run_folder import find_run
+from orchestrator.scorings.comparison import (
+    comparison_data,
+    print_comparison,
+    read_comparison,
+)
+from orchestrator.scorings.judgement import describe_judgement, judgement_data, rescored
+from orchestrator.scorings.table import EpisodeScore, ScoresReader, scoring_names
 from orchestrator.statistics import MissingRule
 from orchestrator.store import RunReader
 from orchestrator.terminal import TerminalConsole, visible
@@ -76,6 +85,9 @@ class ShowOptions:
     """Only episodes with at most this score."""
     attempts: bool = False
     """The failed attempts that were played again, in place of the episodes."""
+    scores: str | None = None
+    """Judge by this scoring (python -m orchestrator.rescore) in place of the records: summary, list
+    and filters; beside an episode, how it was judged."""
     page: int | None = None
     """Only this page of the list, from 1."""
     page_size: int = 50
@@ -111,15 +123,31 @@ def _show(options: ShowOptions) -> int:
     if not console.is_terminal:
         # A file or a pipe has no width of its own: do not squeeze the table into 80 columns.
         console.width = max(console.width, _FILE_WIDTH)
-    with RunReader.open(find_run(options.run, options.runs)) as run:
+    with (
+        RunReader.open(find_run(options.run, options.runs)) as run,
+        _open_scores(run, options) as scores,
+    ):
         if options.episode is not None or options.item is not None:
+            judged = {} if scores is None else scores.latest()
             for episode in _chosen(run, options):
                 _show_episode(console, episode, options)
+                if scores is not None:
+                    _show_judgement(console, scores, judged.get(episode.episode_id), options)
         elif options.lists:
-            return _list_episodes(console, run, options)
+            return _list_episodes(console, run, options, scores)
+        elif scores is not None:
+            return _show_comparison(console, run, scores, options)
         else:
             return _show_summary(console, run, options)
     return 0
+
+
+def _open_scores(
+    run: RunReader, options: ShowOptions
+) -> ScoresReader | contextlib.nullcontext[None]:
+    if options.scores is None:
+        return contextlib.nullcontext()
+    return ScoresReader.open(run, options.scores)
 
 
 def _chosen(run: RunReader, options: ShowOptions) -> Iterator[episode_pb2.Episode]:
@@ -148,6 +176,18 @@ def _show_episode(console: Console, episode: episode_pb2.Episode, options: ShowO
         _print_plain(as_plain_text(episode, limit=limit))
     else:
         console.print(as_renderable(episode, limit=limit))
+
+
+def _show_judgement(
+    console: Console, scores: ScoresReader, score: EpisodeScore | None, options: ShowOptions
+) -> None:
+    detail: Mapping[str, Any] = {} if score is None else scores.detail(score)
+    if options.json:
+        _print_plain(json.dumps(judgement_data(scores.name, score, detail)))
+    else:
+        for line in describe_judgement(scores.name, score, detail):
+            shown = line if options.full else line[:_LIMIT]
+            console.print(Text(visible(shown)), soft_wrap=True)
 
 
 _Filter = Callable[[EpisodeSummary], bool]
@@ -191,9 +231,14 @@ def _reason(summary: EpisodeSummary) -> str:
     return (summary.reason or "") if summary.failed else summary.stop_reason
 
 
-def _list_episodes(console: Console, run: RunReader, options: ShowOptions) -> int:
+def _list_episodes(
+    console: Console, run: RunReader, options: ShowOptions, scores: ScoresReader | None
+) -> int:
     damage: list[RecordCorrupt] = []
     everything = run.summaries(superseded=options.attempts, on_damage=damage.append)
+    if scores is not None:
+        latest = scores.latest()
+        everything = (rescored(summary, latest.get(summary.episode_id)) for summary in everything)
     listed = [summary for summary in everything if options.accepts(summary)]
     shown = listed
     if options.page is not None:
@@ -237,6 +282,19 @@ def _line(summary: EpisodeSummary) -> str:
     )
 
 
+def _show_comparison(
+    console: Console, run: RunReader, scores: ScoresReader, options: ShowOptions
+) -> int:
+    comparison = read_comparison(run, scores, missing=options.missing)
+    if options.json:
+        _print_plain(json.dumps(comparison_data(comparison), indent=2))
+    else:
+        print_comparison(console, comparison)
+    if options.missing == "error" and not comparison.complete:
+        raise EpisodesMissing(f"{run.folder}: {comparison.missing} episodes have no new score")
+    return 0
+
+
 def _show_summary(console: Console, run: RunReader, options: ShowOptions) -> int:
     report = read_report(run, missing=options.missing)
     if options.json:
@@ -252,6 +310,9 @@ def _show_summary(console: Console, run: RunReader, options: ShowOptions) -> int
             )
         )
         print_report(console, report)
+        if names := scoring_names(run.folder):
+            text = f"judged anew (--scores NAME shows it): {', '.join(names)}"
+            console.print(Text(text), soft_wrap=True)
     if options.missing == "error" and not report.complete:
         raise EpisodesMissing(f"{run.folder}: {report.missing} episodes are missing")
     return 1 if report.damage else 0

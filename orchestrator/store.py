@@ -38,9 +38,15 @@ from orchestrator.checksums import (
     record_checksum,
     row_checksum,
 )
+from orchestrator.databases import (
+    UNREADABLE,
+    connect_reading,
+    connect_writing,
+    has_wal,
+    refuse_programs,
+)
 from orchestrator.errors import (
     DuplicateEpisode,
-    ForeignFolder,
     InvalidEpisode,
     OrchestratorError,
     RecordCorrupt,
@@ -87,8 +93,6 @@ _BATCH: Final = 512
 """Records per transaction at most, so that a waiting append never waits long."""
 _PAGE: Final = 256
 """Rows per read: a short read never holds back SQLite's checkpoint."""
-_UNREADABLE: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""What a damaged database raises: its messages quote it, whatever bytes are in it."""
 _THOROUGH_BYTES: Final = 256 << 20
 """Databases up to this size are checked whole before they are written to."""
 
@@ -130,7 +134,7 @@ class RunReader:
         """Use `RunReader.open`."""
         self.folder = folder
         self.manifest = manifest
-        self._reading = _connect_reading(folder)
+        self._reading = connect_reading(folder / DATABASE_FILE)
         self._has_sums = self._rows("PRAGMA user_version")[0][0] >= _CHECKED_LAYOUT
         sums = "record_sum, row_sum" if self._has_sums else "NULL, NULL"
         self._row_sql = f"{_SUMMARY_SQL}, {sums}"
@@ -428,7 +432,7 @@ class RunReader:
             return self._reading.execute(sql, values).fetchall()
         except sqlite3.ProgrammingError as error:
             raise UsageError(f"the run was closed ({error})") from error
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise StoreCorrupt(self.folder, f"{DATABASE_FILE} cannot be read ({error})") from error
 
 
@@ -452,7 +456,7 @@ class RunStore(RunReader):
         # wait for ever.
         self._gate = threading.Lock()
         self._closed = False
-        connection, beside = _connect_writing(folder), TallyFile(folder)
+        connection, beside = connect_writing(folder / DATABASE_FILE), TallyFile(folder)
         beside.write(_read_tally(connection))
         # A thread, because a commit waits for the disk and the event loop must not; a single one,
         # because SQLite has one writer at a time, and what waits meanwhile shares the next flush.
@@ -504,13 +508,13 @@ class RunStore(RunReader):
 
     def begin_playing(self, plan: RunPlan) -> None:
         """Note what is to be played, and that a session is under way; durable on return."""
-        with contextlib.closing(_connect_writing(self.folder)) as connection:
+        with contextlib.closing(connect_writing(self.folder / DATABASE_FILE)) as connection:
             connection.execute("DELETE FROM meta WHERE name = ?", (_SESSION_END,))
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_PLAN, plan.to_json()))
 
     def end_playing(self, end: SessionEnd) -> None:
         """Note how the session ended; durable on return."""
-        with contextlib.closing(_connect_writing(self.folder)) as connection:
+        with contextlib.closing(connect_writing(self.folder / DATABASE_FILE)) as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO meta VALUES (?, ?)", (_SESSION_END, end.to_json())
             )
@@ -734,7 +738,7 @@ def _prepare_rows(folder: Path, manifest: Manifest) -> None:
     """Give a store without a tally file its tally, and rows of an older layout their checksums."""
     if (folder / TALLY_FILE).exists():
         return
-    with contextlib.closing(_connect_writing(folder)) as connection:
+    with contextlib.closing(connect_writing(folder / DATABASE_FILE)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         if connection.execute("PRAGMA user_version").fetchone()[0] < _CHECKED_LAYOUT:
             for table in ("episodes", "attempts"):
@@ -773,67 +777,25 @@ def _make_database(path: Path, run_id: str) -> None:
         raise StoreWriteFailed(f"{path} cannot be written ({error})") from error
 
 
-def _connect_writing(folder: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        folder / DATABASE_FILE, isolation_level=None, check_same_thread=False, timeout=60
-    )
-    # FULL flushes the WAL at every commit, so that a record survives a power loss, too.
-    connection.execute("PRAGMA synchronous = FULL")
-    return connection
-
-
-def _connect_reading(folder: Path, *, immutable: bool = False) -> sqlite3.Connection:
-    uri = (folder / DATABASE_FILE).resolve().as_uri()
-    try:
-        connection = _open_uri(f"{uri}?{'immutable=1' if immutable else 'mode=ro'}")
-        connection.execute("SELECT 1 FROM sqlite_master")
-    except sqlite3.OperationalError as error:
-        # A read-only medium has no place for the WAL's index; without a WAL none is needed.
-        if immutable or _has_wal(folder):
-            raise StoreCorrupt(folder, f"{DATABASE_FILE} cannot be opened ({error})") from error
-        return _connect_reading(folder, immutable=True)
-    except _UNREADABLE as error:
-        raise StoreCorrupt(folder, f"{DATABASE_FILE} cannot be opened ({error})") from error
-    return connection
-
-
-def _open_uri(uri: str) -> sqlite3.Connection:
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=60)
-
-
-def _has_wal(folder: Path) -> bool:
-    wal = folder / f"{DATABASE_FILE}-wal"
-    return wal.is_file() and wal.stat().st_size > 0
-
-
-def _refuse_programs(connection: sqlite3.Connection, folder: Path) -> None:
-    """Raise ForeignFolder for a database that does more than hold records.
-
-    Views, triggers and virtual tables would run when a stranger's run is read or resumed.
-    """
-    for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master"):
-        virtual = str(sql or "").lstrip().upper().startswith("CREATE VIRTUAL")
-        if kind not in ("table", "index") or virtual:
-            what = "virtual table" if virtual else kind
-            raise ForeignFolder(folder, f"{DATABASE_FILE} has the {what} {name!r}, no run has")
-
-
 def _probe(folder: Path, manifest: Manifest, *, thorough: bool) -> None:
     """Raise StoreCorrupt where the database is damaged or of another run.
 
     Without a WAL it is opened as immutable, so that not even side files appear.
     """
-    with contextlib.closing(_connect_reading(folder, immutable=not _has_wal(folder))) as connection:
+    database = folder / DATABASE_FILE
+    with contextlib.closing(
+        connect_reading(database, immutable=not has_wal(database))
+    ) as connection:
         try:
-            _refuse_programs(connection, folder)
+            refuse_programs(connection, database)
             connection.execute(f"SELECT id, {_SUMMARY_SQL}, record FROM episodes LIMIT 1")
             connection.execute(f"SELECT id, {_SUMMARY_SQL}, record FROM attempts LIMIT 1")
             row = connection.execute("SELECT value FROM meta WHERE name = 'run_id'").fetchone()
-            if thorough and (folder / DATABASE_FILE).stat().st_size <= _THOROUGH_BYTES:
+            if thorough and database.stat().st_size <= _THOROUGH_BYTES:
                 verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
                 if verdict != "ok":
                     raise StoreCorrupt(folder, f"{DATABASE_FILE} is damaged ({verdict})")
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise StoreCorrupt(folder, f"{DATABASE_FILE} is damaged ({error})") from error
     if row is None or row[0] != manifest.run_id:
         raise StoreCorrupt(folder, f"{DATABASE_FILE} belongs to another run than the manifest")

@@ -137,6 +137,13 @@ def _print_result(console: Console, result: AuditResult, out: Path) -> None:
         console.print(Text(visible(line), style="red"))
     if result.findings.total() > _SHOWN:
         console.print(Text(f"... {result.findings.total() - _SHOWN} more, see the certificate"))
+    for name, found in result.scorings.items():
+        lacking = [ident[:12] for ident in found.lacking[:_SHOWN]]
+        more = ", ..." if len(found.lacking) > _SHOWN else ""
+        line = f"scoring {name}: {found.scored} of {found.scored + len(found.lacking)} finished "
+        line += "episodes have a score"
+        line += f"; without: {', '.join(lacking)}{more}" if lacking else ""
+        console.print(Text(visible(line)))
     verdict = "passed" if result.passed else f"FAILED with {result.findings.total()} findings"
     console.print(
         Text(

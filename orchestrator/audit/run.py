@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -19,8 +19,10 @@ from agent_runtime.rendering import ChatRenderer
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.audit.episodes import CHECKS, audit_episode
 from orchestrator.audit.tokens import rendering_problems, scored_tokens, scoring_problems
-from orchestrator.errors import UsageError
-from orchestrator.manifest import MANIFEST_FILE, utc_now
+from orchestrator.errors import RunFolderError, UsageError
+from orchestrator.manifest import MANIFEST_FILE, Manifest, utc_now
+from orchestrator.records import record_digest
+from orchestrator.scorings.table import ScoresReader, scoring_names
 from orchestrator.store import RunReader
 
 __all__ = ["AuditResult", "audit_run", "certificate", "score_run"]
@@ -28,6 +30,16 @@ __all__ = ["AuditResult", "audit_run", "certificate", "score_run"]
 CERTIFICATE_SCHEMA: Final = 1
 _LISTED: Final = 1000
 """Findings that a certificate lists; it counts all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringAudit:
+    """A scoring beside the records that it judges."""
+
+    scored: int
+    """Finished episodes that have a score."""
+    lacking: tuple[str, ...]
+    """Ids of those that have none: not judged yet, or without a verdict."""
 
 
 @dataclass(slots=True)
@@ -41,13 +53,16 @@ class AuditResult:
     failed_episodes: int = 0
     """Records that ended by an error: sound as records, without a result."""
     findings: Counter[str] = field(default_factory=Counter[str])
-    """How often each check found something; `store` is the store's own integrity check."""
+    """How often each check found something; `store` is the store's own integrity check,
+    `scores` that of scorings."""
     listed: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     """The first findings: check, episode_id, problem."""
     rendered: int | None = None
     """Episodes that were rendered again; None = there was no tokenizer."""
     scored: int | None = None
     """Tokens that were scored again; None = there was no engine."""
+    scorings: dict[str, ScoringAudit] = field(default_factory=dict[str, "ScoringAudit"])
+    """What was found of each scoring of the run."""
     records_digest: str = ""
     """SHA-256 over all records in the order of their keys, whatever order they were stored in."""
 
@@ -74,7 +89,6 @@ def audit_run(
     With a `renderer`, conversations are rendered again.
     """
     result = AuditResult(rendered=None if renderer is None else 0)
-    stop = cast("Sequence[str]", run.manifest.sampling.get("stop") or ())
     for problem in run.verify():
         result.add("store", "", problem)
     if not result.passed:
@@ -82,27 +96,66 @@ def audit_run(
         return result
     total = run.count()
     digests: list[tuple[Any, bytes]] = []
+    finished: dict[str, tuple[str, bytes]] = {}
     for superseded in (False, True):
         for episode in run.episodes(superseded=superseded):
-            for check, problem in audit_episode(episode, run.manifest):
-                result.add(check, episode.episode_id, problem)
-            if renderer is not None and episode.token_segments:
-                result.rendered = (result.rendered or 0) + 1
-                for problem in rendering_problems(episode, renderer, stop):
-                    result.add("rendering", episode.episode_id, problem)
+            _audit_record(episode, run.manifest, renderer, result)
             if superseded:
                 result.attempts += 1
                 continue
             result.episodes += 1
             result.failed_episodes += episode.HasField("error")
             key = (episode.environment, episode.item_id, episode.sample, episode.policy)
-            stored = episode.SerializeToString(deterministic=True)
-            digests.append((key, hashlib.sha256(stored).digest()))
+            digests.append((key, record_digest(episode)))
+            if not episode.HasField("error"):
+                finished[episode.episode_id] = (episode.environment, digests[-1][1])
             if on_progress is not None:
                 on_progress(result.episodes, total)
     joined = b"".join(digest for _, digest in sorted(digests))
     result.records_digest = hashlib.sha256(joined).hexdigest()
+    for name in scoring_names(run.folder):
+        _audit_scoring(run, name, finished, result)
     return result
+
+
+def _audit_record(
+    episode: episode_pb2.Episode,
+    manifest: Manifest,
+    renderer: ChatRenderer | None,
+    result: AuditResult,
+) -> None:
+    for check, problem in audit_episode(episode, manifest):
+        result.add(check, episode.episode_id, problem)
+    if renderer is None or not episode.token_segments:
+        return
+    result.rendered = (result.rendered or 0) + 1
+    stop = cast("Sequence[str]", manifest.sampling.get("stop") or ())
+    for problem in rendering_problems(episode, renderer, stop):
+        result.add("rendering", episode.episode_id, problem)
+
+
+def _audit_scoring(
+    run: RunReader, name: str, finished: Mapping[str, tuple[str, bytes]], result: AuditResult
+) -> None:
+    """Check that a scoring is sound and judged these records; note which ones it lacks."""
+    try:
+        with ScoresReader.open(run, name) as scores:
+            problems = scores.verify()
+            rows = {} if problems else scores.latest()
+            environments = scores.environments
+    except RunFolderError as error:
+        problems, rows, environments = [error.problem], {}, frozenset[str]()
+    for problem in problems:
+        result.add("scores", "", f"{name}: {problem}")
+    for row in rows.values():
+        _, digest = finished.get(row.episode_id, ("", b""))
+        if not digest:
+            result.add("scores", row.episode_id, f"{name} judged it, and it is no finished record")
+        elif digest != row.record_digest:
+            result.add("scores", row.episode_id, f"{name} judged another record than this one")
+    scored = {row.episode_id for row in rows.values() if row.scored}
+    wanted = {ident for ident, (environment, _) in finished.items() if environment in environments}
+    result.scorings[name] = ScoringAudit(len(wanted & scored), tuple(sorted(wanted - scored)))
 
 
 def certificate(run: RunReader, result: AuditResult) -> dict[str, Any]:
@@ -118,8 +171,12 @@ def certificate(run: RunReader, result: AuditResult) -> dict[str, Any]:
         "episodes": result.episodes,
         "failed_episodes": result.failed_episodes,
         "superseded_attempts": result.attempts,
-        "checks": {name: result.findings[name] for name in ("store", *CHECKS)},
+        "checks": {name: result.findings[name] for name in ("store", *CHECKS, "scores")},
         "rendering": _extra_check(result.rendered, "episodes", result.findings["rendering"]),
+        "scorings": {
+            name: {"scored": found.scored, "lacking": found.lacking[:_LISTED]}
+            for name, found in result.scorings.items()
+        },
         "scoring": _extra_check(result.scored, "tokens", result.findings["scoring"]),
         "findings_listed": len(result.listed),
         "findings": result.listed,

@@ -1,0 +1,112 @@
+"""A scoring under way: a scorer is asked about each episode that lacks a score, many at once.
+
+Judged are finished episodes; those that failed have no end to judge. What has a row already is
+judged again only where that row says that another try may succeed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from agent_runtime.errors import AgentRuntimeError
+from agent_runtime.redaction import Json
+from agentgym.episode.v1 import episode_pb2
+from orchestrator.errors import OrchestratorError
+from orchestrator.records import EpisodeSummary, record_digest
+from orchestrator.scorings.table import EpisodeScore, ScoresReader, ScoresWriter, Verdict
+from orchestrator.store import RunReader
+
+__all__ = ["Scorer", "lacking", "score_run"]
+
+
+class Scorer(ABC):
+    """What judges episodes."""
+
+    @abstractmethod
+    async def score(self, record: episode_pb2.Episode) -> Verdict:
+        """Judge a finished episode.
+
+        What concerns this episode alone is a reason in the verdict. Raises OrchestratorError or
+        AgentRuntimeError for what ends the scoring.
+        """
+
+
+def lacking(
+    run: RunReader, scores: ScoresReader, environments: Collection[str]
+) -> list[EpisodeSummary]:
+    """Return the finished episodes that have no score, or none that is final."""
+    latest = scores.latest()
+    return [
+        summary
+        for summary in run.summaries()
+        if not summary.failed
+        and summary.environment in environments
+        and not ((row := latest.get(summary.episode_id)) is not None and row.final)
+    ]
+
+
+async def score_run(
+    run: RunReader,
+    scores: ScoresWriter,
+    scorer: Scorer,
+    *,
+    environments: Collection[str],
+    concurrency: int,
+    on_score: Callable[[int, int], None],
+) -> None:
+    """Judge what lacks a score; each verdict is durable before `on_score(done, total)`.
+
+    Raises what the scorer raises, StoreCorrupt and StoreWriteFailed; verdicts so far are kept.
+    """
+    attempts = {row.episode_id: row.attempt for row in scores.latest().values()}
+    wanted = {summary.episode_id for summary in lacking(run, scores, environments)}
+    records = run.episodes(lambda summary: summary.episode_id in wanted)
+    sink = _Sink(scores)
+    done = 0
+
+    async def work() -> None:
+        nonlocal done
+        for record in records:
+            verdict = await scorer.score(record)
+            row = _row(record, verdict, attempts.get(record.episode_id, 0) + 1)
+            await sink.put(row, verdict.detail)
+            done += 1
+            on_score(done, len(wanted))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(concurrency, len(wanted))):
+                group.create_task(work())
+    except* (OrchestratorError, AgentRuntimeError) as group:
+        raise group.exceptions[0] from None
+
+
+class _Sink:
+    """Commits rows: what waits while a transaction is under way shares the next one."""
+
+    def __init__(self, scores: ScoresWriter) -> None:
+        self._scores = scores
+        self._waiting: list[tuple[EpisodeScore, Mapping[str, Json]]] = []
+        self._lock = asyncio.Lock()
+
+    async def put(self, row: EpisodeScore, detail: Mapping[str, Json]) -> None:
+        """Store a row; durable on return."""
+        self._waiting.append((row, detail))
+        async with self._lock:
+            rows, self._waiting = self._waiting, []
+            if rows:
+                await asyncio.to_thread(self._scores.add, rows)
+
+
+def _row(record: episode_pb2.Episode, verdict: Verdict, attempt: int) -> EpisodeScore:
+    values: dict[str, Any] = {
+        name: getattr(record, name)
+        for name in ("episode_id", "environment", "item_id", "sample", "policy")
+    }
+    values |= {
+        name: getattr(verdict, name) for name in EpisodeScore.__slots__ if hasattr(verdict, name)
+    }
+    return EpisodeScore(attempt=attempt, record_digest=record_digest(record), **values)
