@@ -30,31 +30,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
-import os
-import ssl
 import time
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final, NoReturn, Protocol, Self
+from typing import Any, Final, NoReturn, Protocol
 
 import grpc
 import grpc.aio
 
+from agent_runtime.channel import ConnectionOptions, open_channel
 from agent_runtime.errors import (
     AnswerOverdue,
     CommandTooLong,
     ConnectionLost,
-    ConnectionMisconfigured,
     ContractMismatch,
     ServerReplaced,
 )
 from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.patience import AnswerWatch
-from agent_runtime.redaction import remember
+from agent_runtime.pending import Pending, StreamBroke
 from agent_runtime.statuses import rpc_failure
 from agent_runtime.supervision import cancel_tasks, supervise
 from agent_runtime.tracing import trace_metadata
@@ -63,13 +58,7 @@ from agentgym.env.v1 import environment_pb2_grpc
 
 __all__ = [
     "CONTRACT_REVISION",
-    "TOKEN_VARIABLE",
-    "ClientSecurity",
     "Connection",
-    "ConnectionOptions",
-    "Pending",
-    "StreamBroke",
-    "check_security",
 ]
 
 CONTRACT_REVISION: Final = 1
@@ -87,102 +76,8 @@ _NO_SEQ: Final = 2**64 - 1
 _NOBODY: Final = "-"
 """No episode's id: whose heartbeat asks for a sign of life."""
 _BACKOFF_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
-TOKEN_VARIABLE: Final = "AGENTGYM_TOKEN"
-"""Environment variable with the bearer token: a flag would show in the list of processes."""
 
 log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientSecurity:
-    """TLS and token of a client; all empty = plain text."""
-
-    ca: Path | None = None
-    """PEM roots to verify the server with; giving it turns TLS on."""
-    cert: Path | None = None
-    """PEM certificate of this client (mTLS)."""
-    key: Path | None = None
-    """PEM private key of this client (mTLS)."""
-    token: str = field(default="", repr=False)
-    """Bearer token; it is sent over TLS, to loopback addresses and to Unix sockets only."""
-    insecure: bool = False
-    """Send the token in plain text to other machines, too."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionOptions:
-    """How to reach a server, and how long to wait for it."""
-
-    connect_deadline: float = 20.0
-    """Seconds to wait for a server to answer at all, at first and after a loss."""
-    keepalive: float = 20.0
-    """Seconds between pings that notice a dead machine or network."""
-    answer_deadline: float = 600.0
-    """Seconds to wait for the answer to a command of a server that is alive; more than the longest
-    step."""
-    silence: float = 120.0
-    """Seconds after which a server counts as lost that says nothing while commands wait. It is
-    asked for a sign of life before."""
-    heartbeat: float = 180.0
-    """Seconds between signs of life of episodes whose agent thinks for long: servers end those that
-    nobody names, by default after 600 s."""
-    max_message_bytes: int = 64 * 1024 * 1024
-    security: ClientSecurity = ClientSecurity()
-
-    @classmethod
-    def secure(
-        cls,
-        *,
-        ca: Path | None = None,
-        cert: Path | None = None,
-        key: Path | None = None,
-        token: str | None = None,
-        insecure: bool = False,
-        connect_deadline: float = 20.0,
-        answer_deadline: float = 600.0,
-    ) -> Self:
-        """Build the options of a client that may speak TLS and carry a token.
-
-        Args:
-            ca: PEM roots to verify the server with; turns TLS on.
-            cert: PEM certificate of this client (mTLS).
-            key: PEM private key of this client (mTLS).
-            token: Bearer token; default: the environment variable AGENTGYM_TOKEN.
-            insecure: Send the token in plain text to other machines, too.
-            connect_deadline: Seconds to wait for a server, at first and after a loss.
-            answer_deadline: Seconds to wait for the answer to a command.
-        """
-        if token is None:
-            token = os.environ.get(TOKEN_VARIABLE, "")
-        remember(token)
-        security = ClientSecurity(ca=ca, cert=cert, key=key, token=token, insecure=insecure)
-        return cls(
-            connect_deadline=connect_deadline,
-            answer_deadline=answer_deadline,
-            security=security,
-        )
-
-
-class StreamBroke(Exception):
-    """Raised for a command that was in flight when its server ended or its stream choked.
-
-    It may be what did it: whoever sends it again should know how often that has happened.
-    """
-
-    def __init__(self, cause: str, *, by_message: bool) -> None:
-        """`by_message`: the stream alone broke, of a message that is too large for it."""
-        super().__init__(cause)
-        self.by_message = by_message
-
-
-_ANSWERS: Final = {
-    "attach": "attached",
-    "consult": "advice",
-    "cancel": "cancelled",
-    "heartbeat": "lease_extended",
-    "close": "closed",
-}
-"""What answers a command; an observation where it is not listed."""
 
 
 class OpenEpisode(Protocol):
@@ -205,68 +100,6 @@ class _InteractCall(Protocol):
     async def write(self, request: pb.InteractRequest) -> None: ...
     def __aiter__(self) -> AsyncIterator[pb.InteractResponse]: ...
     def cancel(self) -> bool: ...
-
-
-class Pending:
-    """A command that waits for its event; kept so that it can be sent again."""
-
-    __slots__ = (
-        "action_format",
-        "answer",
-        "body",
-        "deadline_ms",
-        "episode_id",
-        "future",
-        "seq",
-        "value",
-    )
-
-    def __init__(
-        self,
-        episode_id: str,
-        seq: int,
-        body: str,
-        value: Any,
-        future: asyncio.Future[pb.Event],
-        action_format: int = 0,
-        deadline_ms: int = 0,
-    ) -> None:
-        """Describe a command.
-
-        Args:
-            episode_id: The episode that it is for.
-            seq: Its number within the episode; sent again, it keeps it.
-            body: Name of the command's field, for example "reply" or "attach".
-            value: What that field gets: a text for `action` and `reply`, else a message.
-            future: Gets the event that answers it.
-            action_format: How a `reply` is to be read; 0 = as the episode was opened.
-            deadline_ms: Milliseconds until the server gives up; 0 = its own limit.
-        """
-        self.episode_id = episode_id
-        self.seq = seq
-        self.body = body
-        self.answer = _ANSWERS.get(body, "observation")
-        """Field of the event that answers it, where no error does."""
-        self.value = value
-        self.future = future
-        self.action_format = action_format
-        self.deadline_ms = deadline_ms
-
-    def fill(self, command: pb.Command) -> None:
-        """Write the command into a message that is about to be sent."""
-        command.episode_id = self.episode_id
-        command.seq = self.seq
-        body = self.body
-        if body == "action":
-            command.action = self.value
-        elif body == "reply":
-            command.reply = self.value
-            if self.action_format:
-                command.action_format = self.action_format  # pyright: ignore[reportAttributeAccessIssue]
-        else:
-            getattr(command, body).CopyFrom(self.value)
-        if self.deadline_ms:
-            command.deadline_ms = self.deadline_ms
 
 
 class Connection:
@@ -349,7 +182,7 @@ class Connection:
                 plain text.
             ContractMismatch: The server speaks another revision of the protocol.
         """
-        self._channel = _open_channel(self.address, self.options)
+        self._channel = open_channel(self.address, self.options)
         self._stub = environment_pb2_grpc.EnvironmentServiceStub(self._channel)
         try:
             listed = await self._service.ListEnvironments(
@@ -808,68 +641,3 @@ def _refusal(error: grpc.aio.AioRpcError, address: str) -> ConnectionLost | None
         refused.retriable = False
         return refused
     return None
-
-
-def _open_channel(address: str, options: ConnectionOptions) -> grpc.aio.Channel:
-    keepalive_ms = int(options.keepalive * 1000)
-    settings = [
-        ("grpc.max_receive_message_length", options.max_message_bytes),
-        ("grpc.max_send_message_length", options.max_message_bytes),
-        ("grpc.keepalive_time_ms", keepalive_ms),
-        ("grpc.keepalive_timeout_ms", keepalive_ms // 2),
-        ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.use_local_subchannel_pool", 1),
-        ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 100),
-        ("grpc.max_reconnect_backoff_ms", 2_000),
-    ]
-    security = options.security
-    check_security(address, security)
-    if security.ca is None:
-        return grpc.aio.insecure_channel(address, options=settings)
-    credentials = grpc.ssl_channel_credentials(
-        security.ca.read_bytes(),
-        security.key.read_bytes() if security.key else None,
-        security.cert.read_bytes() if security.cert else None,
-    )
-    return grpc.aio.secure_channel(address, credentials, options=settings)
-
-
-def check_security(address: str, security: ClientSecurity) -> None:
-    """Raise ConnectionMisconfigured for unfit TLS files, or a token that others could read."""
-    if security.ca is None:
-        if security.cert is not None or security.key is not None:
-            raise ConnectionMisconfigured("a client certificate needs --client.ca: it is for TLS")
-        if security.token and not security.insecure and not _stays_here(address):
-            raise ConnectionMisconfigured(
-                f"the token in {TOKEN_VARIABLE} would travel to {address} in plain text: give "
-                "--client.ca to speak TLS, or --client.insecure if you mean it"
-            )
-        return
-    if (security.cert is None) != (security.key is None):
-        raise ConnectionMisconfigured("--client.cert and --client.key need each other")
-    try:
-        for path in (security.ca, security.cert, security.key):
-            if path is not None:
-                path.open("rb").close()  # names the file in its error, which OpenSSL does not
-        context = ssl.create_default_context(cafile=security.ca)
-        if security.cert is not None:
-            context.load_cert_chain(security.cert, security.key)
-    except ssl.SSLError as error:
-        raise ConnectionMisconfigured(
-            f"--client.ca, --client.cert and --client.key are no PEM files that fit: {error}"
-        ) from error
-    except OSError as error:
-        raise ConnectionMisconfigured(f"cannot read the files of TLS: {error}") from error
-
-
-def _stays_here(address: str) -> bool:
-    """Tell whether what is sent to an address stays on this machine."""
-    if address.startswith(("unix:", "unix-abstract:")):
-        return True
-    host = address.rpartition("/")[2].removeprefix("dns:")
-    host = host.removeprefix("ipv4:").removeprefix("ipv6:").rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

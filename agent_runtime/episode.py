@@ -12,10 +12,11 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, cast
 
-from agent_runtime.connection import Connection, Pending, StreamBroke
+from agent_runtime.connection import Connection
 from agent_runtime.errors import CommandGivenUp, ConnectionLost, EnvironmentFailure
 from agent_runtime.logs import get_logger
 from agent_runtime.patience import Patience
+from agent_runtime.pending import Pending, StreamBroke
 from agent_runtime.statuses import to_failure
 from agent_runtime.suspicion import Suspicion
 from agentgym.env.v1 import environment_pb2 as pb

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_runtime.connection import ConnectionOptions
+from agent_runtime.channel import ConnectionOptions
 
 __all__ = ["ClientConfig", "connection_options"]
 

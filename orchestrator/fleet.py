@@ -17,7 +17,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, Self
 
-from agent_runtime.connection import Connection, ConnectionOptions
+from agent_runtime.channel import ConnectionOptions
+from agent_runtime.connection import Connection
 from agent_runtime.errors import AgentRuntimeError, ConnectionLost, EnvironmentFailure
 from agent_runtime.logs import get_logger
 from agent_runtime.supervision import Supervisor

@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from agent_runtime.connection import ConnectionOptions
+from agent_runtime.channel import ConnectionOptions
 from agent_runtime.episode import RemoteEpisode, Transition
 from agentgym.env.v1 import environment_pb2 as pb
 from benchmark.fidelity.recordings import SOURCES, Recording, Source, read_recordings

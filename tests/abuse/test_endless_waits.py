@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from agent_runtime.connection import Connection, ConnectionOptions
+from agent_runtime.channel import ConnectionOptions
+from agent_runtime.connection import Connection
 from agent_runtime.episode import RemoteEpisode
 from agent_runtime.errors import ConnectionLost
 from agentgym.env.v1 import environment_pb2 as pb

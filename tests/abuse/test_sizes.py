@@ -5,7 +5,8 @@ import contextlib
 
 import pytest
 
-from agent_runtime.connection import Connection, ConnectionOptions
+from agent_runtime.channel import ConnectionOptions
+from agent_runtime.connection import Connection
 from agent_runtime.episode import RemoteEpisode
 from agent_runtime.errors import CommandGivenUp, CommandTooLong
 from agentgym.env.v1 import environment_pb2 as pb

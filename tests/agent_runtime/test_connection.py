@@ -12,9 +12,11 @@ import grpc
 import pytest
 
 import agent_runtime.connection as connection_module
-from agent_runtime.connection import Connection, ConnectionOptions, Pending
+from agent_runtime.channel import ConnectionOptions
+from agent_runtime.connection import Connection
 from agent_runtime.episode import RemoteEpisode
 from agent_runtime.errors import ConnectionLost, ContractMismatch, EnvironmentFailure
+from agent_runtime.pending import Pending
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.server import Security, service
 from tests.kit.proxy import FaultyProxy

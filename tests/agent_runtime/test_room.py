@@ -2,7 +2,8 @@
 
 import asyncio
 
-from agent_runtime.connection import Connection, ConnectionOptions
+from agent_runtime.channel import ConnectionOptions
+from agent_runtime.connection import Connection
 from agent_runtime.episode import RemoteEpisode
 from agentgym.env.v1 import environment_pb2 as pb
 from tests.kit.servers import serving

@@ -13,7 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from agent_runtime.connection import Connection, ConnectionOptions
+from agent_runtime.channel import ConnectionOptions
+from agent_runtime.connection import Connection
 from agent_runtime.errors import ConnectionLost, ContractMismatch
 from agent_runtime.logs import log_file
 from orchestrator import servers
