@@ -177,8 +177,11 @@ class _EpisodeRun:
 
     async def _play(self, session: PolicySession) -> None:
         start = self._plan.first_messages()
-        self._messages.append(Message(Role.USER, start.instruction))
-        self._messages.append(Message(Role.ASSISTANT, start.acknowledgement))
+        own = (
+            Message(Role.USER, start.instruction),
+            Message(Role.ASSISTANT, start.acknowledgement),
+        )
+        self._messages.extend(session.begin(own))
         transition = await self._step(None)
         max_rounds = self._plan.max_rounds or self._plan.environment.max_rounds
         turn = 0
@@ -340,5 +343,11 @@ def _record_generation(
     generation.seconds = seconds
     generation.policy_version = completion.policy_version
     generation.repeats.update(completion.repeats)
+    generation.reasoning = normalize_reply(completion.reasoning)
+    generation.reasoning_tokens = completion.reasoning_tokens
+    generation.cache_write_tokens = completion.cache_write_tokens
+    generation.same_completion = completion.same_completion
+    generation.from_cache = completion.from_cache
+    generation.output_items.extend(completion.output_items)
     if completion.cost_usd is not None:
         generation.cost_usd = completion.cost_usd

@@ -165,7 +165,11 @@ class RunConfig:
             if learned is not None:
                 settings = {name: _learned_settings(learned, name) for name in environments}
         named = replace(
-            self, environments=environments, policies=policies, per_environment=settings
+            self,
+            environments=environments,
+            policies=policies,
+            per_environment=settings,
+            agent=replace(self.agent, openai=self.agent.openai.resolve()),
         )
         named.check()
         if named.prompts_from is None:
@@ -311,7 +315,7 @@ def _learned_settings(learned: AgentManifest, environment: str) -> PlaySettings:
 
 _REACHING = re.compile(
     r"(fleet\.(servers|server_options|data)|client\.(ca|cert|key|insecure)|serve\.|model$"
-    r"|agent\.openai\.(base_url|api_key_env)"
+    r"|agent\.openai\.(base_url|api_key_env|system_prompt|prompt_template)"
     r"|agent\.sglang\.(api_key_env|tokenizer|chat_template)|agent\.embedded\.chat_template)"
 )
 """Fields, beside policies, by which a run starts programs, reads files or shows a key to
@@ -326,7 +330,10 @@ _RUNTIME = frozenset(
         # What a backend's name comes to binds by the policy's identity in the manifest.
         *("agent.embedded.prefill_tokens", "agent.embedded.backend"),
         *("agent.openai.base_url", "agent.openai.api_key_env", "agent.sglang.api_key_env"),
-        *(f"agent.openai.usd_per_million_{kind}" for kind in ("input", "cached", "output")),
+        *(
+            f"agent.openai.usd_per_million_{kind}"
+            for kind in ("input", "cached", "cache_write", "output")
+        ),
     }
 )
 """Fields that only say how a run is played: they may differ between its sessions."""

@@ -1,4 +1,4 @@
-"""One episode as a person reads it: turns, thoughts and actions, rewards, outcome, timings.
+"""One episode as a person reads it: turns, reasoning, actions, rewards, outcome, timings.
 
 In colour and as plain text. What a model or an environment wrote is shown as text only: it can
 neither style the page nor send control sequences to the terminal.
@@ -67,6 +67,8 @@ def _turns(episode: episode_pb2.Episode, limit: int | None) -> Iterator[Renderab
     turn = 0
     for message in episode.messages:
         name = role_name(message.role)
+        if message.sampled and turn < len(episode.generations):
+            yield from _reasoning(episode.generations[turn].reasoning, turn, limit)
         title = f"{name} - turn {turn + 1}" if message.sampled else name
         yield Rule(Text(title), align="left", style=_ROLE_STYLES[name], characters="-")
         yield _message_text(message, limit)
@@ -77,15 +79,29 @@ def _turns(episode: episode_pb2.Episode, limit: int | None) -> Iterator[Renderab
             turn += 1
 
 
+def _reasoning(reasoning: str, turn: int, limit: int | None) -> Iterator[RenderableType]:
+    """Yield what the model thought before a reply; the environment never saw it."""
+    if reasoning:
+        yield Rule(Text(f"reasoning - turn {turn + 1}"), align="left", style="dim", characters="-")
+        text, rest = _cut(reasoning, limit)
+        text.append(rest)
+        text.stylize("dim")
+        yield text
+
+
 def _message_text(message: episode_pb2.Message, limit: int | None) -> Text:
-    shown = message.text
-    cut = len(shown) - limit if limit is not None and len(shown) > limit else 0
-    text = Text(visible(shown[: len(shown) - cut]))
+    text, rest = _cut(message.text, limit)
     if message.role == episode_pb2.ROLE_ASSISTANT:
         _highlight(text)
-    if cut:
-        text.append(f" ... {cut} more characters", style="dim")
+    if rest:
+        text.append(rest, style="dim")
     return text
+
+
+def _cut(text: str, limit: int | None) -> tuple[Text, str]:
+    """Return as much of a text as is shown, and what says how much more there is."""
+    cut = len(text) - limit if limit is not None and len(text) > limit else 0
+    return Text(visible(text[: len(text) - cut])), f" ... {cut} more characters" if cut else ""
 
 
 def _highlight(text: Text) -> None:
@@ -104,6 +120,12 @@ def _turn_note(episode: episode_pb2.Episode, turn: int) -> str:
         call = episode.generations[turn]
         if call.completion_tokens:
             notes.append(f"{call.prompt_tokens} + {call.completion_tokens} tokens")
+        if call.reasoning_tokens:
+            notes.append(f"{call.reasoning_tokens} of them reasoning")
+        if call.same_completion:
+            notes.append("called in the same completion")
+        if call.from_cache:
+            notes.append("from the response cache")
         if call.seconds:
             notes.append(f"{call.seconds:.2f} s")
         if call.finish_reason not in ("", "stop"):

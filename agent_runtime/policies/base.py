@@ -45,6 +45,18 @@ class Completion:
     """None = prices unknown."""
     repeats: Mapping[str, int] = field(default_factory=dict[str, int])
     """How often its requests were sent again, by reason."""
+    reasoning: str = ""
+    """What the model thought before it replied; no part of `text`."""
+    reasoning_tokens: int = 0
+    """Completion tokens that it thought with."""
+    cache_write_tokens: int = 0
+    """Prompt tokens that the server put into its prompt cache."""
+    output_items: Sequence[str] = ()
+    """What a server answered that answers with several items, each as JSON."""
+    same_completion: bool = False
+    """A further tool call of the completion before: nothing was asked, nothing is counted."""
+    from_cache: bool = False
+    """A response cache gave the answer: nothing was asked, nothing is billed."""
 
 
 class LiveEpisode(Protocol):
@@ -70,6 +82,17 @@ class EpisodeContext:
 
 class PolicySession(ABC):
     """A policy's side of one episode."""
+
+    def begin(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the conversation's start as this policy wants it; called once, before the reset.
+
+        Args:
+            messages: The environment's own: instruction and acknowledgement.
+
+        Returns:
+            What the record holds and every `reply` begins with; the last is the assistant's.
+        """
+        return messages
 
     @abstractmethod
     async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:

@@ -9,40 +9,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from agent_runtime.engine.config import EmbeddedOptions
+from agent_runtime.openai.config import OpenAIOptions
 from agent_runtime.request_retry import RequestRetry
 from agent_runtime.sampling import Sampling
 
 __all__ = ["OpenAIOptions", "PolicyConfig", "SGLangOptions"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenAIOptions:
-    """Settings of `openai:MODEL`."""
-
-    base_url: str | None = None
-    """Address up to and including /v1; default: $OPENAI_BASE_URL, else OpenAI's own."""
-    api_key_env: str = "OPENAI_API_KEY"
-    """Name of the environment variable that holds the key; not needed for a loopback address."""
-    native_tools: bool = True
-    """With the function_calling format: declare the functions and read tool calls. Off = the
-    model writes the JSON itself."""
-    tool_choice: Literal["auto", "required"] = "auto"
-    """Whether the model may answer without a tool call."""
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """How the server calls the length limit; reasoning models want max_completion_tokens."""
-    omit: tuple[str, ...] = ()
-    """Fields to leave out of requests, for servers that refuse them: temperature, seed, ..."""
-    usd_per_million_input: float | None = None
-    """Price of a million prompt tokens; with the output price set, costs are recorded."""
-    usd_per_million_cached: float | None = None
-    """Price of a million cached prompt tokens; default: the input price."""
-    usd_per_million_output: float | None = None
-    """Price of a million completion tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,12 @@ _GENERATION: Final = {
     "seconds": "float64",
     "policy_version": "string",
     "cost_usd": "float64",
+    "reasoning": "string",
+    "reasoning_tokens": "uint64",
+    "cache_write_tokens": "uint64",
+    "output_items": ["string"],
+    "same_completion": "bool_",
+    "from_cache": "bool_",
 }
 _SPAN: Final = {"start": "uint32", "end": "uint32", "version": "uint32"}
 _SEGMENT: Final = {
@@ -210,7 +216,10 @@ def _step(step: episode_pb2.Step) -> dict[str, Any]:
 
 def _generation(call: episode_pb2.Generation) -> dict[str, Any]:
     row = {name: getattr(call, name) for name in _GENERATION}
-    return row | {"cost_usd": _optional(call, "cost_usd")}
+    return row | {
+        "cost_usd": _optional(call, "cost_usd"),
+        "output_items": list(call.output_items),
+    }
 
 
 def _segment(segment: episode_pb2.TokenSegment) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """A fake OpenAI-compatible server that behaves as hosted ones do, for tests and benchmarks.
 
-It answers after 50 to 300 ms, refuses now and then with `retry-after`, fails, cuts answers off and
-hangs; all by a seed, so that two runs meet the same faults where they ask in the same order. Tests
-may take it down and bring it back. In a process of its own:
+Tests say what it replies: a text, or the fields of a message. A conversation in which a tool call
+has no result is refused, as OpenAI does. It answers after 50 to 300 ms, refuses now and then with
+`retry-after`, fails, cuts answers off and hangs; all by a seed, so that two runs meet the same
+faults where they ask in the same order. Tests may take it down and
+bring it back. In a process of its own:
 
     python -m tests.kit.fake_openai --port 8000 --faults hosted
 
@@ -15,15 +17,16 @@ import argparse
 import asyncio
 import json
 import random
+import threading
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from aiohttp import web
 
-__all__ = ["FAULTLESS", "HOSTED", "Behaviour", "FakeOpenAI", "serving"]
+__all__ = ["FAULTLESS", "HOSTED", "Behaviour", "FakeOpenAI", "serving", "serving_in_thread"]
 
 _REPLY: Final = "Thought:\nI try this.\n\nAction:\nlook around"
 
@@ -55,12 +58,14 @@ class FakeOpenAI:
     def __init__(
         self,
         behaviour: Behaviour = FAULTLESS,
-        reply: Callable[[dict[str, Any]], str] = lambda _: _REPLY,
+        reply: Callable[[dict[str, Any]], str | dict[str, Any]] = lambda _: _REPLY,
         seed: int = 0,
     ) -> None:
         self.behaviour = behaviour
         self.down = False
         """While set, connections are cut as they come."""
+        self.bodies: list[dict[str, Any]] = []
+        """What was asked, in the order of arrival."""
         self.answers: Counter[str] = Counter()
         """What was answered: ok, refused, failed, truncated, hung, cut."""
         self._reply = reply
@@ -92,6 +97,10 @@ class FakeOpenAI:
         body = await request.json()
         if self.down:
             return self._cut(request)
+        self.bodies.append(body)
+        if unanswered := _unanswered_calls(body["messages"]):
+            error = f"tool_call_ids did not have response messages: {', '.join(unanswered)}"
+            return web.json_response({"error": {"message": error}}, status=400)
         fate = self._draw()
         behaviour = self.behaviour
         if fate in ("refused", "hung"):
@@ -122,9 +131,10 @@ class FakeOpenAI:
 
     def _answer(self, body: dict[str, Any]) -> dict[str, Any]:
         reply = self._reply(body)
+        fields = {"content": reply} if isinstance(reply, str) else reply
         prompt = sum(len(message.get("content") or "") for message in body["messages"]) // 4
-        message = {"role": "assistant", "content": reply}
-        usage = {"prompt_tokens": prompt, "completion_tokens": len(reply) // 4}
+        message = {"role": "assistant", "content": None, **fields}
+        usage = {"prompt_tokens": prompt, "completion_tokens": len(json.dumps(fields)) // 4}
         return {
             "id": "chatcmpl-fake",
             "object": "chat.completion",
@@ -132,6 +142,42 @@ class FakeOpenAI:
             "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
             "usage": usage | {"total_tokens": sum(usage.values())},
         }
+
+
+def _unanswered_calls(messages: list[dict[str, Any]]) -> list[str]:
+    """Return the tool calls that no tool message right after them answers."""
+    left: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            left.remove(message["tool_call_id"])
+        elif left:
+            return left
+        left += [call["id"] for call in message.get("tool_calls") or ()]
+    return left
+
+
+@contextmanager
+def serving_in_thread(server: FakeOpenAI) -> Iterator[str]:
+    """Serve beside a command under test, which has a loop of its own."""
+    loop, stop, started = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
+    urls: list[str] = []
+
+    async def serve() -> None:
+        async with serving(server) as url:
+            urls.append(url)
+            started.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    try:
+        if not started.wait(20):
+            raise TimeoutError("the server did not start")
+        yield urls[0]
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+        loop.close()
 
 
 @asynccontextmanager

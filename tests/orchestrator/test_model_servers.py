@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import threading
@@ -15,32 +14,9 @@ import pytest
 
 from orchestrator import progress, sample
 from orchestrator.store import RunReader
-from tests.kit.fake_openai import HOSTED, Behaviour, FakeOpenAI, serving
+from tests.kit.fake_openai import HOSTED, Behaviour, FakeOpenAI, serving_in_thread
 
 QUICK = Behaviour(quickest=0.001, slowest=0.01)
-
-
-@contextmanager
-def server_in_thread(server: FakeOpenAI) -> Iterator[str]:
-    """A server beside the command under test, which has a loop of its own."""
-    loop, stop, started = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
-    urls: list[str] = []
-
-    async def serve() -> None:
-        async with serving(server) as url:
-            urls.append(url)
-            started.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    assert started.wait(20)
-    try:
-        yield urls[0]
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-        loop.close()
 
 
 def play(out: Path, url: str, *flags: str) -> int:
@@ -92,7 +68,7 @@ def test_a_run_beside_a_hosted_server_loses_no_episode_and_wastes_next_to_nothin
         **{name: 3 * getattr(HOSTED, name) for name in ("refused", "failed", "truncated", "hung")},
     )
     server = FakeOpenAI(faults)
-    with server_in_thread(server) as url:
+    with serving_in_thread(server) as url:
         flags = ("--episodes", "40", "--samples", "3", "--request-timeout", "0.5", "--json")
         assert play(tmp_path / "run", url, *flags) == 0
     assert {"refused", "failed", "truncated", "hung"} <= set(server.answers)
@@ -113,7 +89,7 @@ def test_a_server_that_is_away_for_a_while_costs_no_episode_and_restarts_none(
 ) -> None:
     server = FakeOpenAI(QUICK)
     down = outage(server, lambda: server.answers["ok"] > 100, seconds=1.5)
-    with server_in_thread(server) as url, down:
+    with serving_in_thread(server) as url, down:
         flags = ("--episodes", "40", "--samples", "3", "--concurrency", "20")
         assert play(tmp_path / "run", url, *flags) == 0
     with RunReader.open(tmp_path / "run") as reader:
@@ -133,7 +109,7 @@ def test_no_episode_is_begun_while_the_server_is_down(
     server = FakeOpenAI(QUICK)
     server.down = True
     down = outage(server, lambda: server.answers["cut"] > 0, seconds=2.0)
-    with server_in_thread(server) as url, down:
+    with serving_in_thread(server) as url, down:
         flags = ("--episodes", "30", "--policy", "expert,openai:fake", "--concurrency", "20")
         assert play(tmp_path / "run", url, *flags) == 0
     told = capsys.readouterr().out
@@ -149,7 +125,7 @@ def test_a_server_that_stays_away_ends_the_run_which_can_be_resumed(
 ) -> None:
     server = FakeOpenAI(QUICK)
     down = outage(server, lambda: server.answers["ok"] > 200, seconds=60.0)
-    with server_in_thread(server) as url, down as back:
+    with serving_in_thread(server) as url, down as back:
         flags = ("--episodes", "40", "--samples", "3", "--concurrency", "20")
         assert play(tmp_path / "run", url, *flags, "--request-retry.seconds", "1") == 1
         told = capsys.readouterr().err
@@ -168,7 +144,7 @@ def test_an_answer_that_is_never_valid_fails_the_episode_in_the_servers_own_word
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = FakeOpenAI(Behaviour(quickest=0, slowest=0.01, truncated=1.0))
-    with server_in_thread(server) as url:
+    with serving_in_thread(server) as url:
         assert play(tmp_path / "run", url, "--episodes", "2") == 1
     with RunReader.open(tmp_path / "run") as reader:
         errors = [record.error for record in reader.episodes()]
@@ -179,7 +155,7 @@ def test_an_answer_that_is_never_valid_fails_the_episode_in_the_servers_own_word
 
 
 def test_a_budget_without_an_end_can_be_asked_for(tmp_path: Path) -> None:
-    with server_in_thread(FakeOpenAI(QUICK)) as url:
+    with serving_in_thread(FakeOpenAI(QUICK)) as url:
         flags = ("--retry.budget", "inf", "--request-retry.budget", "inf")
         assert play(tmp_path / "run", url, "--episodes", "2", *flags) == 0
         assert sample.main(["--resume", str(tmp_path / "run"), "--retry.budget", "None"]) == 0

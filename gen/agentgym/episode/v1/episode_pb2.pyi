@@ -134,7 +134,7 @@ class Step(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., input: _Optional[_Union[_types_pb2.ActionInput, _Mapping]] = ..., parsed_action: _Optional[str] = ..., observation: _Optional[str] = ..., reward: _Optional[float] = ..., score: _Optional[float] = ..., terminated: _Optional[bool] = ..., truncated: _Optional[bool] = ..., stop_reason: _Optional[_Union[_types_pb2.StopReason, str]] = ..., state_hash: _Optional[bytes] = ..., info: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
 
 class Generation(_message.Message):
-    __slots__ = ("turn", "finish_reason", "prompt_tokens", "completion_tokens", "cached_tokens", "sampling_seed", "seconds", "policy_version", "cost_usd", "repeats")
+    __slots__ = ("turn", "finish_reason", "prompt_tokens", "completion_tokens", "cached_tokens", "sampling_seed", "seconds", "policy_version", "cost_usd", "repeats", "reasoning", "reasoning_tokens", "cache_write_tokens", "output_items", "same_completion", "from_cache")
     class RepeatsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +152,12 @@ class Generation(_message.Message):
     POLICY_VERSION_FIELD_NUMBER: _ClassVar[int]
     COST_USD_FIELD_NUMBER: _ClassVar[int]
     REPEATS_FIELD_NUMBER: _ClassVar[int]
+    REASONING_FIELD_NUMBER: _ClassVar[int]
+    REASONING_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CACHE_WRITE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_ITEMS_FIELD_NUMBER: _ClassVar[int]
+    SAME_COMPLETION_FIELD_NUMBER: _ClassVar[int]
+    FROM_CACHE_FIELD_NUMBER: _ClassVar[int]
     turn: int
     finish_reason: str
     prompt_tokens: int
@@ -162,7 +168,13 @@ class Generation(_message.Message):
     policy_version: str
     cost_usd: float
     repeats: _containers.ScalarMap[str, int]
-    def __init__(self, turn: _Optional[int] = ..., finish_reason: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., sampling_seed: _Optional[int] = ..., seconds: _Optional[float] = ..., policy_version: _Optional[str] = ..., cost_usd: _Optional[float] = ..., repeats: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    reasoning: str
+    reasoning_tokens: int
+    cache_write_tokens: int
+    output_items: _containers.RepeatedScalarFieldContainer[str]
+    same_completion: bool
+    from_cache: bool
+    def __init__(self, turn: _Optional[int] = ..., finish_reason: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., sampling_seed: _Optional[int] = ..., seconds: _Optional[float] = ..., policy_version: _Optional[str] = ..., cost_usd: _Optional[float] = ..., repeats: _Optional[_Mapping[str, int]] = ..., reasoning: _Optional[str] = ..., reasoning_tokens: _Optional[int] = ..., cache_write_tokens: _Optional[int] = ..., output_items: _Optional[_Iterable[str]] = ..., same_completion: _Optional[bool] = ..., from_cache: _Optional[bool] = ...) -> None: ...
 
 class TokenSegment(_message.Message):
     __slots__ = ("ids", "origins", "logprobs", "generations", "policy_versions", "version_spans", "fork_reason")

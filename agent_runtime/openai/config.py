@@ -1,0 +1,89 @@
+"""What a user may set about OpenAI-compatible servers; flags are generated from it.
+
+Plain data with no heavy imports, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal, Self
+
+from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.openai.opening import Opening
+
+__all__ = ["OpenAIOptions"]
+
+_FILE: Final = "@"
+"""Before the name of a file that holds the text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAIOptions:
+    """Settings of `openai:MODEL`."""
+
+    base_url: str | None = None
+    """Address up to and including /v1; default: $OPENAI_BASE_URL, else OpenAI's own."""
+    api_key_env: str = "OPENAI_API_KEY"
+    """Name of the environment variable that holds the key; not needed for a loopback address."""
+    system_prompt: str = ""
+    """A system message before the environment's conversation start: a text, or @FILE."""
+    prompt_template: str = ""
+    """How the instruction is put: a text, or @FILE, in which $instruction stands for it and
+    $environment for the environment's name ($$ is a dollar). Default: as it is."""
+    send_reasoning: bool = False
+    """Send what the model thought in earlier turns back to it; the record keeps it either way."""
+    native_tools: bool = True
+    """With the function_calling format: declare the functions and read tool calls. Off = the
+    model writes the JSON itself."""
+    tool_choice: Literal["auto", "required"] = "auto"
+    """Whether the model may answer without a tool call."""
+    parallel_tool_calls: bool = True
+    """Whether the model may call several functions in one reply, which are played in turn."""
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """How the server calls the length limit; reasoning models want max_completion_tokens."""
+    omit: tuple[str, ...] = ()
+    """Fields to leave out of requests, for servers that refuse them: temperature, seed, ..."""
+    usd_per_million_input: float | None = None
+    """Price of a million prompt tokens; with the output price set, costs are recorded."""
+    usd_per_million_cached: float | None = None
+    """Price of a million cached prompt tokens; default: the input price."""
+    usd_per_million_cache_write: float | None = None
+    """Price of a million prompt tokens that the server puts into its prompt cache; default: the
+    input price."""
+    usd_per_million_output: float | None = None
+    """Price of a million completion tokens."""
+
+    def resolve(self) -> Self:
+        """Return the same settings with the texts of the files that are named in them.
+
+        Resolving twice changes nothing. Raises PolicyMisconfigured for a file that cannot be read,
+        and for a template that cannot be filled in.
+        """
+        resolved = replace(
+            self,
+            system_prompt=_text(self.system_prompt, "system-prompt"),
+            prompt_template=_text(self.prompt_template, "prompt-template"),
+        )
+        resolved.opening()
+        return resolved
+
+    def opening(self) -> Opening:
+        """Return how conversations begin; of resolved settings. Raises PolicyMisconfigured."""
+        return Opening(self.system_prompt, self.prompt_template)
+
+
+def _text(value: str, flag: str) -> str:
+    if not value.startswith(_FILE):
+        return value
+    path = Path(value.removeprefix(_FILE))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise PolicyMisconfigured(f"--openai.{flag}: cannot read {path}: {error}") from error
+    if text.startswith(_FILE):
+        raise PolicyMisconfigured(
+            f"--openai.{flag}: the text in {path} begins with {_FILE}, which names a file: begin "
+            "it with a space"
+        )
+    return text
