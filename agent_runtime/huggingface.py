@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from agent_runtime.conversation import Message, Role
 from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.extras import install_command
 from agent_runtime.rendering import Template, TemplateRenderer
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ __all__ = ["HuggingFaceRenderer", "ModelTokenizer", "check_vocabulary"]
 _ROLES = {Role.SYSTEM: "system", Role.USER: "user", Role.ASSISTANT: "assistant"}
 _TEMPLATE_FILE = "chat_template.jinja"
 _CONFIG_FILES = ("tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
-_INSTALL = 'pip install "agentgym-grpc[tokenizers]"'
+_EXTRA = "tokenizers"
 
 
 class HuggingFaceRenderer(TemplateRenderer):
@@ -127,7 +128,9 @@ def compile_template(
         import jinja2.parser
         import jinja2.sandbox
     except ImportError:
-        raise PolicyMisconfigured(f"chat templates need an extra: {_INSTALL}") from None
+        raise PolicyMisconfigured(
+            f"chat templates need an extra: {install_command(_EXTRA)}"
+        ) from None
 
     class Generation(jinja2.ext.Extension):
         """`{% generation %}` marks what the model writes; it prints its body unchanged."""
@@ -179,7 +182,8 @@ def _folder(source: str | Path) -> Path:
         import huggingface_hub
     except ImportError:
         raise PolicyMisconfigured(
-            f"{source} is no folder; fetching it from the hub needs an extra: {_INSTALL}"
+            f"{source} is no folder; fetching it from the hub needs an extra: "
+            f"{install_command(_EXTRA)}"
         ) from None
     try:
         fetched = huggingface_hub.snapshot_download(  # pyright: ignore[reportUnknownMemberType]
@@ -210,7 +214,7 @@ def _load_tokenizer(folder: Path) -> RustTokenizer:
     try:
         import tokenizers
     except ImportError:
-        raise PolicyMisconfigured(f"tokenizers are an extra: {_INSTALL}") from None
+        raise PolicyMisconfigured(f"tokenizers are an extra: {install_command(_EXTRA)}") from None
     path = folder / "tokenizer.json"
     if not path.is_file():
         raise PolicyMisconfigured(f"{folder} has no tokenizer.json")

@@ -3,7 +3,7 @@
 Spans that are open when a connection starts, or when a question is asked, travel to the server in
 gRPC metadata (W3C `traceparent`), so that one trace shows client and server. Off unless
 `enable_tracing` was called: then `span` is one comparison and OpenTelemetry is not imported.
-Needs `pip install 'agentgym-grpc[otel]'`.
+Needs the extra `otel`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.extras import install_command
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
@@ -127,7 +128,7 @@ def _exporting_provider() -> TracerProvider:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise PolicyMisconfigured(
-            'traces need OpenTelemetry: pip install "agentgym-grpc[otel]"'
+            f"traces need OpenTelemetry: {install_command('otel')}"
         ) from error
     service = os.environ.get("OTEL_SERVICE_NAME", _SERVICE_NAME)
     provider = TracerProvider(resource=Resource.create({SERVICE_NAME: service}))

@@ -30,6 +30,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from agent_runtime.extras import install_command
+
 __all__ = [
     "ConfigurationError",
     "Difference",
@@ -220,4 +222,4 @@ class ExtraMissing(OrchestratorError):
 
     def __init__(self, feature: str, *, extra: str) -> None:
         self.extra = extra
-        super().__init__(f"{feature} needs an extra: pip install 'agentgym-grpc[{extra}]'")
+        super().__init__(f"{feature} needs an extra: {install_command(extra)}")

@@ -17,15 +17,14 @@ from agent_runtime.engine.checkpoint import Architecture
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.layout import Layout
 from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.extras import install_command
 from agent_runtime.sampling import Sampling
 
 __all__ = ["Backend", "Cache", "choose_backend", "is_installed", "make_backend"]
 
 BackendName = Literal["torch", "numpy"]
-_INSTALL: Final = {
-    "torch": 'pip install "agentgym-grpc[torch]"',
-    "numpy": 'pip install "agentgym-grpc[agent]"',
-}
+_EXTRAS: Final = {"torch": "torch", "numpy": "agent"}
+"""Which extra brings a backend."""
 _LARGEST_FOR_NUMPY: Final = 50_000_000
 """Parameters up to which NumPy is chosen where torch is missing: beyond that it is too slow."""
 
@@ -117,7 +116,8 @@ def choose_backend(options: EmbeddedOptions, architecture: Architecture) -> Back
     if architecture.parameters > _LARGEST_FOR_NUMPY:
         raise PolicyMisconfigured(
             f"a model of {architecture.parameters / 1e6:,.0f} million parameters needs torch: "
-            f"{_INSTALL['torch']} (NumPy computes it, slowly, with --embedded.backend numpy)"
+            f"{install_command(_EXTRAS['torch'])} (NumPy computes it, slowly, with "
+            "--embedded.backend numpy)"
         )
     return "numpy"
 
@@ -142,7 +142,7 @@ def make_backend(options: EmbeddedOptions, architecture: Architecture, capacity:
         return make_numpy_backend(options, architecture, capacity, threads=threads)
     except ImportError as error:
         raise PolicyMisconfigured(
-            f"the embedded engine needs an extra: {_INSTALL[name]} ({error})"
+            f"the embedded engine needs an extra: {install_command(_EXTRAS[name])} ({error})"
         ) from None
 
 

@@ -19,6 +19,7 @@ from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.layout import Layout
 from agent_runtime.engine.memory import available_memory
 from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.extras import install_command
 from agent_runtime.sampling import Sampling
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def make_numpy_backend(
     if options.device not in ("auto", "cpu") or options.dtype not in ("auto", "float32"):
         raise PolicyMisconfigured(
             f"the NumPy backend computes float32 on the CPU, not {options.dtype} on "
-            f'{options.device}: that needs torch, pip install "agentgym-grpc[torch]"'
+            f"{options.device}: that needs torch, {install_command('torch')}"
         )
     import_numpy(threads)
     return NumpyBackend(architecture, capacity)

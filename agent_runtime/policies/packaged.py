@@ -13,6 +13,7 @@ from typing import Final
 from agent_runtime.agents.manifest import AgentManifest
 from agent_runtime.engine.backend import is_installed
 from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.extras import install_command
 from agent_runtime.policies.base import EpisodeContext, PolicySession
 from agent_runtime.policies.config import PolicyConfig
 from agent_runtime.policies.embedded import EmbeddedPolicy
@@ -44,7 +45,7 @@ class AgentPolicy(EmbeddedPolicy):
         if missing:
             raise PolicyMisconfigured(
                 f"the policy {self.name} needs an extra, {', '.join(missing)} is not installed: "
-                'pip install "agentgym-grpc[agent]"; or play without it: --policy expert,random'
+                f"{install_command('agent')}; or play without it: --policy expert,random"
             )
         await super().start()
 

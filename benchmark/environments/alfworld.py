@@ -31,6 +31,7 @@ from env_servers.environments.alfworld.play import NativePlay, Play
 from env_servers.environments.alfworld.reference import ReferencePlay, check_installed
 from env_servers.environments.alfworld.tasks import AlfworldTasks
 from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable, ResetOptions
+from env_servers.sdk.extras import install_command
 
 __all__ = ["Benchmark", "main"]
 
@@ -145,7 +146,7 @@ def _print(times: dict[str, Times], kib: float, engines: dict[str, Times] | None
     console.print(table)
     console.print(f"KiB an episode, each in another game: {kib}", highlight=False)
     if engines is None:
-        hint = "TextWorld is not installed: pip install 'agentgym-grpc[alfworld-reference]'"
+        hint = f"TextWorld is not installed: {install_command('alfworld-reference')}"
         console.print(hint, markup=False)
     else:
         factor = engines["textworld"].p50_ms / engines["native"].p50_ms

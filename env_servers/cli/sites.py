@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 
 from env_servers.sdk import EnvironmentUnavailable
+from env_servers.sdk.extras import install_command
 
 __all__ = ["Sites"]
 
@@ -33,7 +34,7 @@ class Sites:
             from env_servers.environments.webarena.sites.serving import addresses, serve
         except ModuleNotFoundError as error:
             raise EnvironmentUnavailable(
-                f"the sites need {error.name!r}: pip install 'agentgym-grpc[webarena]'"
+                f"the sites need {error.name!r}: {install_command('webarena')}"
             ) from error
         network = embedded_network()
         for name, address in addresses(network, self.port).items():

@@ -14,6 +14,7 @@ from typing import Final
 
 from env_servers.sdk.environment import Environment
 from env_servers.sdk.errors import EnvironmentUnavailable, UnknownEnvironment
+from env_servers.sdk.extras import install_command
 
 __all__ = ["BUILT_IN", "environment_names", "load_environment"]
 
@@ -90,5 +91,5 @@ def _missing(name: str, error: ModuleNotFoundError) -> str:
     if error.name is not None and f"{error.name}.".startswith(f"{own}."):
         return f"environment {name} imports {error.name}, which its own package does not have"
     extra = _EXTRAS.get(name)
-    advice = f"pip install 'agentgym-grpc[{extra}]'" if extra else f"install {error.name}"
+    advice = install_command(extra) if extra else f"install {error.name}"
     return f"environment {name} needs the module {error.name}, which is not installed: {advice}"

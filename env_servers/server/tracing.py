@@ -2,7 +2,7 @@
 
 Spans join the trace of the client: a W3C `traceparent` in the metadata of an Interact stream or of
 a unary call is the parent. Off unless asked for, and then the hot path pays one `is None`. Needs
-`pip install 'agentgym-grpc[otel]'`; this module imports without.
+the extra `otel`; this module imports without.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from env_servers.sdk import EnvironmentUnavailable
+from env_servers.sdk.extras import install_command
 from env_servers.server.errors import CommandError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def open_tracing() -> EpisodeTracing:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise EnvironmentUnavailable(
-            "traces need OpenTelemetry: pip install 'agentgym-grpc[otel]'"
+            f"traces need OpenTelemetry: {install_command('otel')}"
         ) from error
     service = os.environ.get("OTEL_SERVICE_NAME", _SERVICE_NAME)
     provider = TracerProvider(resource=Resource.create({SERVICE_NAME: service}))

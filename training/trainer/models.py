@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, cast
 import torch
 from safetensors import SafetensorError
 
+from agent_runtime.extras import install_command
 from training.data.tokenizer_training import TokenizerConfig
 from training.errors import ModelUnusable, RecipeError
 from training.trainer import attention
@@ -346,7 +347,7 @@ def _add_adapters(model: Any, lora: LoraSettings) -> Any:
         from peft import LoraConfig, get_peft_model
     except ImportError:
         raise ModelUnusable(
-            "adapters need an extra: pip install 'agentgym-grpc[train]'", field="model.lora"
+            f"adapters need an extra: {install_command('train')}", field="model.lora"
         ) from None
     settings = LoraConfig(
         r=lora.rank,

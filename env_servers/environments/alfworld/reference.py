@@ -18,6 +18,7 @@ from typing import Any, Final, Self
 
 from env_servers.environments.alfworld.game import Game
 from env_servers.sdk import EnvironmentUnavailable
+from env_servers.sdk.extras import install_command
 
 __all__ = ["ReferencePlay", "check_installed"]
 
@@ -32,9 +33,9 @@ def check_installed() -> None:
     missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
     if missing:
         raise EnvironmentUnavailable(
-            f"the engine textworld needs {', '.join(missing)}: install"
-            " 'agentgym-grpc[alfworld-reference]' (it needs a C++ compiler and 415 MB), or use the"
-            " engine native, which gives the same texts"
+            f"the engine textworld needs {', '.join(missing)}: "
+            f"{install_command('alfworld-reference')} (it needs a C++ compiler and 415 MB), or use "
+            "the engine native, which gives the same texts"
         )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from env_servers.sdk import EnvironmentUnavailable
+from env_servers.sdk.extras import install_command
 
 __all__ = ["AUTO", "PACKAGED", "SYSTEM", "find_java"]
 
@@ -70,6 +71,7 @@ def _missing(choice: str) -> str:
         SYSTEM: "there is no system Java: JAVA_HOME and PATH name none",
     }.get(choice, f"sciworld.java names {choice[:200]}, which is no executable file")
     return (
-        f"environment sciworld needs Java 11 or newer, and {looked}: pip install "
-        "'agentgym-grpc[sciworld]' brings one, or --set sciworld.java=/path/to/java names yours"
+        f"environment sciworld needs Java 11 or newer, and {looked}: "
+        f"{install_command('sciworld')} brings one, or --set sciworld.java=/path/to/java names "
+        "yours"
     )

@@ -30,6 +30,7 @@ from env_servers.environments.sheet.sessions import get_assignment
 from env_servers.environments.sheet.tools import SheetTools, Spreadsheet
 from env_servers.environments.sheet.workbook import Area, Sheet, WorksheetNotFound
 from env_servers.sdk import EnvironmentUnavailable, InvalidOption
+from env_servers.sdk.extras import install_command
 from env_servers.toolkit.tool_calls import (
     LIVE,
     Backend,
@@ -51,7 +52,7 @@ try:
     from requests.adapters import HTTPAdapter
 except ModuleNotFoundError as error:
     raise EnvironmentUnavailable(
-        "backend live of sheet needs gspread: pip install 'agentgym-grpc[sheet-live]'"
+        f"backend live of sheet needs gspread: {install_command('sheet-live')}"
     ) from error
 
 __all__ = ["LiveSheet", "LiveSpreadsheet"]

@@ -26,6 +26,7 @@ from env_servers.environments.sheet.cells import (
 )
 from env_servers.environments.sheet.workbook import Area, Row, Sheet
 from env_servers.sdk import EnvironmentUnavailable
+from env_servers.sdk.extras import install_command
 
 __all__ = ["read_workbook"]
 
@@ -54,7 +55,7 @@ def read_workbook(path: Path) -> dict[str, Sheet]:
         import openpyxl
     except ModuleNotFoundError as error:
         raise EnvironmentUnavailable(
-            f"reading {path.name} needs openpyxl: pip install 'agentgym-grpc[sheet]'"
+            f"reading {path.name} needs openpyxl: {install_command('sheet')}"
         ) from error
     _check_size(path)
     try:

@@ -25,6 +25,7 @@ from env_servers.environments.todo.store import (
 )
 from env_servers.environments.todo.tools import Account
 from env_servers.sdk import EnvironmentUnavailable, InvalidOption
+from env_servers.sdk.extras import install_command
 from env_servers.toolkit.tool_calls import (
     LIVE,
     Backend,
@@ -41,7 +42,7 @@ try:
     from todoist_api_python import models
 except ModuleNotFoundError as error:
     raise EnvironmentUnavailable(
-        "backend live of todo needs Todoist's client: pip install 'agentgym-grpc[todo-live]'"
+        f"backend live of todo needs Todoist's client: {install_command('todo-live')}"
     ) from error
 
 __all__ = ["LiveAccount", "LiveTodo"]

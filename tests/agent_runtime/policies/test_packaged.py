@@ -11,6 +11,7 @@ import pytest
 from agent_runtime.conversation import Message, Role
 from agent_runtime.engine import backend
 from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.extras import install_command
 from agent_runtime.policies import EmbeddedOptions, PolicyConfig, Sampling, make_policy
 from agent_runtime.policies.packaged import AgentPolicy
 from tests.agent_runtime.policies.live_episode import episode_context
@@ -67,7 +68,7 @@ async def test_a_missing_extra_is_named_with_a_way_to_play_without_it(
     with pytest.raises(PolicyMisconfigured) as caught:
         await make_policy("agent", CONFIG).start()
     assert absent in str(caught.value)
-    assert 'pip install "agentgym-grpc[agent]"' in str(caught.value)
+    assert install_command("agent") in str(caught.value)
     assert "--policy expert,random" in str(caught.value)
 
 
@@ -77,7 +78,7 @@ def test_the_command_says_so_without_a_traceback(tmp_path: Path) -> None:
     command += ["--env", "maze", "--spawn", "1", "--out", str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
-    assert "agentgym-grpc[agent]" in done.stderr
+    assert "[agent]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
