@@ -18,6 +18,7 @@ nox.options.error_on_missing_interpreters = False
 
 PYTHONS = ("3.11", "3.12", "3.13")
 PINS = ("-c", "constraints.txt")
+PYTEST = ("python", "-m", "pytest", "-n", "2")
 
 
 def _development(session: nox.Session) -> None:
@@ -67,14 +68,14 @@ def docs(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the default suite. Arguments after `--` go to pytest."""
     _development(session)
-    session.run("python", "-m", "pytest", *session.posargs)
+    session.run(*PYTEST, *session.posargs)
 
 
 @nox.session
 def slow(session: nox.Session) -> None:
     """Run the suites that are marked `slow`."""
     _development(session)
-    session.run("python", "-m", "pytest", "-m", "slow", *session.posargs)
+    session.run(*PYTEST, "-m", "slow", *session.posargs)
 
 
 @nox.session
@@ -82,7 +83,7 @@ def torch(session: nox.Session) -> None:
     """Check the types of everything that imports torch, then run the suites marked `torch`."""
     _torch(session)
     _pyright(session, "--project", "pyright-torch.json")
-    session.run("python", "-m", "pytest", "-m", "torch", *session.posargs)
+    session.run(*PYTEST, "-m", "torch", *session.posargs)
 
 
 @nox.session

@@ -16,6 +16,7 @@ HERE = "tests.benchmark.clients"
 
 
 def test_contenders_alternate_and_every_cell_is_measured():
+    before = psutil.Process().children(recursive=True)
     contenders = [baseline("in process"), baseline("ceiling: TCP msgpack, coalesced")]
     seen = []
     settings = Settings(episodes=(1, 3), seconds=0.3, warmup_s=0.0, rounds=2)
@@ -30,7 +31,7 @@ def test_contenders_alternate_and_every_cell_is_measured():
         assert cell.client_rss_mib is not None
         assert (cell.server_cpu_s is None) == (cell.contender == "in process")
     assert sys.executable not in json.dumps(report.as_json())
-    assert psutil.Process().children(recursive=True) == []
+    assert set(psutil.Process().children(recursive=True)) <= set(before)
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,10 @@ def playing(temporary: Path, out: Path, *flags: str) -> Iterator[list[psutil.Pro
         family = [command, *command.children(recursive=True)]
         yield family
     finally:
-        for member in family or [psutil.Process(process.pid)]:
+        for member in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 member.kill()
+        process.kill()
         process.wait()
 
 
