@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import stat
@@ -105,3 +106,13 @@ def test_a_broken_manifest_is_a_sentence(
     for status in (show.main([str(run)]), sample.main(["--resume", str(run)])):
         assert status == 1
     assert "manifest.json is incomplete" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")
+@pytest.mark.parametrize("algorithm", ["bc", "agentevol"])
+def test_a_training_without_torch_is_a_sentence(algorithm: str) -> None:
+    command = [sys.executable, "-m", f"training.{algorithm}", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "torch is not installed" in done.stderr and "[train]'" in done.stderr
+    assert "Traceback" not in done.stderr

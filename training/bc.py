@@ -17,8 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
+
+try:
+    import torch
+except ModuleNotFoundError as error:
+    from training.needed import without_torch
+
+    raise without_torch(error) from None
 
 from training.config.cli import run_recipe
 from training.config.start import Start

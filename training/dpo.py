@@ -18,11 +18,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import torch
-import torch.nn.functional as F  # noqa: N812 (its common name)
-from numpy.typing import NDArray
 from rich.console import Console
+
+try:
+    import numpy as np
+    import torch
+    import torch.nn.functional as F  # noqa: N812 (its common name)
+    from numpy.typing import NDArray
+except ModuleNotFoundError as error:
+    from training.needed import without_torch
+
+    raise without_torch(error) from None
 
 from training.config.cli import run_recipe
 from training.config.start import Start

@@ -28,10 +28,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from rich.console import Console
+
+try:
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
+except ModuleNotFoundError as error:
+    from training.needed import without_torch
+
+    raise without_torch(error) from None
 
 from agent_runtime.engine.checkpoint import weights_digest
 from agent_runtime.scores import perfect_score, recorded_score
