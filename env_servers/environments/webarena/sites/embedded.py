@@ -7,13 +7,15 @@ from functools import cache
 from typing import Final
 
 from env_servers.environments.webarena.sites.home import HOME
+from env_servers.environments.webarena.sites.map import MAP
+from env_servers.environments.webarena.sites.map import build as build_map
 from env_servers.environments.webarena.sites.network import Network
 from env_servers.environments.webarena.sites.tables import Base, Builder
 from env_servers.environments.webarena.sites.world import World
 
 __all__ = ["BUILDERS", "embedded_base", "embedded_network", "new_world"]
 
-BUILDERS: Final[Mapping[str, Builder]] = {}
+BUILDERS: Final[Mapping[str, Builder]] = {"map": build_map}
 """What builds each database; sites may share one."""
 
 
@@ -26,7 +28,7 @@ def embedded_base() -> Base:
 @cache
 def embedded_network() -> Network:
     """Return the network of all embedded sites."""
-    return Network([HOME])
+    return Network([HOME, MAP])
 
 
 def new_world() -> World:
