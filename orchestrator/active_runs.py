@@ -12,7 +12,7 @@ import signal
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +32,19 @@ from orchestrator.retry import RetryBudget
 from orchestrator.run_plan import RunPlan, SessionEnd
 from orchestrator.scheduler import Assignment, Limits, Scheduler
 from orchestrator.store import RunStore
+from orchestrator.task_selection import Selection
 
-__all__ = ["ActiveRun", "ActiveRuns", "RunOutcome", "Tasks"]
+__all__ = ["ActiveRun", "ActiveRuns", "RunOutcome"]
 
 log = get_logger(__name__)
-
-Tasks = Mapping[str, list[pb.TaskSummary]]
-"""The tasks of each environment, in the order in which they are played."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
     """How a run ended."""
 
+    config: RunConfig
+    """What was played, resolved."""
     folder: Path
     finished: int
     planned: int
@@ -55,6 +55,8 @@ class RunOutcome:
     """What the servers said of each environment."""
     requests: Mapping[str, Mapping[str, Any]]
     """How the session's requests to model servers fared, by policy."""
+    gaps: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the run's suite has and was not played, by environment: why, and what to do."""
 
     @property
     def failed(self) -> int:
@@ -63,8 +65,8 @@ class RunOutcome:
 
     @property
     def complete(self) -> bool:
-        """Every planned episode has a finished record."""
-        return self.finished == self.planned
+        """Every planned episode has a finished record, and its whole suite was planned."""
+        return self.finished == self.planned and not self.gaps
 
 
 class ActiveRun:
@@ -76,7 +78,7 @@ class ActiveRun:
         fleet: Fleet,
         policies: Mapping[str, Policy],
         store: RunStore,
-        tasks: Tasks,
+        selection: Selection,
     ) -> None:
         self.config = config
         self.store = store
@@ -89,12 +91,19 @@ class ActiveRun:
                 categories={task.item_id: task.category for task in listed},
                 action_format=parse_action_format(config.action_format),
             )
-            for name, listed in tasks.items()
+            for name, listed in selection.tasks.items()
         }
         self.run_plan = RunPlan(
-            items={name: tuple(task.item_id for task in listed) for name, listed in tasks.items()},
-            samples=config.samples,
+            items={
+                name: tuple(task.item_id for task in listed)
+                for name, listed in selection.tasks.items()
+            },
+            samples=config.samples or 1,
             policies=tuple(policies),
+            environment_samples={
+                name: config.environment_samples(name) for name in selection.tasks
+            },
+            gaps=selection.gaps,
         )
         self.keys = self.run_plan.keys()
 
@@ -115,7 +124,7 @@ class ActiveRun:
             run_id=manifest.run_id,
             folder=str(self.store.folder),
             session=len(manifest.sessions),
-            environments=list(self.config.environments),
+            environments=list(self.run_plan.items),
             policies=list(map(str, self.config.policies)),
             planned=len(self.keys),
             finished=sum(key in finished for key in self.keys),
@@ -139,13 +148,15 @@ class ActiveRun:
         keys = frozenset(self.keys)
         why = Counter(str(up.why) for key, up in scheduler.failed_keys.items() if key in keys)
         return RunOutcome(
+            self.config,
             self.store.folder,
             sum(key in keys for key in self.store.finished_keys()),
             len(self.keys),
             dict(why),
             interrupted,
-            {name: self._fleet.described[name] for name in self.config.environments},
+            {name: self._fleet.described[name] for name in self.run_plan.items},
             requests,
+            self.run_plan.gaps,
         )
 
 

@@ -34,24 +34,17 @@ from orchestrator.fleet import FleetConfig
 from orchestrator.manifest import Manifest
 from orchestrator.prompts import load_conversation_start
 from orchestrator.retry import RetryPolicy
+from orchestrator.suites import DEMO_SUITE, Suite, SuiteEnvironment, load_suite
 
 __all__ = [
     "AGENT_POLICY",
     "EMBEDDED_POLICY",
     "SERVED_POLICY",
-    "SUITES",
     "RunConfig",
     "parse_action_format",
     "parse_policies",
 ]
 
-DEMO_SUITE = "demo"
-"""The suite of an agent: its environments, in its settings, on the tasks that judged it."""
-SUITES: Mapping[str, tuple[str, ...]] = {
-    DEMO_SUITE: (),
-    "games": ("maze", "wordle", "textcraft", "babyai"),
-}
-"""Named sets of environments; the demo's are in the agent's manifest."""
 SERVED_POLICY = "sglang"
 """The kind that, without a target, plays the model which the run serves itself."""
 EMBEDDED_POLICY = "embedded"
@@ -85,23 +78,27 @@ class RunConfig:
     """A run: which episodes, played by whom, where."""
 
     environments: Annotated[CommaSeparated, tyro.conf.arg(name="env")] = ()
-    """Environments, separated by commas; empty = those of --suite."""
-    suite: str = DEMO_SUITE
-    """demo: the shipped agent's environments and held-out tasks, in its settings; games: the same
-    four, each in its own."""
+    """Environments, separated by commas; with --suite only these of it."""
+    suite: str = ""
+    """agenteval: the official tasks; agenteval-embedded: as many of our own, which need no data;
+    games, tools, web: some environments; demo: what the agent that plays was judged on; or the path
+    of a suite file. Empty = demo, or no suite where --env is given."""
     split: str = ""
-    """Split whose tasks are played; empty = eval, or an agent's held-out tasks where one plays."""
+    """Split whose tasks are played; empty = the suite's, an agent's held-out tasks where --env
+    names what it learned, or eval."""
     items: CommaSeparated = ()
     """Only these item ids, separated by commas; needs exactly one environment."""
     episodes: int = 40
-    """Tasks per environment, chosen by a hash of their ids; 0 = all."""
-    samples: int = 1
-    """Episodes per task and policy."""
+    """Tasks per environment, chosen by a hash of their ids; 0 = all. A suite's numbers are not
+    exceeded."""
+    samples: int = 0
+    """Episodes per task and policy; 0 = the suite's number, or 1."""
     policies: Annotated[PolicySpecs, tyro.conf.arg(name="policy")] = ()
     """Policies, separated by commas: expert, random, noop, agent (or agent:FOLDER), openai:MODEL,
     sglang:URL, embedded:PATH, or sglang or embedded with --model; NAME or NAME:TARGET of an
     installed package, MODULE:FACTORY or MODULE:FACTORY:TARGET. Empty = expert,random, and agent in
-    the demo. An agent's settings (options, openings, rounds) hold for all who play beside it."""
+    the demo. An agent's settings (options, openings, rounds) hold for all who play beside it; in
+    suites other than the demo they do not."""
     model: str = ""
     """Checkpoint folder (or name on the hub) to serve while the run lasts, for --policy sglang;
     or to load into this process, for --policy embedded."""
@@ -123,6 +120,8 @@ class RunConfig:
     )
     """Settings of single environments; those of the whole run go before them. An agent's manifest
     fills them in."""
+    resolved_suite: tyro.conf.Suppress[Suite | None] = None
+    """What `suite` stands for: `resolve` reads its file, so that a resume needs none."""
     seed: int = 0
     """Seed of the run: every episode and every sampled token derives from it."""
     agent: Annotated[PolicyConfig, tyro.conf.arg(name="")] = field(default_factory=PolicyConfig)
@@ -142,6 +141,9 @@ class RunConfig:
         ConfigurationError where the run was not begun by this program's commands.
         """
         values: Mapping[str, Any] = manifest.config
+        if values.get("environments") and "resolved_suite" not in values:
+            # Written before suites were recorded, and resolved already.
+            values = {**values, "resolved_suite": to_plain(Suite())}
         if manifest.sessions:
             values = _merge(values, manifest.sessions[-1].settings)
         return convert(cls, values)
@@ -153,42 +155,53 @@ class RunConfig:
         manifest holds them and a resume needs neither agent nor file. Resolving twice changes
         nothing. Raises UsageError, PolicyMisconfigured.
         """
-        policies = self._policies()
-        environments, settings = self.environments, self.per_environment
-        if settings:
-            environments = environments or tuple(settings)
-        else:
-            learned = _read_agent_manifest(policies)
-            if not environments and self.suite == DEMO_SUITE:
-                learned = learned or read_agent_manifest(agent_folder(""))
-            environments = environments or self._suite_environments(learned)
-            if learned is not None:
-                settings = {name: _learned_settings(learned, name) for name in environments}
         named = replace(
             self,
-            environments=environments,
-            policies=policies,
-            per_environment=settings,
+            policies=self._policies(),
             agent=replace(self.agent, openai=self.agent.openai.resolve()),
         )
+        if named.per_environment:
+            named = replace(named, environments=named.environments or tuple(named.per_environment))
+        elif named.resolved_suite is None:
+            named = named._with_settings()
         named.check()
         if named.prompts_from is None:
             return named
         start = load_conversation_start(named.prompts_from)
         return replace(named, prompts_from=None, conversation_start=start)
 
-    def _suite_environments(self, learned: AgentManifest | None) -> tuple[str, ...]:
-        if self.suite not in SUITES:
-            raise UsageError(f"unknown suite {self.suite!r}", valid=SUITES)
-        if self.suite == DEMO_SUITE and learned is not None:
-            return tuple(learned.environments)
-        return SUITES[self.suite]
+    def _with_settings(self) -> Self:
+        """Return the run with the environments and settings of its suite or its agent."""
+        name = self._suite_name()
+        suite = load_suite(name) if name else None
+        by_agent = suite is None or suite.agent_settings
+        learned = _read_agent_manifest(self.policies) if by_agent else None
+        offered = self.environments
+        if suite is not None and suite.agent_settings:
+            learned = learned or read_agent_manifest(agent_folder(""))
+            offered = tuple(learned.environments)
+        elif suite is not None:
+            offered = tuple(suite.environments)
+        environments = self.environments or offered
+        for environment in environments:
+            if environment not in offered:
+                raise UsageError(f"the suite {name} has no {environment!r}", valid=offered)
+        settings: dict[str, PlaySettings] = {}
+        if learned is not None:
+            settings = {it: _learned_settings(learned, it) for it in environments}
+        return replace(
+            self, environments=environments, per_environment=settings, resolved_suite=suite
+        )
+
+    def _suite_name(self) -> str:
+        """Return the suite that is played; empty = none is."""
+        return self.suite or ("" if self.environments else DEMO_SUITE)
 
     def _policies(self) -> tuple[PolicySpec, ...]:
         """Return the policies that play: those asked for, else the suite's."""
         if self.policies:
             return self.policies
-        demo = not self.environments and self.suite == DEMO_SUITE
+        demo = self._suite_name() == DEMO_SUITE
         kinds = ("expert", "random", *([AGENT_POLICY] if demo else []))
         return tuple(map(PolicySpec, kinds))
 
@@ -206,10 +219,10 @@ class RunConfig:
     def environment_settings(self, name: str) -> PlaySettings:
         """Return how an environment of a resolved run is played.
 
-        What holds for the whole run goes before what an agent's manifest says, and that before the
-        environment's own, for which empty fields stand.
+        What holds for the whole run goes before what a suite or an agent's manifest says, and that
+        before the environment's own, for which empty fields stand.
         """
-        own = self.per_environment.get(name, PlaySettings())
+        own = self.per_environment.get(name) or self.suite_entry(name).settings()
         return PlaySettings(
             profile=self.profile or own.profile,
             options=self.options or own.options,
@@ -220,7 +233,40 @@ class RunConfig:
 
     def environment_split(self, name: str) -> str:
         """Return the split whose tasks are played; empty = single items are."""
-        return "" if self.environment_settings(name).items else self.split or _DEFAULT_SPLIT
+        if self.environment_settings(name).items:
+            return ""
+        return self.split or self.suite_entry(name).split or _DEFAULT_SPLIT
+
+    def environment_episodes(self, name: str) -> int:
+        """Return how many tasks are played at most; 0 = all. What --items names is all played."""
+        if self.items:
+            return 0
+        return min(filter(None, (self.episodes, self.suite_entry(name).episodes)), default=0)
+
+    def environment_samples(self, name: str) -> int:
+        """Return how many episodes each policy plays of a task."""
+        return self.samples or self.suite_entry(name).samples or 1
+
+    def suite_changes(self) -> list[str]:
+        """Return the flags by which a resolved run plays something else than its suite says."""
+        suite = self.resolved_suite or Suite()
+        changes: dict[str, object] = {
+            "env": suite.environments and tuple(suite.environments) != self.environments,
+            "episodes": self.episodes,
+            "split": self.split,
+            "items": self.items,
+            "max-rounds": self.max_rounds,
+            "profile": self.profile,
+            "options": self.options,
+            "prompts-from": self.conversation_start,
+            "action-format": self.action_format != "react",
+        }
+        return [name for name, changed in changes.items() if changed]
+
+    def suite_entry(self, name: str) -> SuiteEnvironment:
+        """Return what a resolved run's suite says of an environment; all empty = nothing."""
+        suite = self.resolved_suite or Suite()
+        return suite.environments.get(name, SuiteEnvironment())
 
     def unasked(self, given: RunConfig) -> list[str]:
         """Return what a resume would start or reach that no flag of its command line names.
@@ -239,9 +285,17 @@ class RunConfig:
             and flags.get(path, _UNSET) == default.get(path, _UNSET)
         ]
 
-    def resume_key(self) -> dict[str, Any]:
-        """Return the part that decides what is played, as JSON values: a resume must repeat it."""
-        return _partition(to_plain(self))[0]
+    def resume_key(self, recorded: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the part that decides what is played, as JSON values: a resume must repeat it.
+
+        Args:
+            recorded: The same part as the run began with it. What it lacks, because an earlier
+                program wrote it, is left out where it has its default: that changes nothing.
+        """
+        what = _partition(to_plain(self))[0]
+        if recorded is None:
+            return what
+        return _without_new_defaults(what, recorded, _partition(to_plain(RunConfig()))[0])
 
     def runtime_fields(self) -> dict[str, Any]:
         """Return the part that only says how, as JSON values: sessions may differ in it."""
@@ -250,7 +304,7 @@ class RunConfig:
     def check(self) -> None:
         """Raise UsageError for what cannot be meant."""
         self._check_secrets()
-        for name, least in (("episodes", 0), ("samples", 1), ("concurrency", 1)):
+        for name, least in (("episodes", 0), ("samples", 0), ("concurrency", 1)):
             if getattr(self, name) < least:
                 raise UsageError(f"--{name} is at least {least}")
         own_model = any(
@@ -278,7 +332,9 @@ class RunConfig:
                 raise UsageError(
                     f"{_flag(path)} held a secret, which a run does not record: give it again"
                 )
-        if redact(plain["options"], "options") != plain["options"]:
+        suite = self.resolved_suite or Suite()
+        recorded = [plain["options"], *(it.options for it in suite.environments.values())]
+        if any(redact(options, "options") != options for options in recorded):
             raise UsageError(
                 "--options are recorded with every episode and must not hold a secret: give it to "
                 "the server, by an environment variable or --server-options"
@@ -357,6 +413,27 @@ def _partition(
         else:
             what[name] = value
     return what, how
+
+
+def _without_new_defaults(
+    values: Mapping[str, Any], recorded: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return values without those that are not recorded and have their default."""
+    kept: dict[str, Any] = {}
+    for name, value in values.items():
+        old, default = recorded.get(name), defaults.get(name, _NO_DEFAULT)
+        if name not in recorded and value == default:
+            continue
+        if isinstance(value, dict) and isinstance(old, Mapping) and isinstance(default, Mapping):
+            inner = cast("dict[str, Any]", value)
+            value = _without_new_defaults(
+                inner, cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", default)
+            )
+        kept[name] = value
+    return kept
+
+
+_NO_DEFAULT = object()
 
 
 def _merge(what: Mapping[str, Any], how: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`python -m orchestrator.evaluate`: AgentEval, one figure per environment.
+"""`python -m orchestrator.evaluate`: a suite, one figure per environment.
 
 A run like `orchestrator.sample`'s, with an evaluation's defaults (whole held-out split, greedy, one
 sample), summed up by each environment's own metric: success rate or mean score.
@@ -32,7 +32,7 @@ EVALUATION = RunConfig(
     policies=(PolicySpec("expert"),),
     suite="games",
     episodes=0,
-    agent=PolicyConfig(sampling=Sampling(temperature=0)),
+    agent=PolicyConfig(sampling=Sampling(temperature=0.0)),
 )
 """An evaluation's defaults."""
 RESULTS_FILE = "evaluation.json"
@@ -60,13 +60,13 @@ def _conclude(outcome: RunOutcome, report: RunReport, console: Console) -> Mappi
     """Print and store one figure per environment and policy, and their mean."""
     figures = [_figure(row, outcome.described[row.environment]) for row in report.statistics]
     means = {
-        policy: _mean([row for row in figures if row["policy"] == policy])
+        policy: _mean([row for row in figures if row["policy"] == policy], outcome.gaps)
         for policy in dict.fromkeys(row["policy"] for row in figures)
     }
-    title = "AgentEval" if report.complete else "AgentEval, INCOMPLETE"
+    title = _title(outcome.config)
     table = Table(
-        *("environment", "policy", "metric", "planned", "judged", "given up", "AgentEval"),
-        title=title,
+        *("environment", "policy", "metric", "planned", "judged", "given up", "value"),
+        title=title if report.complete else f"{title}, INCOMPLETE",
     )
     for row in figures:
         counts = [str(row[name]) for name in ("planned", "judged", "given_up")]
@@ -76,6 +76,8 @@ def _conclude(outcome: RunOutcome, report: RunReport, console: Console) -> Mappi
     console.print(table)
     results = {
         "agentgym_complete": report.complete,
+        "suite": title,
+        "not_played": dict(outcome.gaps),
         "figures": figures,
         "means": {policy: mean["value"] for policy, mean in means.items()},
         "mean_bounds": {policy: mean["bounds"] for policy, mean in means.items()},
@@ -112,11 +114,22 @@ def _figure(
     }
 
 
-def _mean(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _title(config: RunConfig) -> str:
+    """Return what the results are of: a suite by its name, and by which flags it was changed."""
+    suite = config.resolved_suite
+    if suite is None or not suite.title:
+        return "Evaluation"
+    changes = ", ".join(f"--{name}" for name in config.suite_changes())
+    return f"{suite.title}, changed by {changes}" if changes else suite.title
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], gaps: Mapping[str, str]) -> dict[str, Any]:
     """Return the mean over all environments; bounds where one of them has no more than bounds.
 
     Neither, where one has no figure at all: a mean over the others would be another benchmark.
     """
+    if gaps:
+        return {"value": None, "bounds": None}
     ends = [row["bounds"] or [row["value"], row["value"]] for row in rows]
     if any(end is None for pair in ends for end in pair):
         return {"value": None, "bounds": None}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, Self
@@ -25,6 +25,7 @@ from agent_runtime.supervision import Supervisor
 from agent_runtime.temporary_folders import TemporaryFolder
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.errors import FleetError, UsageError
+from orchestrator.records import enum_name
 from orchestrator.servers import FleetConfig, LogFolder, SpawnedServer
 
 __all__ = ["Fleet", "FleetConfig", "ServerHandle"]
@@ -38,6 +39,7 @@ _REFUSED_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.1
 """Pause between two looks for a server that is back."""
 _PAGE: Final = 10_000
+_UNAVAILABLE: Final = enum_name(pb.ErrorReason, pb.ERROR_REASON_ENVIRONMENT_UNAVAILABLE)
 
 
 class ServerHandle:
@@ -62,6 +64,7 @@ class Fleet:
         config: FleetConfig,
         options: ConnectionOptions,
         *,
+        optional: Collection[str] = (),
         logs: LogFolder | None = None,
     ) -> None:
         """Describe a fleet; `start` or the context manager opens it.
@@ -70,18 +73,22 @@ class Fleet:
             environments: What must be served.
             config: Addresses, or what to spawn.
             options: How to connect.
+            optional: Environments without which the fleet starts, too: `absent` says why.
             logs: Where spawned servers write their logs; None = a temporary folder that stays only
                 where the fleet ends by an error.
         """
         self.environments = list(environments)
         self.described: dict[str, pb.GetEnvironmentResponse] = {}
         """What the servers say of each environment."""
+        self.absent: dict[str, str] = {}
+        """Optional environments that no server has, with the reason and what to do."""
         self.failure: FleetError | None = None
         """Why no episode can be played any more; None = some can."""
         self.on_failure: Callable[[FleetError], None] | None = None
         """Called when `failure` is set, by a task in the background."""
         self._config = config
         self._options = options
+        self._optional = frozenset(optional)
         self._logs = logs
         self._handles: list[ServerHandle] = []
         self._spawned: list[SpawnedServer] = []
@@ -222,6 +229,7 @@ class Fleet:
             sockets=folder,
             logs=self._logs or LogFolder(folder),
             on_failure=on_failure,
+            skip_unavailable=bool(self._optional),
         )
         return server
 
@@ -249,10 +257,11 @@ class Fleet:
     async def _describe(self, name: str) -> None:
         hosting = [handle for handle in self._handles if name in handle.connection.environments]
         if not hosting:
-            offered = sorted(
-                {e for handle in self._handles for e in handle.connection.environments}
-            )
-            raise UsageError(f"no server has the environment {name!r}", valid=offered)
+            problem = await self._problem_of(name)
+            if name not in self._optional:
+                raise problem
+            self.absent[name] = str(problem)
+            return
         answers = [await handle.connection.get_environment(name) for handle in hosting]
         if len({(answer.version, answer.digest) for answer in answers}) > 1:
             versions = ", ".join(
@@ -261,6 +270,17 @@ class Fleet:
             )
             raise FleetError(f"the servers of {name} do not serve the same tasks ({versions})")
         self.described[name] = answers[0]
+
+    async def _problem_of(self, name: str) -> UsageError:
+        """Return why no server has an environment, in a server's own words where it has some."""
+        for handle in self._handles:
+            try:
+                await handle.connection.get_environment(name)
+            except EnvironmentFailure as failure:
+                if failure.reason == _UNAVAILABLE:
+                    return UsageError(str(failure))
+        offered = sorted({e for handle in self._handles for e in handle.connection.environments})
+        return UsageError(f"no server has the environment {name!r}", valid=offered)
 
     def _least_loaded(
         self, environment: str, avoid: Connection | None = None

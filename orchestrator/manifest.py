@@ -205,7 +205,7 @@ def differences(recorded: Manifest, requested: Manifest) -> list[Difference]:
     old, new = _binding(recorded), _binding(requested)
     if None in (old["policies"], new["policies"]):
         del old["policies"], new["policies"]
-    return configuration.differences(old, new)
+    return configuration.differences(old, new, absent_is_off=True)
 
 
 def check_resumable(recorded: Manifest, requested: Manifest) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,13 +73,18 @@ class RunReport:
     end: SessionEnd | None
     writer: int | None
     """Process that is playing it now."""
+    gaps: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the run's suite has and is not played, by environment: why, and what to do."""
     damage: Sequence[str] = ()
     """Rows that are not as they were written, and rows that are gone."""
 
     @property
     def complete(self) -> bool:
-        """Whether every planned episode has a finished record; False where the plan is unknown."""
-        return self.planned is not None and not self.missing and not self.damage
+        """Whether the whole suite was planned and every planned episode has a finished record.
+
+        False where the plan is unknown.
+        """
+        return self.planned is not None and not (self.missing or self.damage or self.gaps)
 
     @property
     def missing(self) -> int:
@@ -111,6 +116,7 @@ def read_report(run: RunReader, *, missing: MissingRule = "bounds") -> RunReport
         missing_rule=missing,
         end=run.session_end(),
         writer=read_writer(run.folder),
+        gaps=plan.gaps if plan is not None else {},
         damage=damage,
     )
 
@@ -127,6 +133,7 @@ def as_data(report: RunReport) -> dict[str, Any]:
         "retried_attempts": report.retried,
         "recovered": report.recovered,
         "damage": list(report.damage),
+        "gaps": dict(report.gaps),
         "not_retried": dict(report.end.given_up) if report.end is not None else None,
         "missingness": {
             **dataclasses.asdict(report.missingness),
@@ -227,9 +234,11 @@ def _warnings(report: RunReport) -> Iterator[str]:
         yield f"DAMAGED, and counted as missing: {problem}"
     if len(report.damage) > _DAMAGE_SHOWN:
         yield f"{len(report.damage) - _DAMAGE_SHOWN} more: python -m orchestrator.audit lists them"
+    for name, problem in report.gaps.items():
+        yield f"NOT PLAYED as the suite has it: {name}: {problem}"
     if report.planned is None:
         yield "how many episodes were planned is not recorded: nobody can tell what is missing"
-    elif not report.complete:
+    elif report.missing or report.damage:
         yield (
             f"{_state(report)}: {report.finished} of {report.planned} planned episodes finished, "
             f"{report.given_up} were given up, "

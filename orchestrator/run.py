@@ -22,16 +22,12 @@ from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies import make_policy, policy_code
 from agent_runtime.policies.base import Policy
 from agent_runtime.serving import serving
-from agentgym.env.v1 import environment_pb2 as pb
-from agentgym.env.v1 import types_pb2
-from orchestrator import seeds
-from orchestrator.active_runs import ActiveRun, ActiveRuns, RunOutcome, Tasks
+from orchestrator.active_runs import ActiveRun, ActiveRuns, RunOutcome
 from orchestrator.client import connection_options
 from orchestrator.config import (
     EMBEDDED_POLICY,
     SERVED_POLICY,
     RunConfig,
-    parse_action_format,
 )
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.fleet import Fleet
@@ -42,10 +38,10 @@ from orchestrator.manifest import (
     code_changes,
     utc_now,
 )
-from orchestrator.records import enum_name
 from orchestrator.run_folder import inspect_folder
 from orchestrator.run_logs import open_run_logs
 from orchestrator.store import RunStore
+from orchestrator.task_selection import Selection, select_tasks
 
 __all__ = ["RunOutcome", "RunSpec", "run", "run_many"]
 
@@ -80,7 +76,7 @@ async def run_many(specs: Sequence[RunSpec], *, console: Console) -> list[RunOut
     specs = [replace(spec, config=spec.config.resolve()) for spec in specs]
     _check_compatible(specs)
     first = specs[0].config
-    names = [name for spec in specs for name in spec.config.environments]
+    names = [name for spec in specs for name in _begun(spec)]
     run_ids = [_run_id(spec) for spec in specs]
     async with AsyncExitStack() as stack:
         logs = [
@@ -94,22 +90,30 @@ async def run_many(specs: Sequence[RunSpec], *, console: Console) -> list[RunOut
         stack.enter_context(tracing.span("run", run_id=run_ids[0]))
         _tell(console, _where(names, first))
         fleet = await stack.enter_async_context(
-            Fleet(names, first.fleet, connection_options(first.client), logs=logs[0].folder)
+            Fleet(
+                names,
+                first.fleet,
+                connection_options(first.client),
+                optional=_optional(specs),
+                logs=logs[0].folder,
+            )
         )
-        tasks = [await _choose_tasks(spec.config, fleet) for spec in specs]
+        selections = [await select_tasks(spec.config, fleet) for spec in specs]
+        for name, problem in (it for selection in selections for it in selection.gaps.items()):
+            _tell(console, f"NOT PLAYED as the suite has it: {name}: {problem}")
         _tell(console, f"starting {', '.join(map(str, first.policies))}")
         policies = await _start_policies(first, stack)
         codes = _policy_codes(first, policies)
         runs: list[ActiveRun] = []
-        for spec, run_id, log_folder, selected in zip(specs, run_ids, logs, tasks, strict=True):
+        for spec, run_id, log_folder, chosen in zip(specs, run_ids, logs, selections, strict=True):
             config = spec.config
-            manifest = _manifest(run_id, config, fleet, policies)
+            manifest = _manifest(run_id, spec, fleet, policies, chosen)
             session = begin_session(config.runtime_fields(), policy_code=codes)
             begin = RunStore.resume if spec.resume else RunStore.create
             store = stack.enter_context(begin(spec.folder, manifest, session))
             log_folder.settle()
             _tell_code_change(store.manifest, console)
-            runs.append(ActiveRun(config, fleet, policies, store, selected))
+            runs.append(ActiveRun(config, fleet, policies, store, chosen))
         return await ActiveRuns(runs, fleet, policies, console).play()
 
 
@@ -136,6 +140,29 @@ def _where(names: Sequence[str], config: RunConfig) -> str:
 def _run_id(spec: RunSpec) -> str:
     """Return the recorded id of a run that is resumed, else a new one; raises RunFolderError."""
     return inspect_folder(spec.folder).run_id if spec.resume else uuid.uuid4().hex
+
+
+def _begun(spec: RunSpec) -> Sequence[str]:
+    """Return the environments that are played; raises RunFolderError.
+
+    A suite's run that is resumed stays with those that it could play when it began.
+    """
+    names = spec.config.environments
+    if not spec.resume or spec.config.resolved_suite is None:
+        return names
+    begun = {identity.name for identity in inspect_folder(spec.folder).environments}
+    return [name for name in names if name in begun]
+
+
+def _optional(specs: Sequence[RunSpec]) -> list[str]:
+    """Return the environments without which their run is played, too: those of new suites' runs."""
+    configs = [spec.config for spec in specs if not spec.resume]
+    return [
+        name
+        for config in configs
+        if config.resolved_suite is not None
+        for name in config.environments
+    ]
 
 
 @contextmanager
@@ -193,60 +220,26 @@ def _policy_codes(config: RunConfig, policies: Mapping[str, Policy]) -> dict[str
     return {name: code for name, code in codes.items() if code}
 
 
-async def _choose_tasks(config: RunConfig, fleet: Fleet) -> Tasks:
-    action_format = parse_action_format(config.action_format)
-    tasks: dict[str, list[pb.TaskSummary]] = {}
-    for name in config.environments:
-        described = fleet.described[name]
-        if action_format not in described.action_formats:
-            formats = described.action_formats
-            valid = [enum_name(types_pb2.ActionFormat, number).lower() for number in formats]
-            raise UsageError(f"{name} does not speak {config.action_format}", valid=valid)
-        settings = config.environment_settings(name)
-        if settings.profile and settings.profile not in described.profiles:
-            raise UsageError(
-                f"{name} has no profile {settings.profile!r}", valid=described.profiles
-            )
-        split = config.environment_split(name)
-        splits = {split.name: split.size for split in described.splits}
-        if split and split not in splits:
-            raise UsageError(f"{name} has no split {split!r}", valid=splits)
-        if split:
-            listed = await fleet.list_items(name, split)
-        else:
-            listed = await fleet.get_items(name, settings.items)
-        # Items that were asked for one by one are all played.
-        tasks[name] = _choose(listed, 0 if config.items else config.episodes)
-    return tasks
-
-
-def _choose(tasks: list[pb.TaskSummary], count: int) -> list[pb.TaskSummary]:
-    """Return `count` tasks (0 = all) in their order, chosen by a hash of their ids.
-
-    Splits are sorted by difficulty or cycle through levels: neither the first ones nor every k-th
-    would be fair. More tasks contain fewer, so a larger run extends a smaller one.
-    """
-    if count == 0 or count >= len(tasks):
-        return tasks
-    ranks = {task.item_id: seeds.derive("choose-task", task.item_id) for task in tasks}
-    last = sorted(ranks.values())[count - 1]
-    return [task for task in tasks if ranks[task.item_id] <= last]
-
-
 def _manifest(
-    run_id: str, config: RunConfig, fleet: Fleet, policies: Mapping[str, Policy]
+    run_id: str,
+    spec: RunSpec,
+    fleet: Fleet,
+    policies: Mapping[str, Policy],
+    selection: Selection,
 ) -> Manifest:
+    config = spec.config
+    recorded = inspect_folder(spec.folder).config if spec.resume else None
     return Manifest(
         run_id=run_id,
         created=utc_now(),
         environments=tuple(
             EnvironmentIdentity(name=name, version=described.version, digest=described.digest)
             for name, described in sorted(fleet.described.items())
-            if name in config.environments
+            if name in selection.tasks
         ),
         policy=",".join(map(str, config.policies)),
         policies={name: policy.identity() for name, policy in policies.items()},
         run_seed=config.seed,
         sampling=asdict(config.agent.sampling),
-        config=config.resume_key(),
+        config=config.resume_key(recorded),
     )

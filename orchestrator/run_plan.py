@@ -25,14 +25,23 @@ class RunPlan:
     """Item ids by environment, in the order in which they are played."""
     samples: int
     policies: tuple[str, ...]
+    environment_samples: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Where it is another number than `samples`."""
+    gaps: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the run's suite has and is not played, by environment: why, and what to do. One that
+    has items is played in part."""
 
     def keys(self) -> list[EpisodeKey]:
         """Return every key of the run; raises UsageError where one would be played twice."""
         plans = [
-            EnvironmentPlan(environment=name, item_ids=item_ids)
+            EnvironmentPlan(
+                environment=name,
+                item_ids=item_ids,
+                samples=self.environment_samples.get(name, self.samples),
+            )
             for name, item_ids in self.items.items()
         ]
-        return work_items(plans, samples=self.samples, policies=self.policies)
+        return work_items(plans, policies=self.policies)
 
     def to_json(self) -> str:
         """Return the plan as it is stored."""
@@ -46,6 +55,8 @@ class RunPlan:
             items={name: tuple(item_ids) for name, item_ids in values["items"].items()},
             samples=int(values["samples"]),
             policies=tuple(values["policies"]),
+            environment_samples=dict(values.get("environment_samples", {})),
+            gaps=dict(values.get("gaps", {})),
         )
 
 

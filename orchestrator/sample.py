@@ -139,6 +139,10 @@ def _default_settings(
     """
     if resumed is not None:
         return _lay_file(Sample(run=RunConfig.from_manifest(inspect_folder(resumed))), first)
+    laid = _lay_file(Sample(run=replace(default, suite="")), first)
+    if first.suite or first.env or laid.run.suite or laid.run.environments:
+        # A command's own suite is for those who name nothing.
+        default = replace(default, suite="")
     laid = _lay_file(Sample(run=default), first)
     if first.help:
         return laid
@@ -180,8 +184,8 @@ def print_outcome(
 ) -> dict[str, Any]:
     """Show the report, where the run lies and how to go on with it; returns the JSON summary."""
     print_report(console, report, title=f"run {outcome.folder}")
-    if not outcome.complete:
-        missing = outcome.planned - outcome.finished
+    missing = outcome.planned - outcome.finished
+    if missing:
         console.print(
             f"{missing} of {outcome.planned} episodes are missing "
             f"({outcome.failed} were given up); "

@@ -34,11 +34,11 @@ class EnvironmentPlan:
     environment: str
     item_ids: Sequence[str]
     """In the order in which they are to be played, without repetitions."""
+    samples: int = 1
+    """Episodes of an item by each policy."""
 
 
-def work_items(
-    plans: Iterable[EnvironmentPlan], *, samples: int, policies: Sequence[str]
-) -> list[EpisodeKey]:
+def work_items(plans: Iterable[EnvironmentPlan], *, policies: Sequence[str]) -> list[EpisodeKey]:
     """Return every key of a run: environments in the order given, then items, policies, samples.
 
     The samples of an item stand together, so that groups finish early and share prefix caches.
@@ -49,7 +49,7 @@ def work_items(
         for plan in plans
         for item_id in plan.item_ids
         for policy in policies
-        for sample in range(samples)
+        for sample in range(plan.samples)
     ]
     repeated = [key for key, times in Counter(keys).items() if times > 1]
     if repeated:

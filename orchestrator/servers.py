@@ -108,6 +108,7 @@ class SpawnedServer:
         sockets: Path,
         logs: LogFolder,
         on_failure: Callable[[BaseException], None],
+        skip_unavailable: bool = False,
     ) -> None:
         """Describe a server; `start` runs it.
 
@@ -118,6 +119,7 @@ class SpawnedServer:
             sockets: Folder for its Unix socket: a short path, sockets allow about 100 characters.
             logs: Folder for `server-NUMBER.log`, which is appended to.
             on_failure: Called with the error when the server is given up.
+            skip_unavailable: Serve the others where an environment is not installed.
         """
         self.address = f"unix:{sockets / f'server-{number}.sock'}"
         self.restarts = 0
@@ -129,6 +131,7 @@ class SpawnedServer:
         self._environments = environments
         self._config = config
         self._on_failure = on_failure
+        self._skip_unavailable = skip_unavailable
         self._backoff = RestartBackoff()
         self._process: asyncio.subprocess.Process | None = None
         self._watch_task: asyncio.Task[None] | None = None
@@ -178,6 +181,8 @@ class SpawnedServer:
         command += ["--stuck-file", str(self._stuck_file)]
         if tracing_enabled():
             command.append("--trace")
+        if self._skip_unavailable:
+            command.append("--skip-unavailable")
         command += self._config.server_options
         if self._config.data is not None:
             command += ["--data", str(self._config.data)]

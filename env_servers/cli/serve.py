@@ -31,6 +31,8 @@ class Serve:
     """Names of environments, see `list`."""
     config_file: Annotated[Path | None, tyro.conf.arg(name="config")] = None
     """TOML file with the same keys as these flags, which go before it, and `environments`."""
+    skip_unavailable: bool = False
+    """Serve the others where an environment's engine or data is not installed."""
     bind: tuple[str, ...] = ("127.0.0.1:50051",)
     """host:port or unix:PATH, several allowed; port 0 picks a free one."""
     workers: int = 0
@@ -140,6 +142,7 @@ class Serve:
             raise SdkError("name at least one environment", valid=environment_names())
         return ServerConfig(
             environments=tuple(dict.fromkeys(self.environments)),
+            skip_unavailable=self.skip_unavailable,
             bind=self.bind,
             workers=self.workers,
             worker_memory=self.worker_memory,

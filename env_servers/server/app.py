@@ -81,14 +81,14 @@ class EnvironmentServer:
             config.log,
             config.worker_memory or derive_worker_memory(available_memory(), config.worker_count()),
         )
-        loaded = [LoadedEnvironment(name, environment_config) for name in config.environments]
+        loaded, unavailable = _load(config, environment_config)
         hosts = {environment.spec.name: self._host(environment) for environment in loaded}
         self.tracing = tracing or _configured_tracing(config)
         self.handler = CommandHandler(hosts, limits, self._admission(hosts), self.tracing)
         self.table = self.handler.table
         self.relocation = Relocation(hosts, self.table, self.workers)
         self.clients = Clients(config.security)
-        self.service = EnvironmentService(self.handler, self.clients)
+        self.service = EnvironmentService(self.handler, self.clients, unavailable)
         self.metrics = ServerMetrics(
             self.handler, self.workers, self.threads, self.relocation.overruns
         )
@@ -244,6 +244,25 @@ async def serve(
     await server.stop()
     if server.upkeep.failed.is_set():
         raise UpkeepFailed("a background task of the server died; its log says why")
+
+
+def _load(
+    config: ServerConfig, environment_config: EnvironmentConfig
+) -> tuple[list[LoadedEnvironment], dict[str, EnvironmentUnavailable]]:
+    """Return the environments, and those that are left out with the reason."""
+    loaded: list[LoadedEnvironment] = []
+    unavailable: dict[str, EnvironmentUnavailable] = {}
+    for name in config.environments:
+        try:
+            loaded.append(LoadedEnvironment(name, environment_config))
+        except EnvironmentUnavailable as error:
+            if not config.skip_unavailable:
+                raise
+            log.warning("environment left out", environment=name, error=str(error))
+            unavailable[name] = error
+    if not loaded and unavailable:
+        raise next(iter(unavailable.values()))
+    return loaded, unavailable
 
 
 async def _first_of(*waits: Coroutine[Any, Any, Any] | asyncio.Task[Any]) -> None:

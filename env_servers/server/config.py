@@ -79,6 +79,9 @@ class ServerConfig:
     """One server process."""
 
     environments: tuple[str, ...]
+    skip_unavailable: bool = False
+    """Serve the others where an environment's engine or data is not installed; GetEnvironment says
+    why one is left out."""
     bind: tuple[str, ...] = ("127.0.0.1:50051",)
     """host:port or unix:PATH; port 0 = any free one."""
     workers: int = 0

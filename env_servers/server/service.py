@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ import grpc.aio
 
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import environment_pb2_grpc, types_pb2
-from env_servers.sdk import SdkError
+from env_servers.sdk import EnvironmentUnavailable, SdkError
 from env_servers.server import errors
 from env_servers.server.budget import Account
 from env_servers.server.clients import Client, Clients, Scope
@@ -53,9 +53,16 @@ T = TypeVar("T")
 class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
     """Serves one command handler."""
 
-    def __init__(self, handler: CommandHandler, clients: Clients) -> None:
+    def __init__(
+        self,
+        handler: CommandHandler,
+        clients: Clients,
+        unavailable: Mapping[str, EnvironmentUnavailable] | None = None,
+    ) -> None:
         self.handler = handler
         self.clients = clients
+        self.unavailable = unavailable or {}
+        """Environments that were left out, with what to install."""
         self.instance = secrets.token_hex(8)
         """Tells clients of a lost stream whether the server that they come back to is the same."""
         self.streams: set[Stream] = set()
@@ -253,6 +260,8 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
         hosts = self.handler.hosts
         if not name and len(hosts) == 1:
             return next(iter(hosts.values()))
+        if name in self.unavailable:
+            raise self.unavailable[name]
         if name not in hosts:
             raise errors.unknown_environment(name, sorted(hosts))
         return hosts[name]

@@ -26,7 +26,7 @@ def keys_of(**sizes: int) -> list[EpisodeKey]:
         EnvironmentPlan(environment=name, item_ids=[f"{name}_{at}" for at in range(size)])
         for name, size in sizes.items()
     ]
-    return work_items(plans, samples=1, policies=["p"])
+    return work_items(plans, policies=["p"])
 
 
 def scheduler_of(keys, *, total=4, retries=None, **options) -> Scheduler:
@@ -168,8 +168,8 @@ def test_the_same_events_give_the_same_order(sizes, outcomes):
 
 
 def test_samples_of_an_item_stand_together():
-    plans = [EnvironmentPlan(environment="a", item_ids=["a_2", "a_1"])]
-    keys = work_items(plans, samples=2, policies=["p", "q"])
+    plans = [EnvironmentPlan(environment="a", item_ids=["a_2", "a_1"], samples=2)]
+    keys = work_items(plans, policies=["p", "q"])
     assert [(it.item_id, it.policy, it.sample) for it in keys[:5]] == [
         ("a_2", "p", 0),
         ("a_2", "p", 1),
@@ -182,7 +182,7 @@ def test_samples_of_an_item_stand_together():
 def test_an_item_planned_twice_is_refused_by_name():
     plan = EnvironmentPlan(environment="a", item_ids=["a_1", "a_1"])
     with pytest.raises(UsageError, match="a_1"):
-        work_items([plan], samples=1, policies=["p"])
+        work_items([plan], policies=["p"])
 
 
 @given(st.lists(st.frozensets(st.sampled_from("abcd"), min_size=1), max_size=100))

@@ -1,4 +1,4 @@
-"""What suites and agents stand for in a run's configuration."""
+"""What suites and agents stand for in a run's configuration, and how suite files are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from agent_runtime.redaction import redact
 from orchestrator.client import ClientConfig
 from orchestrator.config import RunConfig, parse_policies
 from orchestrator.configuration import parse_names
-from orchestrator.errors import UsageError
+from orchestrator.errors import ConfigurationError, UsageError
+from orchestrator.suites import load_suite, suite_names
 from tests.orchestrator.records import build_manifest, build_session
 
 AGENT = read_agent_manifest(BUNDLED_AGENT)
@@ -161,3 +162,121 @@ def test_what_does_not_exist_is_refused(tmp_path: Path) -> None:
         RunConfig(suite="nope").resolve()
     with pytest.raises(PolicyMisconfigured, match=r"agent\.json"):
         RunConfig(environments=("maze",), policies=parse_policies(f"agent:{tmp_path}")).resolve()
+
+
+# ---------------------------------------------------------------- suite files
+
+MINE = """
+title = "Mine"
+metric = "mean score"
+
+[environments.maze]
+split = "train"
+episodes = 5
+samples = 3
+options = { rows = 9 }
+
+[environments.sheet]
+items = ["sheet_1000000"]
+profile = "fixed"
+max_rounds = 2
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> str:
+    path = tmp_path / "mine.toml"
+    path.write_text(MINE)
+    return str(path)
+
+
+def test_a_suite_file_becomes_the_settings_of_each_environment(mine: str) -> None:
+    config = RunConfig(suite=mine).resolve()
+    assert config.environments == ("maze", "sheet")
+    assert config.environment_settings("maze") == PlaySettings(options={"rows": 9})
+    assert config.environment_split("maze") == "train"
+    assert (config.environment_episodes("maze"), config.environment_samples("maze")) == (5, 3)
+    sheet = config.environment_settings("sheet")
+    assert (sheet.items, sheet.profile, sheet.max_rounds) == (("sheet_1000000",), "fixed", 2)
+    assert config.environment_split("sheet") == ""
+    assert (config.environment_episodes("sheet"), config.environment_samples("sheet")) == (40, 1)
+
+
+def test_a_resume_needs_no_suite_file(mine: str) -> None:
+    config = RunConfig(suite=mine).resolve()
+    Path(mine).unlink()
+    again = recorded(config)
+    assert again == config
+    assert again.resolve() == config
+
+
+def test_flags_go_before_a_suite_and_never_beyond_its_number_of_tasks(mine: str) -> None:
+    flags = {"samples": 2, "split": "eval", "max_rounds": 4}
+    config = RunConfig(suite=mine, episodes=9, **flags).resolve()
+    assert (config.environment_episodes("maze"), config.environment_samples("maze")) == (5, 2)
+    assert config.environment_split("sheet") == "eval"
+    assert config.environment_settings("sheet").max_rounds == 4
+    assert RunConfig(suite=mine, episodes=3).resolve().environment_episodes("maze") == 3
+    assert config.suite_changes() == ["episodes", "split", "max-rounds"]
+
+
+def test_a_suite_is_narrowed_to_named_environments_of_it(mine: str) -> None:
+    config = RunConfig(suite=mine, environments=("sheet",)).resolve()
+    assert config.environments == ("sheet",)
+    assert config.environment_settings("sheet").max_rounds == 2
+    assert "env" in config.suite_changes()
+    with pytest.raises(UsageError, match=r"no 'wordle' \(valid: maze, sheet\)"):
+        RunConfig(suite=mine, environments=("wordle",)).resolve()
+
+
+def test_an_agent_plays_a_suite_as_the_suite_says_also_what_it_did_not_learn() -> None:
+    config = RunConfig(suite="agenteval-embedded", policies=parse_policies("agent")).resolve()
+    assert "sciworld" in config.environments
+    assert all(config.environment_settings(it) == PlaySettings() for it in config.environments)
+    assert config.agent_sampling() == AGENT.sampling()
+
+
+def test_the_shipped_suites_can_be_read_and_resolved() -> None:
+    assert suite_names() == ["agenteval", "agenteval-embedded", "demo", "games", "tools", "web"]
+    for name in suite_names():
+        assert RunConfig(suite=name).resolve().environments
+
+
+def test_the_embedded_counterpart_has_the_sizes_of_agenteval() -> None:
+    official, embedded = load_suite("agenteval"), load_suite("agenteval-embedded")
+    sizes = {name: entry.episodes for name, entry in official.environments.items()}
+    assert sizes == {name: entry.episodes for name, entry in embedded.environments.items()}
+    assert sum(size for name, size in sizes.items() if name != "searchqa") == 1140
+    assert not any(entry.needs or entry.split for entry in embedded.environments.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[environments.maze]\nspilt = 'eval'", "environments.maze.spilt: "),
+        ("[environments.maze]\nepisodes = 'all'", "environments.maze.episodes: "),
+        ("[environments.maze]\nepisodes = -1", "environments.maze.episodes: is at least 0"),
+        ("[environments.maze]\nsplit = 'a'\nitems = ['b']", "not both"),
+        ("metric = 'speed'\n[environments.maze]", "success rate, mean score"),
+        ("agent_settings = true\n[environments.maze]", "remove the sections"),
+        ("title = 'nothing'", "it names no environment"),
+        ("", "it names no environment"),
+        ("environments =", "is no TOML"),
+    ],
+)
+def test_what_no_suite_can_say_is_told_with_its_file(
+    text: str, problem: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        RunConfig(suite=str(path)).resolve()
+    assert str(path) in str(caught.value)
+    assert problem in str(caught.value)
+
+
+def test_a_secret_in_a_suites_options_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "secret.toml"
+    path.write_text("[environments.echo.options]\napi_key = 'sk-1234567890abcdef'")
+    with pytest.raises(UsageError, match="must not hold a secret"):
+        RunConfig(suite=str(path)).resolve()

@@ -70,7 +70,7 @@ def evaluate_agent(
     """
     run_config = RunConfig(
         environments=config.environments,
-        suite=config.suite,
+        suite="" if config.environments else config.suite,
         split=config.split,
         episodes=config.episodes,
         policies=(PolicySpec("embedded", str(checkpoint)),),
