@@ -10,7 +10,7 @@ import asyncio
 import json as json_text
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -31,7 +31,14 @@ from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
 from orchestrator.trust import check_environments
 
-__all__ = ["Replay", "ReplayReport", "main", "replay_episodes"]
+__all__ = [
+    "Replay",
+    "ReplayReport",
+    "main",
+    "recorded_reset",
+    "recorded_transitions",
+    "replay_episodes",
+]
 
 _SHOWN = 5
 """Differences that are printed in full."""
@@ -108,20 +115,11 @@ async def _replay(
     record: episode_pb2.Episode, fleet: Fleet, episode_id: str, report: ReplayReport
 ) -> None:
     handle = await fleet.acquire(record.environment)
-    reset = pb.Reset(
-        environment=record.environment,
-        item_id=record.item_id,
-        seed=record.seed,
-        action_format=record.action_format,
-        profile=record.profile,
-    )
-    if record.HasField("options"):
-        reset.options.CopyFrom(record.options)
-    live = RemoteEpisode(handle.connection, episode_id, reset)
+    live = RemoteEpisode(handle.connection, episode_id, recorded_reset(record))
     report.episodes[record.environment] += 1
     try:
         recorded = iter(record.steps)
-        async for transition in _transitions(live, record):
+        async for transition in recorded_transitions(live, record):
             step = next(recorded)
             report.steps[record.environment] += 1
             difference = _difference(record, step, transition)
@@ -134,9 +132,24 @@ async def _replay(
         fleet.release(handle)
 
 
-async def _transitions(
+def recorded_reset(record: episode_pb2.Episode, *, profile: str = "") -> pb.Reset:
+    """Return the command that opens the episode of a record again; `profile`: another than its."""
+    reset = pb.Reset(
+        environment=record.environment,
+        item_id=record.item_id,
+        seed=record.seed,
+        action_format=record.action_format,
+        profile=profile or record.profile,
+    )
+    if record.HasField("options"):
+        reset.options.CopyFrom(record.options)
+    return reset
+
+
+async def recorded_transitions(
     live: RemoteEpisode, record: episode_pb2.Episode
-) -> AsyncIterator[Transition]:
+) -> AsyncGenerator[Transition]:
+    """Play what was recorded on a live episode, and yield what comes of it, the reset first."""
     for step in record.steps:
         kind = step.input.WhichOneof("input")
         if kind is None:

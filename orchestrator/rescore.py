@@ -1,6 +1,8 @@
 """Command: judge a run's finished episodes anew, beside its records.
 
-    python -m orchestrator.rescore RUN --threshold 0.5    another score makes a success
+    python -m orchestrator.rescore RUN --threshold 0.5                        another success score
+    python -m orchestrator.rescore RUN --profile fixed                        another profile
+    python -m orchestrator.rescore RUN --judge openai:MODEL --rubric FILE     a judge
 
 Writes `RUN/scores/NAME/` and changes no record. Called again with the same settings it goes on
 with what has no score yet.
@@ -11,7 +13,7 @@ from __future__ import annotations
 import json as json_text
 import math
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +22,16 @@ from typing import Annotated, Any, cast
 import tyro
 from rich.progress import Progress
 
+from agent_runtime.judge import Judge
+from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling, make_policy, policy_code
 from agent_runtime.redaction import Json, redact
+from orchestrator.client import ClientConfig, connection_options
 from orchestrator.command_line import ObservationOptions, make_console, run_command, run_loop
-from orchestrator.configuration import CommaSeparated
+from orchestrator.config import RunConfig
+from orchestrator.configuration import CommaSeparated, to_plain
 from orchestrator.errors import EpisodesMissing, UsageError
-from orchestrator.manifest import begin_session
+from orchestrator.fleet import Fleet, FleetConfig
+from orchestrator.manifest import Session, begin_session, is_own
 from orchestrator.run_folder import find_run
 from orchestrator.scorings.comparison import (
     Comparison,
@@ -32,13 +39,20 @@ from orchestrator.scorings.comparison import (
     print_comparison,
     read_comparison,
 )
+from orchestrator.scorings.judged import JudgeScorer, load_rubric
+from orchestrator.scorings.profile import ProfileScorer
 from orchestrator.scorings.scoring import Scorer, score_run
 from orchestrator.scorings.table import ScoresWriter, check_scoring_name
 from orchestrator.scorings.threshold import ThresholdScorer
 from orchestrator.statistics import MissingRule
 from orchestrator.store import RunReader
+from orchestrator.trust import check_environments
 
 __all__ = ["RescoreOptions", "main"]
+
+
+def _judges_config() -> PolicyConfig:
+    return PolicyConfig(sampling=Sampling(temperature=0, max_new_tokens=1024))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +68,17 @@ class RescoreOptions:
     threshold: float | None = None
     """Judge by the recorded scores: success is a score of at least this, in the environment's own
     unit."""
+    profile: str = ""
+    """Play the recorded actions again under this profile of the environments; an episode whose
+    agent would have been shown something else gets no score."""
+    judge: str = ""
+    """Ask this policy, for example openai:MODEL, sglang:URL, embedded:PATH or MODULE:FACTORY."""
+    rubric: Path | None = None
+    """What the judge is asked: a TOML file with a template and grades."""
+    votes: int = 1
+    """Replies of the judge per episode; more than one need a --temperature above 0."""
+    seed: int = 0
+    """Seed of the judge's replies."""
     environments: Annotated[CommaSeparated, tyro.conf.arg(name="env")] = ()
     """Only these environments of the run, separated by commas."""
     missing: MissingRule = "bounds"
@@ -62,6 +87,11 @@ class RescoreOptions:
     figures."""
     concurrency: int = 64
     """Episodes that are judged at once."""
+    trust_run: bool = False
+    """Also serve environments that a stranger's run names and that are packages of this folder."""
+    agent: Annotated[PolicyConfig, tyro.conf.arg(name="")] = field(default_factory=_judges_config)
+    fleet: Annotated[FleetConfig, tyro.conf.arg(name="")] = field(default_factory=FleetConfig)
+    client: ClientConfig = field(default_factory=ClientConfig)
     json: bool = False
     """Print the comparison as JSON on stdout, and everything else on stderr."""
     observation: Annotated[ObservationOptions, tyro.conf.arg(name="")] = field(
@@ -70,18 +100,30 @@ class RescoreOptions:
 
     def check(self) -> None:
         """Raise UsageError for what cannot be meant."""
-        if self.threshold is None:
-            raise UsageError("say how to judge: --threshold SCORE")
-        if not math.isfinite(self.threshold):
+        ways = (self.threshold is not None, bool(self.profile), bool(self.judge))
+        if sum(ways) != 1:
+            raise UsageError(
+                "say in one way how to judge: --threshold SCORE, --profile NAME, or --judge POLICY "
+                "with --rubric FILE"
+            )
+        if self.threshold is not None and not math.isfinite(self.threshold):
             raise UsageError("--threshold is a number")
-        if self.concurrency < 1:
-            raise UsageError("--concurrency is at least 1")
+        if bool(self.judge) != (self.rubric is not None):
+            raise UsageError("--judge needs a --rubric FILE, and --rubric a --judge")
+        if self.votes < 1 or self.concurrency < 1:
+            raise UsageError("--votes and --concurrency are at least 1")
+        if self.judge and self.votes > 1 and not self.agent.sampling.temperature:
+            raise UsageError("votes at temperature 0 are one vote: give a --temperature above 0")
         check_scoring_name(self.scoring_name)
 
     @property
     def scoring_name(self) -> str:
         """The name of the scoring."""
-        return self.name or f"threshold-{self.threshold:g}"
+        if self.name:
+            return self.name
+        if self.threshold is not None:
+            return f"threshold-{self.threshold:g}"
+        return f"profile-{self.profile}" if self.rubric is None else f"judge-{self.rubric.stem}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -111,20 +153,31 @@ def _environments(run: RunReader, options: RescoreOptions) -> list[str]:
     return sorted(options.environments or played)
 
 
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    """What judges, and what is noted of it."""
+
+    scorer: Scorer
+    settings: Mapping[str, Any]
+    """What decides the verdicts: binds whoever goes on."""
+    session: Session
+
+
 async def _score(run: RunReader, options: RescoreOptions, environments: list[str]) -> Comparison:
     console = make_console(stderr=True)
-    async with _open_scorer(run, options, environments) as (scorer, settings):
-        settings = cast("dict[str, Json]", redact(settings | {"environments": environments}))
-        session = begin_session()
+    async with _open_judging(run, options, environments) as judging:
+        settings = cast(
+            "dict[str, Json]", redact({**judging.settings, "environments": environments})
+        )
         with (
-            ScoresWriter.begin(run, options.scoring_name, settings, session) as scores,
+            ScoresWriter.begin(run, options.scoring_name, settings, judging.session) as scores,
             Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
         ):
             task = progress.add_task("judging", total=None)
             await score_run(
                 run,
                 scores,
-                scorer,
+                judging.scorer,
                 environments=environments,
                 concurrency=options.concurrency,
                 on_score=lambda done, total: progress.update(task, completed=done, total=total),
@@ -133,12 +186,63 @@ async def _score(run: RunReader, options: RescoreOptions, environments: list[str
 
 
 @asynccontextmanager
-async def _open_scorer(
+async def _open_judging(
     run: RunReader, options: RescoreOptions, environments: list[str]
-) -> AsyncGenerator[tuple[Scorer, dict[str, Any]]]:
-    """Yield what judges, and the settings that say so."""
-    assert options.threshold is not None
-    yield ThresholdScorer(options.threshold), {"threshold": options.threshold}
+) -> AsyncGenerator[_Judging]:
+    if options.threshold is not None:
+        settings = {"threshold": options.threshold}
+        yield _Judging(ThresholdScorer(options.threshold), settings, begin_session())
+    elif options.profile:
+        async with _open_profile(run, options, environments) as judging:
+            yield judging
+    else:
+        async with _open_judge(options) as judging:
+            yield judging
+
+
+@asynccontextmanager
+async def _open_profile(
+    run: RunReader, options: RescoreOptions, environments: list[str]
+) -> AsyncGenerator[_Judging]:
+    asked_for = options.trust_run or options.environments or options.fleet.servers
+    if not asked_for and not is_own(run.folder):
+        check_environments(environments)
+    async with Fleet(environments, options.fleet, connection_options(options.client)) as fleet:
+        served = {
+            name: {"version": described.version, "digest": described.digest}
+            for name, described in fleet.described.items()
+        }
+        settings = {"profile": options.profile, "served": served}
+        yield _Judging(ProfileScorer(fleet, options.profile), settings, begin_session())
+
+
+@asynccontextmanager
+async def _open_judge(options: RescoreOptions) -> AsyncGenerator[_Judging]:
+    assert options.rubric is not None
+    rubric, spec = load_rubric(options.rubric), PolicySpec.parse(options.judge)
+    policy = make_policy(spec, options.agent)
+    # A run's configuration knows which settings of a policy decide its replies, and which secrets.
+    config = RunConfig(policies=(spec,), agent=options.agent)
+    config.check()
+    await policy.start()
+    try:
+        settings = {
+            "judge": str(spec),
+            "identity": dict(policy.identity()),
+            "rubric": to_plain(rubric),
+            "votes": options.votes,
+            "seed": options.seed,
+            "agent": config.resume_key()["agent"],
+        }
+        code = policy_code(spec, policy)
+        session = begin_session(
+            {"agent": config.runtime_fields()["agent"], "rubric": str(options.rubric)},
+            policy_code={str(spec): code} if code else None,
+        )
+        judge = Judge(policy, rubric, votes=options.votes)
+        yield _Judging(JudgeScorer(judge, seed=options.seed), settings, session)
+    finally:
+        await policy.close()
 
 
 if __name__ == "__main__":

@@ -236,16 +236,14 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
 def _table(comparison: Comparison) -> Table:
     title = visible(f"run {comparison.run}, new scores: {comparison.name}")
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("environment", no_wrap=True)
-    table.add_column("policy", overflow="fold")
+    table.add_column("environment, policy", overflow="fold")
     table.add_column("scores", no_wrap=True)
     for heading in ("planned", "judged", "missing", "success %", "score", "changed"):
         table.add_column(heading, justify="right", no_wrap=True)
     for group in comparison.groups:
         changed = f"+{group.to_success} -{group.to_failure}" if group.changed else "0"
-        names = (Text(group.old.environment), Text(group.old.policy))
-        table.add_row(*names, "recorded", *_cells(group.old), "")
-        table.add_row("", "", "new", *_cells(group.new), changed)
+        table.add_row(Text(group.old.environment), "recorded", *_cells(group.old), "")
+        table.add_row(Text(group.old.policy), "new", *_cells(group.new), changed, end_section=True)
     table.caption = (
         "95 % intervals in brackets, clustered by item; low..high: all missing episodes failed .. "
         "all succeeded; changed: verdicts that became a success and that became none"

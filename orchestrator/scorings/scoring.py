@@ -26,8 +26,8 @@ class Scorer(ABC):
     """What judges episodes."""
 
     @abstractmethod
-    async def score(self, record: episode_pb2.Episode) -> Verdict:
-        """Judge a finished episode.
+    async def score(self, record: episode_pb2.Episode, attempt: int) -> Verdict:
+        """Judge a finished episode; `attempt` counts the tries at it, from 1.
 
         What concerns this episode alone is a reason in the verdict. Raises OrchestratorError or
         AgentRuntimeError for what ends the scoring.
@@ -70,8 +70,9 @@ async def score_run(
     async def work() -> None:
         nonlocal done
         for record in records:
-            verdict = await scorer.score(record)
-            row = _row(record, verdict, attempts.get(record.episode_id, 0) + 1)
+            attempt = attempts.get(record.episode_id, 0) + 1
+            verdict = await scorer.score(record, attempt)
+            row = _row(record, verdict, attempt)
             await sink.put(row, verdict.detail)
             done += 1
             on_score(done, len(wanted))

@@ -313,7 +313,7 @@ class ScoresWriter(ScoresReader):
 
     def check(self, settings: Mapping[str, Json]) -> None:
         """Raise ScoringMismatch where these are not the settings of this scoring."""
-        changes = configuration.differences(self.settings, settings)
+        changes = configuration.differences(self.settings, settings, absent_is_off=True)
         if changes:
             raise ScoringMismatch(self.name, changes)
 

@@ -20,7 +20,7 @@ class ThresholdScorer(Scorer):
     def __init__(self, threshold: float) -> None:
         self._threshold = threshold
 
-    async def score(self, record: episode_pb2.Episode) -> Verdict:
+    async def score(self, record: episode_pb2.Episode, attempt: int) -> Verdict:
         """Judge by the recorded score."""
         score = recorded_score(record)
         if score is None:
