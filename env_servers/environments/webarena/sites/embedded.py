@@ -11,11 +11,13 @@ from env_servers.environments.webarena.sites.map import MAP
 from env_servers.environments.webarena.sites.map import build as build_map
 from env_servers.environments.webarena.sites.network import Network
 from env_servers.environments.webarena.sites.tables import Base, Builder
+from env_servers.environments.webarena.sites.wiki import WIKI
+from env_servers.environments.webarena.sites.wiki import build as build_wiki
 from env_servers.environments.webarena.sites.world import World
 
 __all__ = ["BUILDERS", "embedded_base", "embedded_network", "new_world"]
 
-BUILDERS: Final[Mapping[str, Builder]] = {"map": build_map}
+BUILDERS: Final[Mapping[str, Builder]] = {"map": build_map, "wiki": build_wiki}
 """What builds each database; sites may share one."""
 
 
@@ -28,7 +30,7 @@ def embedded_base() -> Base:
 @cache
 def embedded_network() -> Network:
     """Return the network of all embedded sites."""
-    return Network([HOME, MAP])
+    return Network([HOME, MAP, WIKI])
 
 
 def new_world() -> World:
