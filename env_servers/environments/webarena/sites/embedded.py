@@ -10,6 +10,8 @@ from env_servers.environments.webarena.sites.home import HOME
 from env_servers.environments.webarena.sites.map import MAP
 from env_servers.environments.webarena.sites.map import build as build_map
 from env_servers.environments.webarena.sites.network import Network
+from env_servers.environments.webarena.sites.shop import SHOP
+from env_servers.environments.webarena.sites.shop.content import build as build_shop
 from env_servers.environments.webarena.sites.tables import Base, Builder
 from env_servers.environments.webarena.sites.wiki import WIKI
 from env_servers.environments.webarena.sites.wiki import build as build_wiki
@@ -17,7 +19,11 @@ from env_servers.environments.webarena.sites.world import World
 
 __all__ = ["BUILDERS", "embedded_base", "embedded_network", "new_world"]
 
-BUILDERS: Final[Mapping[str, Builder]] = {"map": build_map, "wiki": build_wiki}
+BUILDERS: Final[Mapping[str, Builder]] = {
+    "map": build_map,
+    "shop": build_shop,
+    "wiki": build_wiki,
+}
 """What builds each database; sites may share one."""
 
 
@@ -30,7 +36,7 @@ def embedded_base() -> Base:
 @cache
 def embedded_network() -> Network:
     """Return the network of all embedded sites."""
-    return Network([HOME, MAP, WIKI])
+    return Network([SHOP, HOME, MAP, WIKI])
 
 
 def new_world() -> World:

@@ -151,11 +151,11 @@ class Base:
         ):
             self._contents.update({content.table.name: content for content in builder()})
 
-    def digests(self, database: str) -> dict[str, str]:
-        """Return the hash of each table of a database that has rows."""
+    def digest(self, database: str) -> str:
+        """Return a hash of all rows of a database."""
         self.build(database)
-        return {
-            name: content.digest()
-            for name, content in sorted(self._contents.items())
-            if content.table.database == database and content.rows
-        }
+        digest = hashlib.blake2b(digest_size=16)
+        for name, content in sorted(self._contents.items()):
+            if content.table.database == database and content.rows:
+                digest.update(f"{name} {content.digest()}\n".encode())
+        return digest.hexdigest()
