@@ -23,7 +23,7 @@ from agent_runtime.rendering import Template, TemplateRenderer
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as RustTokenizer
 
-__all__ = ["HuggingFaceRenderer", "ModelTokenizer", "check_vocabulary"]
+__all__ = ["HuggingFaceRenderer", "ModelTokenizer", "check_vocabulary", "load_renderer"]
 
 _ROLES = {Role.SYSTEM: "system", Role.USER: "user", Role.ASSISTANT: "assistant"}
 _TEMPLATE_FILE = "chat_template.jinja"
@@ -57,6 +57,27 @@ class HuggingFaceRenderer(TemplateRenderer):
             today=today or datetime.date.today(),
         )
         super().__init__(render, tokenizer, tokenizer.end_ids)
+
+
+def load_renderer(
+    source: str | Path, chat_template: Path | None, template_date: str | None
+) -> HuggingFaceRenderer:
+    """Load a model's renderer as its user set it.
+
+    Args:
+        source: Folder or hub name.
+        chat_template: File that takes the place of the model's own template.
+        template_date: YYYY-MM-DD for templates that print one; None = today.
+
+    Raises:
+        PolicyMisconfigured: A file, the date or the extra cannot be used.
+    """
+    try:
+        template = None if chat_template is None else chat_template.read_text(encoding="utf-8")
+        today = None if template_date is None else datetime.date.fromisoformat(template_date)
+    except (OSError, ValueError) as error:
+        raise PolicyMisconfigured(f"chat template or its date: {error}") from error
+    return HuggingFaceRenderer(source, chat_template=template, today=today)
 
 
 class ModelTokenizer:

@@ -298,6 +298,8 @@ class RequestCounts:
     resent: Counter[str] = field(default_factory=Counter[str])
     """Requests sent again, by the trouble that they had."""
     given_up: int = 0
+    from_cache: int = 0
+    """Answers that a response cache gave, without a request."""
 
     @property
     def wasted(self) -> int:
@@ -311,11 +313,14 @@ class RequestCounts:
             "resent": dict(self.resent),
             "wasted": self.wasted,
             "given_up": self.given_up,
+            "from_cache": self.from_cache,
         }
 
     def describe(self) -> str:
         """Say it in a line, for example `90 requests answered, 3 sent again (refused 2, ...)`."""
         text = f"{self.answered:,} requests answered"
+        if self.from_cache:
+            text += f" and {self.from_cache:,} from the response cache"
         if total := self.resent.total():
             reasons = ", ".join(f"{name} {count:,}" for name, count in self.resent.most_common())
             text += f", {total:,} sent again ({reasons}), {self.wasted:,} replies thrown away"

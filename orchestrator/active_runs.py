@@ -215,7 +215,7 @@ class ActiveRuns:
         return "; ".join(outage.describe() for outage in outages if outage is not None)
 
     def _requests(self) -> dict[str, dict[str, Any]]:
-        """Return how the requests of this session fared; say so where some were sent again."""
+        """Return how the requests of this session fared; say so where not all went once."""
         fared: dict[str, dict[str, Any]] = {}
         for name, policy in self._policies.items():
             counts = policy.request_counts()
@@ -223,7 +223,7 @@ class ActiveRuns:
                 continue
             fared[name] = counts.as_data()
             log.info("requests", policy=name, **fared[name])
-            if counts.resent or counts.given_up:
+            if counts.resent or counts.given_up or counts.from_cache:
                 text = f"{name}: {counts.describe()}"
                 self._console.print(text, highlight=False, markup=False, soft_wrap=True)
         return fared

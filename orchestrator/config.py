@@ -371,7 +371,8 @@ def _learned_settings(learned: AgentManifest, environment: str) -> PlaySettings:
 
 _REACHING = re.compile(
     r"(fleet\.(servers|server_options|data)|client\.(ca|cert|key|insecure)|serve\.|model$"
-    r"|agent\.openai\.(base_url|api_key_env|system_prompt|prompt_template)"
+    r"|agent\.cache$|agent\.openai\.(base_url|api_key_env|system_prompt|prompt_template|tokenizer)"
+    r"|agent\.openai\.chat_template"
     r"|agent\.sglang\.(api_key_env|tokenizer|chat_template)|agent\.embedded\.chat_template)"
 )
 """Fields, beside policies, by which a run starts programs, reads files or shows a key to
@@ -381,7 +382,8 @@ _RUNTIME = frozenset(
     {
         *("concurrency", "fleet", "client", "serve", "retry"),
         *("agent.request_timeout", "agent.max_requests", "agent.requests_per_minute"),
-        *("agent.tokens_per_minute", "agent.request_retry"),
+        *("agent.tokens_per_minute", "agent.request_retry", "agent.cache"),
+        "agent.openai.prompt_cache",
         *(f"agent.embedded.{name}" for name in ("threads", "max_slots", "cache_gib")),
         # What a backend's name comes to binds by the policy's identity in the manifest.
         *("agent.embedded.prefill_tokens", "agent.embedded.backend"),

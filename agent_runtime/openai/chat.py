@@ -7,7 +7,7 @@ What a model thought comes as `reasoning_content` (DeepSeek, SGLang, vLLM until 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from agent_runtime.conversation import Message, Role
 from agent_runtime.errors import PolicyRejected, Trouble
@@ -41,7 +41,7 @@ _REASONING: Final = ("reasoning_content", "reasoning")
 class ChatApi:
     """How one episode speaks with a server; holds no state."""
 
-    path: Final = "/chat/completions"
+    path: ClassVar[str] = "/chat/completions"
 
     def __init__(
         self, model: str, sampling: Sampling, options: OpenAIOptions, tools: Sequence[Any]
@@ -77,8 +77,8 @@ class ChatApi:
         """Read the answer of a turn of the episode.
 
         Raises:
-            PolicyMisbehaved: It is none; with a trouble where it may be better the next time.
-            PolicyRejected: The server's content filter refused the conversation.
+            PolicyError: It is none, with a trouble where it may be better the next time; or it
+                says that the server's content filter refused the conversation.
         """
         choice = required_list(body, "choices")[0]
         message = required_object(choice, "message", Trouble.INVALID)

@@ -11,6 +11,7 @@ from typing import Final, Literal, Self
 
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.openai.opening import Opening
+from agent_runtime.openai.prompt_cache import PromptCache
 
 __all__ = ["OpenAIOptions"]
 
@@ -26,6 +27,9 @@ class OpenAIOptions:
     """Address up to and including /v1; default: $OPENAI_BASE_URL, else OpenAI's own."""
     api_key_env: str = "OPENAI_API_KEY"
     """Name of the environment variable that holds the key; not needed for a loopback address."""
+    api: Literal["chat", "responses", "token_ids"] = "chat"
+    """chat: chat completions, which every such server has; responses: OpenAI's Responses API, used
+    without state; token_ids: vLLM's completions in token ids with logprobs, to train on."""
     system_prompt: str = ""
     """A system message before the environment's conversation start: a text, or @FILE."""
     prompt_template: str = ""
@@ -33,6 +37,8 @@ class OpenAIOptions:
     $environment for the environment's name ($$ is a dollar). Default: as it is."""
     send_reasoning: bool = False
     """Send what the model thought in earlier turns back to it; the record keeps it either way."""
+    reasoning_summary: bool = False
+    """Ask for a summary of what the model thinks, which OpenAI does not show; for responses."""
     native_tools: bool = True
     """With the function_calling format: declare the functions and read tool calls. Off = the
     model writes the JSON itself."""
@@ -40,10 +46,22 @@ class OpenAIOptions:
     """Whether the model may answer without a tool call."""
     parallel_tool_calls: bool = True
     """Whether the model may call several functions in one reply, which are played in turn."""
+    prompt_cache: PromptCache = "server"
+    """What requests say of the server's prompt cache: nothing; key: the episode as
+    prompt_cache_key, which keeps its turns on one machine; breakpoints: cache_control at the first
+    user message and the last message."""
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """How the server calls the length limit; reasoning models want max_completion_tokens."""
     omit: tuple[str, ...] = ()
     """Fields to leave out of requests, for servers that refuse them: temperature, seed, ..."""
+    tokenizer: str | None = None
+    """For token_ids: folder or hub name of the tokenizer; default: what the server says that it
+    serves."""
+    chat_template: Path | None = None
+    """For token_ids: a jinja chat template instead of the tokenizer's own."""
+    template_date: str | None = None
+    """For token_ids: date (YYYY-MM-DD) for templates that print one; default: the day of the
+    start."""
     usd_per_million_input: float | None = None
     """Price of a million prompt tokens; with the output price set, costs are recorded."""
     usd_per_million_cached: float | None = None
@@ -53,6 +71,12 @@ class OpenAIOptions:
     input price."""
     usd_per_million_output: float | None = None
     """Price of a million completion tokens."""
+
+    def __post_init__(self) -> None:
+        if self.prompt_cache == "breakpoints" and self.api != "chat":
+            raise ValueError("prompt_cache breakpoints are of the API chat")
+        if self.reasoning_summary and self.api != "responses":
+            raise ValueError("reasoning_summary is of the API responses")
 
     def resolve(self) -> Self:
         """Return the same settings with the texts of the files that are named in them.

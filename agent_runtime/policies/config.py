@@ -71,6 +71,9 @@ class PolicyConfig:
     servers count them; default: no limit."""
     request_retry: RequestRetry = field(default_factory=RequestRetry)
     """How requests to the policy's server are repeated."""
+    cache: Path | None = None
+    """Folder of a response cache, for openai: what was answered before to the same request with
+    the same seed is not asked again, and costs nothing; default: none."""
     openai: OpenAIOptions = field(default_factory=OpenAIOptions)
     """For openai:MODEL."""
     sglang: SGLangOptions = field(default_factory=SGLangOptions)

@@ -8,7 +8,6 @@ what it cannot give is an error. torch or NumPy is imported when the policy star
 from __future__ import annotations
 
 import asyncio
-import datetime
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.generation import GenerationRequest
 from agent_runtime.engine.worker import start_engine
 from agent_runtime.errors import ContextOverflow, PolicyMisconfigured
-from agent_runtime.huggingface import HuggingFaceRenderer, check_vocabulary
+from agent_runtime.huggingface import check_vocabulary, load_renderer
 from agent_runtime.logs import get_logger
 from agent_runtime.policies.base import (
     Completion,
@@ -230,13 +229,7 @@ def _load_renderer(folder: Path, options: EmbeddedOptions) -> ChatRenderer:
     Raises:
         PolicyMisconfigured: They cannot be read, or the model does not know all of the ids.
     """
-    path, day = options.chat_template, options.template_date
-    try:
-        template = path.read_text(encoding="utf-8") if path is not None else None
-        today = datetime.date.fromisoformat(day) if day is not None else None
-    except (OSError, ValueError) as error:
-        raise PolicyMisconfigured(f"chat template or its date: {error}") from error
-    renderer = HuggingFaceRenderer(folder, chat_template=template, today=today)
+    renderer = load_renderer(folder, options.chat_template, options.template_date)
     if (folder / "config.json").is_file():
         check_vocabulary(folder)
     return renderer

@@ -1,57 +1,43 @@
-"""Any server with OpenAI's chat completions API as a policy.
+"""Any OpenAI-compatible server as a policy, by the API that `--openai.api` names.
 
-Text only: it reports no token ids, so its episodes can be cloned from but not trained on by
-policy gradients. Where the episode's format is function calling, a tool call of the model
-becomes the JSON text {"thought", "function_name", "arguments"} that environment servers read;
-what is wrong with a call (unknown name, broken arguments) is left to the server to answer.
-Several calls of one reply are played one after the other, a turn each, and all their results go
-back with the next request.
+Chat completions and responses are text: they report no token ids, so that their episodes can be
+cloned from but not trained on by policy gradients. Where the episode's format is function calling,
+a tool call of the model becomes the JSON text {"thought", "function_name", "arguments"} that
+environment servers read; what is wrong with a call (unknown name, broken arguments) is left to the
+server to answer. Several calls of one reply are played one after the other, a turn each, and all
+their results go back with the next request.
 
-What is sent and read is said in `agent_runtime.openai`.
+What is sent and read is said in `agent_runtime.openai`; token ids are those of
+`agent_runtime.policies.openai_tokens`.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import orjson
 
-from agent_runtime.concurrency import ConcurrencyController, ConcurrencyRules
 from agent_runtime.conversation import Message
-from agent_runtime.endpoint import Endpoint, is_loopback, split_credentials
 from agent_runtime.errors import ContextOverflow, PolicyMisconfigured
-from agent_runtime.openai.answer import (
-    Answer,
-    ToolCall,
-    ToolResult,
-    Turn,
-    Usage,
-    declared_tools,
-)
+from agent_runtime.openai.answer import Answer, ToolCall, ToolResult, Turn, declared_tools
 from agent_runtime.openai.chat import ChatApi
 from agent_runtime.openai.config import OpenAIOptions
-from agent_runtime.openai.opening import Opening
-from agent_runtime.policies.base import (
-    Completion,
-    EpisodeContext,
-    Policy,
-    PolicySession,
-)
+from agent_runtime.openai.responses import ResponsesApi
+from agent_runtime.openai.text_api import TextApi
+from agent_runtime.policies.base import Completion, EpisodeContext, Policy, PolicySession
 from agent_runtime.policies.config import PolicyConfig
+from agent_runtime.policies.openai_server import Asked, OpenAIServer
+from agent_runtime.policies.openai_tokens import TokenModel, VLLMSession
 from agent_runtime.request_retry import Outage, RequestCounts
-from agent_runtime.request_sender import RequestSender
-from agent_runtime.sampling import FinishReason, Sampling
+from agent_runtime.sampling import FinishReason
 from agentgym.env.v1 import types_pb2
 
 __all__ = ["OpenAIPolicy"]
 
-_RULES: Final = ConcurrencyRules(start=256, ceiling=4096, slow=4.0)
-"""Servers of this kind report no load: their answers say what they can bear."""
 _BYTES_PER_TOKEN: Final = 4
-_DEFAULT_URL: Final = "https://api.openai.com/v1"
 
 
 class OpenAIPolicy(Policy):
@@ -63,89 +49,70 @@ class OpenAIPolicy(Policy):
         """`environment` (default: the process's) holds address and key.
 
         Raises PolicyMisconfigured where the key is missing, unless the address is loopback, and
-        for a prompt that cannot be read or filled in.
+        for settings that cannot be read or do not go together.
         """
-        variables = os.environ if environment is None else environment
         options = config.openai.resolve()
-        url = options.base_url or variables.get("OPENAI_BASE_URL") or _DEFAULT_URL
-        key = variables.get(options.api_key_env, "")
-        self._endpoint = Endpoint(url, timeout=config.request_timeout, api_key=key)
-        self._sender = RequestSender(
-            self._endpoint.base_url,
-            config.request_retry,
-            ConcurrencyController(_RULES.within(config.max_requests)),
-            requests_per_minute=config.requests_per_minute,
-            tokens_per_minute=config.tokens_per_minute,
-        )
-        address, authorization = split_credentials(url)
-        if not key and not authorization and not is_loopback(address):
+        if options.api == "responses" and config.sampling.stop:
             raise PolicyMisconfigured(
-                f"{address} needs a key: set the environment variable {options.api_key_env}"
+                "the Responses API has no stop strings: leave out --stop, or use --openai.api chat"
             )
         self.name = f"openai:{model}"
         self._model = model
         self._sampling = config.sampling
         self._options = options
-        self._opening = options.opening()
+        self._server = OpenAIServer(config, options, environment)
+        self._tokens: TokenModel | None = None
+        if options.api == "token_ids":
+            self._tokens = TokenModel(model, self._server, config.sampling, options)
 
     async def start(self) -> None:
-        """Open the connection pool; the server is first asked by the first reply."""
-        await self._endpoint.open()
+        """Open the connections; only for token ids the server is asked something already."""
+        try:
+            await self._server.open()
+            if self._tokens is not None:
+                await self._tokens.start()
+        except BaseException:
+            await self._server.close()
+            raise
 
     def open(self, context: EpisodeContext) -> PolicySession:
-        calling = context.action_format == types_pb2.ACTION_FORMAT_FUNCTION_CALLING
+        """Open a session; raises RuntimeError before `start` where tokens are spoken."""
+        if self._tokens is not None:
+            return VLLMSession(self._tokens, context)
         tools: list[Any] = []
+        calling = context.action_format == types_pb2.ACTION_FORMAT_FUNCTION_CALLING
         if calling and self._options.native_tools:
             tools = declared_tools(context.tools_json)
-        return _OpenAISession(self, context, tools)
-
-    @property
-    def model(self) -> str:
-        """The model's name, as requests give it."""
-        return self._model
-
-    @property
-    def sampling(self) -> Sampling:
-        """How replies are sampled."""
-        return self._sampling
-
-    @property
-    def options(self) -> OpenAIOptions:
-        """The settings of this kind, with the texts of the files that they name."""
-        return self._options
-
-    @property
-    def opening(self) -> Opening:
-        """How conversations begin."""
-        return self._opening
-
-    async def ask(
-        self, api: ChatApi, body: Mapping[str, Any], turn: int, repeats: Counter[str]
-    ) -> Answer:
-        """Send a request until it is answered; raises PolicyError."""
-
-        async def attempt() -> Answer:
-            return api.read(await self._endpoint.post(api.path, body), turn)
-
-        # What a request may cost, as servers count against their limits.
-        tokens = len(orjson.dumps(body)) // _BYTES_PER_TOKEN + self._sampling.max_new_tokens
-        return await self._sender.send(attempt, tokens=tokens, repeats=repeats)
+        kind = ResponsesApi if self._options.api == "responses" else ChatApi
+        api = kind(self._model, self._sampling, self._options, tools)
+        return _TextSession(
+            self._server, api, self._options, context, self._sampling.max_new_tokens
+        )
 
     def outage(self) -> Outage | None:
-        return self._sender.outage()
+        return self._server.outage()
 
     def request_counts(self) -> RequestCounts:
-        return self._sender.counts
+        return self._server.counts
 
     async def close(self) -> None:
-        await self._endpoint.close()
+        await self._server.close()
 
 
-class _OpenAISession(PolicySession):
-    def __init__(self, policy: OpenAIPolicy, context: EpisodeContext, tools: list[Any]) -> None:
-        self._policy = policy
-        self._environment = context.environment
-        self._api = ChatApi(policy.model, policy.sampling, policy.options, tools)
+class _TextSession(PolicySession):
+    def __init__(
+        self,
+        server: OpenAIServer,
+        api: TextApi,
+        options: OpenAIOptions,
+        context: EpisodeContext,
+        max_new_tokens: int,
+    ) -> None:
+        self._server = server
+        self._api = api
+        self._opening = options.opening()
+        self._context = context
+        self._max_new_tokens = max_new_tokens
         self._answers: dict[int, Answer] = {}
         """What the model answered, by the index of the message that it became."""
         self._further: dict[int, ToolCall] = {}
@@ -154,7 +121,7 @@ class _OpenAISession(PolicySession):
         """Calls of the last answer that are still to be played."""
 
     def begin(self, messages: Sequence[Message]) -> Sequence[Message]:
-        return self._policy.opening.of(messages, self._environment)
+        return self._opening.of(messages, self._context.environment)
 
     async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:
         """One reply; a conversation that is too long gives an empty one with CONTEXT.
@@ -165,17 +132,24 @@ class _OpenAISession(PolicySession):
             call = self._waiting.popleft()
             self._further[len(messages)] = call
             return Completion(text=call.as_action(""), same_completion=True)
-        body = self._api.request(self._turns(messages), seed)
-        omitted = self._policy.options.omit
-        body = {name: value for name, value in body.items() if name not in omitted}
+        request = self._api.request(self._turns(messages), seed)
         repeats: Counter[str] = Counter()
         try:
-            answer = await self._policy.ask(self._api, body, turn, repeats)
+            asked = await self._server.ask(
+                self._api.path,
+                request,
+                partial(self._api.read, turn=turn),
+                seed=seed,
+                episode_id=self._context.episode_id,
+                # As servers count against their limits.
+                tokens=len(orjson.dumps(request)) // _BYTES_PER_TOKEN + self._max_new_tokens,
+                repeats=repeats,
+            )
         except ContextOverflow:
             return Completion(text="", finish_reason=FinishReason.CONTEXT)
-        self._answers[len(messages)] = answer
-        self._waiting.extend(answer.calls[1:])
-        return _completion(answer, self._policy.options, repeats)
+        self._answers[len(messages)] = asked.answer
+        self._waiting.extend(asked.answer.calls[1:])
+        return self._completion(asked, repeats)
 
     def _turns(self, messages: Sequence[Message]) -> list[Turn]:
         """The conversation with what the model answered in place of what it became."""
@@ -193,36 +167,20 @@ class _OpenAISession(PolicySession):
                 played = None
         return turns
 
-
-def _completion(answer: Answer, options: OpenAIOptions, repeats: Mapping[str, int]) -> Completion:
-    usage = answer.usage
-    return Completion(
-        text=answer.calls[0].as_action(answer.text) if answer.calls else answer.text,
-        finish_reason=answer.finish,
-        prompt_tokens=usage.prompt or 0,
-        completion_tokens=usage.completion or 0,
-        cached_tokens=usage.cached or 0,
-        cache_write_tokens=usage.written or 0,
-        reasoning_tokens=usage.reasoning or 0,
-        policy_version=answer.version,
-        cost_usd=_cost(usage, options),
-        repeats=repeats,
-        reasoning=answer.reasoning,
-        output_items=answer.items,
-    )
-
-
-def _cost(usage: Usage, options: OpenAIOptions) -> float | None:
-    """US dollars; None where a price or a count is unknown."""
-    full, output = options.usd_per_million_input, options.usd_per_million_output
-    if full is None or output is None or usage.prompt is None or usage.completion is None:
-        return None
-    cached, written = options.usd_per_million_cached, options.usd_per_million_cache_write
-    reused = min(usage.cached or 0, usage.prompt)
-    stored = min(usage.written or 0, usage.prompt - reused)
-    return (
-        (usage.prompt - reused - stored) * full
-        + reused * (full if cached is None else cached)
-        + stored * (full if written is None else written)
-        + usage.completion * output
-    ) / 1e6
+    def _completion(self, asked: Asked[Answer], repeats: Mapping[str, int]) -> Completion:
+        answer, usage = asked.answer, asked.answer.usage
+        return Completion(
+            text=answer.calls[0].as_action(answer.text) if answer.calls else answer.text,
+            finish_reason=answer.finish,
+            prompt_tokens=usage.prompt or 0,
+            completion_tokens=usage.completion or 0,
+            cached_tokens=usage.cached or 0,
+            cache_write_tokens=usage.written or 0,
+            reasoning_tokens=usage.reasoning or 0,
+            policy_version=answer.version,
+            cost_usd=self._server.cost(usage, from_cache=asked.from_cache),
+            repeats=repeats,
+            reasoning=answer.reasoning,
+            output_items=answer.items,
+            from_cache=asked.from_cache,
+        )

@@ -16,7 +16,6 @@ What engines are asked besides /generate is in `agent_runtime.sglang.engines`.
 from __future__ import annotations
 
 import asyncio
-import datetime
 import os
 import re
 import uuid
@@ -30,22 +29,21 @@ from agent_runtime.concurrency import ConcurrencyController, ConcurrencyRules
 from agent_runtime.conversation import Message, Role
 from agent_runtime.endpoint import Endpoint
 from agent_runtime.errors import (
-    ContextOverflow,
     PolicyLost,
     PolicyMisconfigured,
     PolicyStale,
     PolicyUnavailable,
     Trouble,
 )
-from agent_runtime.huggingface import HuggingFaceRenderer
+from agent_runtime.huggingface import load_renderer
 from agent_runtime.logs import get_logger
 from agent_runtime.policies.base import (
-    Completion,
     EpisodeContext,
     PolicySession,
     TrainablePolicy,
 )
 from agent_runtime.policies.config import PolicyConfig, SGLangOptions
+from agent_runtime.policies.token_session import TokenSession
 from agent_runtime.rendering import ChatRenderer
 from agent_runtime.request_retry import Outage, RequestCounts
 from agent_runtime.request_sender import RequestSender
@@ -55,9 +53,7 @@ from agent_runtime.sglang.engines import EngineGroup, WeightUpdate
 from agent_runtime.sglang.tensors import WeightTensors
 from agent_runtime.sglang.wire import Streamed, generate_body, read_reply, read_scores
 from agent_runtime.supervision import Supervisor, cancel_tasks, supervise
-from agent_runtime.tokenized_conversation import TokenizedConversation
 from agent_runtime.weights import Interrupt, Weights
-from agentgym.episode.v1 import episode_pb2
 
 __all__ = ["SGLangPolicy"]
 
@@ -318,9 +314,8 @@ class SGLangPolicy(TrainablePolicy):
         source = options.tokenizer or model.get("tokenizer_path") or model.get("model_path")
         if not isinstance(source, str):
             raise PolicyMisconfigured("the server names no tokenizer: set --sglang.tokenizer")
-        template, today = _template_options(options)
         return await asyncio.to_thread(
-            HuggingFaceRenderer, source, chat_template=template, today=today
+            load_renderer, source, options.chat_template, options.template_date
         )
 
     async def _check_tokenizer(self, renderer: ChatRenderer) -> None:
@@ -337,53 +332,15 @@ class SGLangPolicy(TrainablePolicy):
             )
 
 
-class _SGLangSession(PolicySession):
+class _SGLangSession(TokenSession):
     def __init__(self, policy: SGLangPolicy, renderer: ChatRenderer, episode_id: str) -> None:
+        super().__init__(renderer, policy.config.sampling, policy.context_limit)
         self._policy = policy
-        self._stop_ids = list(renderer.stop_ids)
-        self._conversation = TokenizedConversation(renderer)
         self._episode_id = episode_id
         pattern = policy.config.sglang.early_stop
         self._early_stop = re.compile(pattern) if pattern else None
-        self._repeats: Counter[str] = Counter()
-        """Requests of the present reply that were sent again, by reason."""
 
-    async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:
-        """One generation; a full context gives an empty reply with CONTEXT and asks nobody.
-
-        Raises ContextOverflow where the context cannot hold the first observation.
-        """
-        prompt = self._conversation.prompt(messages)
-        max_new_tokens = self._policy.config.sampling.max_new_tokens
-        limit = self._policy.context_limit
-        budget = min(max_new_tokens, limit - len(prompt)) if limit else max_new_tokens
-        if budget < 1:
-            return self._exhausted(turn, len(prompt), f"{limit} tokens")
-        self._repeats = Counter()
-        try:
-            generated = await self._sample(prompt, budget, seed)
-        except ContextOverflow as error:
-            return self._exhausted(turn, len(prompt), str(error))
-        if not generated.ids and generated.finish is FinishReason.ABORT:
-            raise PolicyUnavailable("the engine gave the request back before the first token")
-        self._conversation.append_reply(
-            generated.ids, generated.logprobs, generation=turn, versions=generated.versions
-        )
-        cut = generated.finish is FinishReason.LENGTH and budget < max_new_tokens
-        return Completion(
-            text=self._conversation.reply_text(generated.ids, self._policy.config.sampling.stop),
-            finish_reason=FinishReason.CONTEXT if cut else generated.finish,
-            prompt_tokens=len(prompt),
-            completion_tokens=len(generated.ids),
-            cached_tokens=generated.cached,
-            policy_version=generated.versions[-1].version if generated.versions else "",
-            repeats=self._repeats,
-        )
-
-    def token_segments(self) -> list[episode_pb2.TokenSegment]:
-        return self._conversation.ledger.to_protos()
-
-    async def _sample(self, prompt: list[int], budget: int, seed: int) -> SampledReply:
+    async def sample(self, prompt: list[int], budget: int, seed: int) -> SampledReply:
         """A whole reply: what an engine gives back half-done goes on from its last token."""
         whole = await self._part(prompt, [], budget, seed)
         stalled = 0
@@ -409,11 +366,11 @@ class _SGLangSession(PolicySession):
             self._policy.config.sampling,
             budget=budget,
             seed=seed,
-            stop_ids=self._stop_ids,
+            stop_ids=self.stop_ids,
         )
         stop_at = self._stop_rule(sampled) if self._early_stop is not None else None
         return await self._policy.generate(
-            body, routing_key=self._episode_id, stop_at=stop_at, repeats=self._repeats
+            body, routing_key=self._episode_id, stop_at=stop_at, repeats=self.repeats
         )
 
     def _stop_rule(self, sampled: Sequence[int]) -> StopRule:
@@ -421,17 +378,9 @@ class _SGLangSession(PolicySession):
         assert pattern is not None
 
         def matches(ids: Sequence[int]) -> bool:
-            return pattern.search(self._conversation.reply_text([*sampled, *ids])) is not None
+            return pattern.search(self.text([*sampled, *ids])) is not None
 
         return matches
-
-    def _exhausted(self, turn: int, prompt_tokens: int, limit: str) -> Completion:
-        if turn == 0:
-            raise ContextOverflow(
-                f"the first observation makes a prompt of {prompt_tokens} tokens, which the "
-                f"model's context cannot hold ({limit}): serve it with a longer one"
-            )
-        return Completion(text="", finish_reason=FinishReason.CONTEXT, prompt_tokens=prompt_tokens)
 
 
 def _cache_key(versions: frozenset[str]) -> str:
@@ -458,13 +407,3 @@ def _api_key(options: SGLangOptions) -> str:
             f"the server's key is missing: set the environment variable {options.api_key_env}"
         )
     return key
-
-
-def _template_options(options: SGLangOptions) -> tuple[str | None, datetime.date | None]:
-    """Chat template text and date that the user set. Raises PolicyMisconfigured."""
-    try:
-        path, day = options.chat_template, options.template_date
-        template = path.read_text(encoding="utf-8") if path is not None else None
-        return template, datetime.date.fromisoformat(day) if day is not None else None
-    except (OSError, ValueError) as error:
-        raise PolicyMisconfigured(f"chat template or its date: {error}") from error

@@ -73,8 +73,11 @@ def _renderer(options: AuditOptions, manifest: Manifest) -> ChatRenderer | None:
     targets = [Path(policy.target) for policy in embedded if policy.target]
     if not models:
         targets = _agent_folders(manifest)
+    openai = config.agent.openai
     if targets or embedded:
         settings, tokenizer = config.agent.embedded, None
+    elif openai.api == "token_ids":
+        settings, tokenizer = openai, openai.tokenizer
     else:
         settings, tokenizer = config.agent.sglang, config.agent.sglang.tokenizer
     named = tokenizer or config.model or next(map(str, targets), "")

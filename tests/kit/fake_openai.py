@@ -1,9 +1,10 @@
 """A fake OpenAI-compatible server that behaves as hosted ones do, for tests and benchmarks.
 
-Tests say what it replies: a text, or the fields of a message. A conversation in which a tool call
-has no result is refused, as OpenAI does. It answers after 50 to 300 ms, refuses now and then with
-`retry-after`, fails, cuts answers off and hangs; all by a seed, so that two runs meet the same
-faults where they ask in the same order. Tests may take it down and
+It speaks chat completions, responses and, with a tokenizer, vLLM's completions in token ids. Tests
+say what it replies: a text, or the fields of a chat message, or the output items of a response. A
+conversation in which a tool call has no result is refused, as OpenAI does. It answers after 50 to
+300 ms, refuses now and then with `retry-after`, fails, cuts answers off and hangs; all by a seed,
+so that two runs meet the same faults where they ask in the same order. Tests may take it down and
 bring it back. In a process of its own:
 
     python -m tests.kit.fake_openai --port 8000 --faults hosted
@@ -22,12 +23,23 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
 
+from tests.kit.openai_answers import (
+    chat_completion,
+    load_tokenizer,
+    response,
+    token_completion,
+    unanswered_calls,
+)
+
 __all__ = ["FAULTLESS", "HOSTED", "Behaviour", "FakeOpenAI", "serving", "serving_in_thread"]
 
+Reply = str | dict[str, Any] | list[dict[str, Any]]
+"""A text, fields of a message, or items."""
 _REPLY: Final = "Thought:\nI try this.\n\nAction:\nlook around"
 
 
@@ -58,10 +70,19 @@ class FakeOpenAI:
     def __init__(
         self,
         behaviour: Behaviour = FAULTLESS,
-        reply: Callable[[dict[str, Any]], str | dict[str, Any]] = lambda _: _REPLY,
+        reply: Callable[[dict[str, Any]], Reply] = lambda _: _REPLY,
         seed: int = 0,
+        model: Path | None = None,
     ) -> None:
+        """`model` is the folder of a tokenizer: with it the server speaks token ids, as vLLM."""
         self.behaviour = behaviour
+        self.name = "fake"
+        """The model that it serves."""
+        self.model = model
+        self.context_length = 8192
+        self.spoil: Callable[[dict[str, Any]], object] = lambda _: None
+        """Changes an answer before it is sent."""
+        self._tokenizer = None if model is None else load_tokenizer(model)
         self.down = False
         """While set, connections are cut as they come."""
         self.bodies: list[dict[str, Any]] = []
@@ -77,6 +98,10 @@ class FakeOpenAI:
         app.add_routes(
             [
                 web.post("/v1/chat/completions", self._complete),
+                web.post("/v1/responses", self._complete),
+                web.post("/v1/completions", self._complete),
+                web.post("/tokenize", self._tokenize),
+                web.get("/v1/models", self._list_models),
                 web.get("/fake/answers", self._tell_answers),
             ]
         )
@@ -98,8 +123,8 @@ class FakeOpenAI:
         if self.down:
             return self._cut(request)
         self.bodies.append(body)
-        if unanswered := _unanswered_calls(body["messages"]):
-            error = f"tool_call_ids did not have response messages: {', '.join(unanswered)}"
+        if left := unanswered_calls(body):
+            error = f"No tool output found for: {', '.join(left)}"
             return web.json_response({"error": {"message": error}}, status=400)
         fate = self._draw()
         behaviour = self.behaviour
@@ -118,7 +143,9 @@ class FakeOpenAI:
         if fate == "failed":
             error = {"error": {"message": "The server had an error", "type": "server_error"}}
             return web.json_response(error, status=500)
-        text = json.dumps(self._answer(body))
+        answer = self._answer(request.path, body)
+        self.spoil(answer)
+        text = json.dumps(answer)
         if fate == "truncated":
             text = text[: len(text) // 2]
         return web.Response(text=text, content_type="application/json")
@@ -129,31 +156,25 @@ class FakeOpenAI:
             request.transport.abort()
         return web.Response()
 
-    def _answer(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         reply = self._reply(body)
-        fields = {"content": reply} if isinstance(reply, str) else reply
-        prompt = sum(len(message.get("content") or "") for message in body["messages"]) // 4
-        message = {"role": "assistant", "content": None, **fields}
-        usage = {"prompt_tokens": prompt, "completion_tokens": len(json.dumps(fields)) // 4}
-        return {
-            "id": "chatcmpl-fake",
-            "object": "chat.completion",
-            "model": body.get("model", "fake"),
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            "usage": usage | {"total_tokens": sum(usage.values())},
-        }
+        if path.endswith("/responses"):
+            return response(body, reply)
+        if path.endswith("/chat/completions"):
+            return chat_completion(body, reply)
+        assert isinstance(reply, str) and self._tokenizer is not None
+        return token_completion(body, self._tokenizer.encode(reply).ids, reply)
 
+    async def _list_models(self, _: web.Request) -> web.Response:
+        card = {"id": self.name, "object": "model", "root": str(self.model)}
+        limit = {"max_model_len": self.context_length}
+        return web.json_response({"object": "list", "data": [card | limit]})
 
-def _unanswered_calls(messages: list[dict[str, Any]]) -> list[str]:
-    """Return the tool calls that no tool message right after them answers."""
-    left: list[str] = []
-    for message in messages:
-        if message["role"] == "tool":
-            left.remove(message["tool_call_id"])
-        elif left:
-            return left
-        left += [call["id"] for call in message.get("tool_calls") or ()]
-    return left
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        assert self._tokenizer is not None
+        ids = self._tokenizer.encode(body["prompt"], add_special_tokens=False).ids
+        return web.json_response({"count": len(ids), "tokens": ids})
 
 
 @contextmanager

@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+from agent_runtime.huggingface import HuggingFaceRenderer
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import audit, sample, show
 from orchestrator.store import RunReader
+from tests.agent_runtime import tiny_tokenizers
 from tests.kit.fake_openai import Behaviour, FakeOpenAI, serving_in_thread
+from training.data.sources import episode_sequences
+from training.data.trajectories import read_trajectories
 
 QUICK = Behaviour(quickest=0, slowest=0)
 
@@ -99,3 +103,39 @@ def test_several_calls_of_a_reply_are_played_in_turn_and_what_was_thought_is_kep
     ]
     assert places == sorted(places)
     assert "called in the same completion" in shown
+
+
+def test_a_run_in_vllms_token_ids_can_be_audited_and_trained_on_and_repeated_from_its_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tiny_tokenizers.chatml(tmp_path / "model")
+    cache = ("--cache", str(tmp_path / "cache"))
+    prices = ("--openai.usd-per-million-input", "1", "--openai.usd-per-million-output", "1")
+    flags = ("--openai.api", "token_ids", "--openai.system-prompt", "Talk.", *cache, *prices)
+    replies = {"first": "Action:\nhello", "again": "Action:\nsomething else"}
+    servers = {
+        name: FakeOpenAI(QUICK, lambda _, r=r: r, model=model) for name, r in replies.items()
+    }
+    first, again = (
+        played(tmp_path / name, server, *flags, tokenizer=model) for name, server in servers.items()
+    )
+    assert len(servers["first"].bodies) == 3
+    assert not servers["again"].bodies, "another address of the same model: the cache knows it all"
+    assert first.token_segments == again.token_segments
+    assert [call.from_cache for call in again.generations] == [True] * 3
+    assert sum(call.cost_usd for call in first.generations) > 0
+    assert {call.cost_usd for call in again.generations} == {0.0}
+    assert "0 requests answered and 3 from the response cache" in capsys.readouterr().out
+    (trajectory,) = read_trajectories(first, known_versions={"fake": 0})
+    targets = sum(call.completion_tokens for call in first.generations)
+    assert trajectory.sequence.targets == targets > 0
+    (sequence,) = episode_sequences(first, HuggingFaceRenderer(model))
+    assert sequence.ids.tolist() == trajectory.sequence.ids.tolist()
+
+
+def played(out: Path, server: FakeOpenAI, *flags: str, tokenizer: Path) -> episode_pb2.Episode:
+    assert play(out, server, *flags) == 0
+    assert audit.main([str(out), "--tokenizer", str(tokenizer)]) == 0
+    certificate = json.loads(Path(out, "audit.json").read_text())
+    assert certificate["rendering"] == {"episodes": 1, "findings": 0}
+    return records(out)[0]

@@ -63,7 +63,7 @@ def read_trajectories(
     if not episode.token_segments:
         raise LogprobsMissing(
             f"episode {episode.episode_id} was played by {episode.policy!r}, which records text "
-            "only: sample it with an embedded or sglang policy",
+            "only: sample it with embedded, sglang, or vLLM and --openai.api token_ids",
             field="token_segments",
         )
     trajectories: list[Trajectory] = []
