@@ -292,8 +292,10 @@ class Outage:
 
 @dataclass(slots=True)
 class RequestCounts:
-    """What became of the requests of one policy."""
+    """What became of the requests of one policy, and how many it may have in flight."""
 
+    limit: int = 0
+    """Requests that may be in flight at once now."""
     answered: int = 0
     resent: Counter[str] = field(default_factory=Counter[str])
     """Requests sent again, by the trouble that they had."""

@@ -69,7 +69,7 @@ class RequestSender:
             watch: Find out by requests whether the server is down, or has forgotten one; not for
                 engines that are asked how they are.
         """
-        self.counts = RequestCounts()
+        self.counts = RequestCounts(limit=concurrency.limit)
         self._server = server
         self._retry = retry
         self._retries = RequestRetries(retry)
@@ -124,7 +124,7 @@ class RequestSender:
         before = self.concurrency_limit
         if limit == before:
             return
-        self._limiter.total_tokens = limit
+        self._limiter.total_tokens = self.counts.limit = limit
         log.info(
             "concurrency limit changed",
             server=self._server,

@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from agent_runtime.agent import EpisodePlan
+from agent_runtime.errors import Trouble
 from agent_runtime.logs import get_logger
 from agent_runtime.policies.base import Policy
 from agentgym.env.v1 import environment_pb2 as pb
@@ -193,13 +194,18 @@ class ActiveRuns:
             finished=before,
             live=lambda: scheduler.running,
             notice=self._outage,
+            status=self._status,
         ) as progress:
+            self._fleet.on_event = progress.tell
             dispatcher = Dispatcher(
                 scheduler, self._fleet, self._policies, self._find_store, self._plan, progress.add
             )
             progress.follow(lambda: dispatcher.live_steps)
-            async with self._stop_on_signal(dispatcher):
-                await dispatcher.run()
+            try:
+                async with self._stop_on_signal(dispatcher):
+                    await dispatcher.run()
+            finally:
+                self._fleet.on_event = None
         requests = self._requests()
         outcomes = [
             run.outcome(scheduler, requests, interrupted=self._interrupted) for run in self._runs
@@ -213,6 +219,17 @@ class ActiveRuns:
     def _outage(self) -> str:
         outages = [policy.outage() for policy in self._policies.values()]
         return "; ".join(outage.describe() for outage in outages if outage is not None)
+
+    def _status(self) -> Iterator[str]:
+        """Say what is not as it should be, and how many requests model servers get at once."""
+        if lost := self._fleet.lost:
+            yield f"{lost}/{len(self._fleet)} servers lost"
+        counts = [it for policy in self._policies.values() if (it := policy.request_counts())]
+        if counts:
+            yield f"limit {'+'.join(f'{count.limit:,}' for count in counts)}"
+        resent = sum((count.resent for count in counts), Counter[str]())
+        if resent:
+            yield f"{resent.total():,} resent ({resent[Trouble.REFUSED]:,} refused)"
 
     def _requests(self) -> dict[str, dict[str, Any]]:
         """Return how the requests of this session fared; say so where not all went once."""

@@ -51,6 +51,8 @@ class ServerHandle:
         self.episodes = 0
         self.reviving = False
         """It was lost, and a task tries to reach it again."""
+        self.draining = False
+        """It takes no new episodes, and those that it had move to others."""
         self.refused = ""
         """Why it must not play this run's episodes; empty = it may."""
 
@@ -86,6 +88,8 @@ class Fleet:
         """Why no episode can be played any more; None = some can."""
         self.on_failure: Callable[[FleetError], None] | None = None
         """Called when `failure` is set, by a task in the background."""
+        self.on_event: Callable[[str], None] | None = None
+        """Called with a sentence for people when a server is lost, drains, or is back."""
         self._config = config
         self._options = options
         self._optional = frozenset(optional)
@@ -102,6 +106,11 @@ class Fleet:
     def __len__(self) -> int:
         """Return the number of servers, lost ones included."""
         return len(self._handles)
+
+    @property
+    def lost(self) -> int:
+        """Number of servers that cannot be used now."""
+        return sum(handle.connection.lost or bool(handle.refused) for handle in self._handles)
 
     @property
     def pids(self) -> list[int]:
@@ -176,6 +185,7 @@ class Fleet:
         Waits where there is none; raises ConnectionLost when that took too long.
         """
         self._revive_lost()
+        self._note_draining(lost)
         handle = self._least_loaded(environment, avoid=lost)
         return (handle or await self._wait_for_server(environment)).connection
 
@@ -229,9 +239,14 @@ class Fleet:
             sockets=folder,
             logs=self._logs or LogFolder(folder),
             on_failure=on_failure,
+            tell=self._tell,
             skip_unavailable=bool(self._optional),
         )
         return server
+
+    def _tell(self, event: str) -> None:
+        if self.on_event is not None:
+            self.on_event(event)
 
     def _give_up(self, server: SpawnedServer, error: BaseException) -> None:
         """Go on without a server that is not restarted any more; without any, end the run."""
@@ -244,6 +259,7 @@ class Fleet:
             servers_left=remaining,
             error=str(error),
         )
+        self._tell(f"{server.address} is given up, {remaining} servers are left: {error}")
         if remaining == 0:
             self._fail(FleetError(f"no environment server is left: {error}"))
 
@@ -307,6 +323,10 @@ class Fleet:
                 environment=environment,
                 seconds=self._config.wait_for_servers,
             )
+            self._tell(
+                f"no server of {environment} is left; waiting for one for "
+                f"{self._config.wait_for_servers:g} s"
+            )
         hosts = [handle for handle in self._handles if environment in handle.environments]
         end = time.monotonic() + self._config.wait_for_servers
         while time.monotonic() < end and not all(handle.refused for handle in hosts):
@@ -354,12 +374,24 @@ class Fleet:
         if problem != handle.refused:
             handle.refused = problem
             log.error("server refused", server=handle.connection.address, problem=problem)
+            self._tell(f"{handle.connection.address} is refused: {problem}")
+
+    def _note_draining(self, connection: Connection) -> None:
+        """Say once that a server drains: it was to be left, and it is not lost."""
+        for handle in self._handles:
+            if handle.connection is connection and not (connection.lost or handle.draining):
+                handle.draining = True
+                log.info("server drains", server=connection.address, episodes=handle.episodes)
+                self._tell(
+                    f"{connection.address} drains; its {handle.episodes} episodes go on elsewhere"
+                )
 
     def _revive_later(self, handle: ServerHandle) -> None:
         """Try to reach a lost server for ever; its connection is replaced when it is back."""
         handle.reviving = True
         address = handle.connection.address
         log.warning("reviving lost server", server=address, episodes=handle.episodes)
+        self._tell(f"{address} is lost with {handle.episodes} episodes; it is tried for ever")
 
         def on_failure(_error: BaseException) -> None:
             # The next episode that finds the server lost begins again.
@@ -388,7 +420,9 @@ class Fleet:
             await asyncio.sleep(_REFUSED_SECONDS if problem else _REVIVE_SECONDS)
         self._inspect_streams(handle, fresh)
         handle.connection, handle.reviving, handle.refused = fresh, False, ""
+        handle.draining = False
         log.info("server is back", server=lost.address)
+        self._tell(f"{lost.address} is back")
         await lost.close()
 
     async def _identity_problem(self, handle: ServerHandle, connection: Connection) -> str:

@@ -47,6 +47,9 @@ __all__ = ["RunOutcome", "RunSpec", "run", "run_many"]
 
 log = get_logger(__name__)
 
+_NAMED = 4
+"""Names that a line of the progress has room for."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
@@ -132,9 +135,12 @@ def _tell(console: Console, text: str) -> None:
 
 def _where(names: Sequence[str], config: RunConfig) -> str:
     """Say which environments are about to be looked for, and where."""
-    if config.fleet.servers:
-        return f"connecting to {', '.join(config.fleet.servers)} for {', '.join(names)}"
-    return f"starting environment servers for {', '.join(names)}"
+    what = ", ".join(names) if len(names) <= _NAMED else f"{len(names)} environments"
+    servers = config.fleet.servers
+    if not servers:
+        return f"starting environment servers for {what}"
+    where = ", ".join(servers) if len(servers) <= _NAMED else f"{len(servers)} servers"
+    return f"connecting to {where} for {what}"
 
 
 def _run_id(spec: RunSpec) -> str:

@@ -108,6 +108,7 @@ class SpawnedServer:
         sockets: Path,
         logs: LogFolder,
         on_failure: Callable[[BaseException], None],
+        tell: Callable[[str], None],
         skip_unavailable: bool = False,
     ) -> None:
         """Describe a server; `start` runs it.
@@ -119,6 +120,7 @@ class SpawnedServer:
             sockets: Folder for its Unix socket: a short path, sockets allow about 100 characters.
             logs: Folder for `server-NUMBER.log`, which is appended to.
             on_failure: Called with the error when the server is given up.
+            tell: Called with a sentence for people when it dies and when it is up again.
             skip_unavailable: Serve the others where an environment is not installed.
         """
         self.address = f"unix:{sockets / f'server-{number}.sock'}"
@@ -131,6 +133,7 @@ class SpawnedServer:
         self._environments = environments
         self._config = config
         self._on_failure = on_failure
+        self._tell = tell
         self._skip_unavailable = skip_unavailable
         self._backoff = RestartBackoff()
         self._process: asyncio.subprocess.Process | None = None
@@ -251,6 +254,8 @@ class SpawnedServer:
                     f"the server at {self.address} was given up after {self._backoff.restarts} "
                     f"restarts; its log: {self.log_file}"
                 )
+            how = ", ".join(f"{name} {value}" for name, value in _exit_fields(status).items())
+            self._tell(f"server {self._number} died ({how}); it is started again")
             log.info("server restarting", server=self.address, delay=round(delay, 3))
             await asyncio.sleep(delay)
             self.restarts += 1
@@ -260,6 +265,7 @@ class SpawnedServer:
                 log.info(
                     "server restarted", server=self.address, pid=self.pid, restarts=self.restarts
                 )
+                self._tell(f"server {self._number} is up again, start {self.restarts + 1}")
 
     def _last_words(self) -> str:
         try:

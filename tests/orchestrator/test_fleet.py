@@ -61,10 +61,11 @@ async def test_a_server_that_cannot_live_is_given_up_and_the_fleet_says_so(
     monkeypatch.setattr(RestartBackoff, "MAX_RESTARTS", 2)
     monkeypatch.setattr(RestartBackoff, "FIRST_SECONDS", 0.01)
     failures: list[FleetError] = []
+    said: list[str] = []
     with log_file(tmp_path / "run.jsonl"):
         logs = LogFolder(tmp_path)
         async with Fleet(["echo"], FleetConfig(spawn=1), OPTIONS, logs=logs) as fleet:
-            fleet.on_failure = failures.append
+            fleet.on_failure, fleet.on_event = failures.append, said.append
             (server,) = fleet._spawned
             # From now on every start fails at once.
             server._environments = ["--no-such-flag"]
@@ -72,6 +73,8 @@ async def test_a_server_that_cannot_live_is_given_up_and_the_fleet_says_so(
             await until(lambda: bool(failures))
     assert fleet.failure is failures[0]
     assert "given up after 2 restarts" in str(failures[0])
+    assert said[0] == "server 0 died (signal SIGKILL); it is started again"
+    assert "is given up, 0 servers are left: " in said[-1]
     fleet_loggers = ("orchestrator.servers", "orchestrator.fleet", "agent_runtime.supervision")
     told = [it["event"] for it in events(tmp_path / "run.jsonl") if it["logger"] in fleet_loggers]
     assert told[2:] == [
@@ -129,8 +132,10 @@ async def test_a_server_that_comes_back_as_another_is_refused_until_it_is_itself
 ) -> None:
     monkeypatch.setattr("orchestrator.fleet._REVIVE_SECONDS", 0.01)
     monkeypatch.setattr("orchestrator.fleet._REFUSED_SECONDS", 0.01)
+    said: list[str] = []
     with log_file(tmp_path / "run.jsonl"):
         async with Fleet(["echo"], FleetConfig(spawn=2), OPTIONS) as fleet:
+            fleet.on_event = said.append
             other_contract = ContractMismatch("it speaks contract revision 2")
             await revived(
                 monkeypatch, fleet, ConnectionLost("away"), other_contract, "other", "other", ""
@@ -147,6 +152,8 @@ async def test_a_server_that_comes_back_as_another_is_refused_until_it_is_itself
         "server refused",
         "server is back",
     ]
+    assert [" is lost with 0 " in said[0], " is refused: " in said[1]] == [True, True]
+    assert said[-1].endswith(" is back")
     assert "contract revision 2" in told[1][1]
     assert "it serves echo 1 other, and the run began with" in told[2][1]
 
