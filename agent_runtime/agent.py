@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from google.protobuf import struct_pb2
 
 from agent_runtime import tracing
+from agent_runtime.answer_time import answers_timed
 from agent_runtime.conversation import Message, Role, normalize_reply
 from agent_runtime.episode import RemoteEpisode, Transition
 from agent_runtime.errors import AgentRuntimeError, OutcomeNotFinite
@@ -29,6 +30,7 @@ from agent_runtime.policies.base import (
 from agent_runtime.redaction import redact_text
 from agent_runtime.sampling import FinishReason
 from agent_runtime.scores import score_or_reward
+from agent_runtime.spending import EpisodeLimits, Limit, Spent
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
@@ -70,6 +72,8 @@ class EpisodePlan:
     """The two first messages; None = the environment's own in the action format."""
     turn_seed: Callable[[int], int] = _turn_number
     """Gives the sampling seed of a turn."""
+    limits: EpisodeLimits = field(default_factory=EpisodeLimits)
+    """What its replies may spend."""
 
     def reset(self, lease_ms: int = 0) -> pb.Reset:
         """Build the command that opens the episode.
@@ -100,13 +104,20 @@ class EpisodePlan:
         )
 
 
-async def play(plan: EpisodePlan, live: RemoteEpisode, policy: Policy) -> episode_pb2.Episode:
+async def play(
+    plan: EpisodePlan,
+    live: RemoteEpisode,
+    policy: Policy,
+    *,
+    on_reply: Callable[[Completion, Spent], None] | None = None,
+) -> episode_pb2.Episode:
     """Play an episode to its end.
 
     Args:
         plan: What is played, and the names under which it is recorded.
         live: The episode on its server, not yet reset.
         policy: Who plays it; started.
+        on_reply: Sees each reply and what it came to, at once.
 
     Returns:
         The record, also of an episode that failed: then it holds the error and no score.
@@ -123,7 +134,7 @@ async def play(plan: EpisodePlan, live: RemoteEpisode, policy: Policy) -> episod
         ) as span,
         bind_context(episode_id=plan.episode_id, environment=plan.environment.name),
     ):
-        return await _EpisodeRun(plan, live, policy, span).run()
+        return await _EpisodeRun(plan, live, policy, span, on_reply).run()
 
 
 def failed_record(
@@ -140,9 +151,16 @@ class _EpisodeRun:
     """The state of one episode while it is played."""
 
     def __init__(
-        self, plan: EpisodePlan, live: RemoteEpisode, policy: Policy, span: Span | None
+        self,
+        plan: EpisodePlan,
+        live: RemoteEpisode,
+        policy: Policy,
+        span: Span | None,
+        on_reply: Callable[[Completion, Spent], None] | None,
     ) -> None:
         self._span = span
+        self._on_reply = on_reply
+        self._spent = Spent()
         self._plan = plan
         self._live = live
         self._policy = policy
@@ -186,6 +204,9 @@ class _EpisodeRun:
         max_rounds = self._plan.max_rounds or self._plan.environment.max_rounds
         turn = 0
         while not transition.ended and turn < max_rounds:
+            if (limit := self._plan.limits.reached(self._spent)) is not None:
+                self._truncate(_STOP_BY_LIMIT[limit])
+                return
             with tracing.span("turn", turn=turn):
                 reply = await self._reply(session, turn)
                 if reply is None:
@@ -210,17 +231,28 @@ class _EpisodeRun:
         """Ask the policy for its next reply and record it; None = the context is full."""
         seed = self._plan.turn_seed(turn)
         started = time.perf_counter()
-        with tracing.span("generation", turn=turn) as span:
+        with tracing.span("generation", turn=turn) as span, answers_timed() as timed:
             completion = await session.reply(self._messages, turn=turn, seed=seed)
             if span is not None:
                 _describe(span, completion)
         seconds = time.perf_counter() - started
         _record_generation(self._record.generations.add(), completion, turn, seed, seconds)
         self._record.policy_seconds += seconds
+        self._spend(completion, timed.within(seconds))
         if completion.finish_reason is FinishReason.CONTEXT:
             return None
         self._messages.append(Message(Role.ASSISTANT, completion.text, sampled=True))
         return normalize_reply(completion.text)
+
+    def _spend(self, completion: Completion, seconds: float) -> None:
+        spent = Spent(
+            cost=completion.cost_usd or 0.0,
+            tokens=completion.prompt_tokens + completion.completion_tokens,
+            seconds=seconds,
+        )
+        self._spent += spent
+        if self._on_reply is not None:
+            self._on_reply(completion, spent)
 
     def _observe(self, transition: Transition, reply: str | None, seconds: float) -> None:
         self._record.environment_seconds += seconds
@@ -262,6 +294,11 @@ def _require_finite(transition: Transition) -> None:
             raise OutcomeNotFinite(f"the environment gave a {name} of {value} at {transition.seq}")
 
 
+_STOP_BY_LIMIT = {
+    Limit.COST: types_pb2.STOP_REASON_COST_LIMIT,
+    Limit.TOKENS: types_pb2.STOP_REASON_TOKEN_LIMIT,
+    Limit.TIME: types_pb2.STOP_REASON_TIME_LIMIT,
+}
 _STOP_BY_FAULT = {
     types_pb2.FAULT_POLICY: types_pb2.STOP_REASON_POLICY_ERROR,
     types_pb2.FAULT_ENVIRONMENT: types_pb2.STOP_REASON_ENVIRONMENT_ERROR,

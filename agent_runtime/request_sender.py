@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 from anyio import CapacityLimiter
 from asyncio_throttle.throttler import Throttler
 
+from agent_runtime.answer_time import note_answer
 from agent_runtime.concurrency import ConcurrencyController, Load
 from agent_runtime.errors import PolicyError, PolicyOverloaded, PolicyUnavailable, Trouble
 from agent_runtime.logs import get_logger
@@ -267,6 +268,7 @@ class RequestSender:
 
     def _note_answer(self, seconds: float) -> None:
         self.counts.answered += 1
+        note_answer(seconds)
         self._retries.answered()
         self._patience.answered(seconds)
         self.set_limit(self._concurrency.answered(seconds, self.in_flight))

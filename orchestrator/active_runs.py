@@ -7,6 +7,7 @@ at once, shows progress, stops in order on a signal and says how each run ended.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 from collections import Counter
@@ -22,6 +23,7 @@ from agent_runtime.agent import EpisodePlan
 from agent_runtime.errors import Trouble
 from agent_runtime.logs import get_logger
 from agent_runtime.policies.base import Policy
+from agent_runtime.spending import Spent
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.config import RunConfig, parse_action_format
 from orchestrator.dispatcher import Dispatcher
@@ -30,6 +32,7 @@ from orchestrator.fleet import Fleet
 from orchestrator.progress import RunProgress
 from orchestrator.records import EpisodeKey
 from orchestrator.retry import RetryBudget
+from orchestrator.run_limits import RunAccount, recorded_spending
 from orchestrator.run_plan import RunPlan, SessionEnd
 from orchestrator.scheduler import Assignment, Limits, Scheduler
 from orchestrator.store import RunStore
@@ -58,6 +61,8 @@ class RunOutcome:
     """How the session's requests to model servers fared, by policy."""
     gaps: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the run's suite has and was not played, by environment: why, and what to do."""
+    limit: str = ""
+    """The limit of the run that ended it, in words; empty = none did."""
 
     @property
     def failed(self) -> int:
@@ -115,7 +120,13 @@ class ActiveRun:
             self._environments[assignment.key.environment],
             run_id=self.store.manifest.run_id,
             run_seed=self.config.seed,
+            limits=self.config.per_episode,
         )
+
+    def recorded_spending(self) -> Spent:
+        """Return what the attempts cost that are on record, superseded ones included."""
+        summaries = (self.store.summaries(superseded=again) for again in (False, True))
+        return recorded_spending(itertools.chain.from_iterable(summaries))
 
     def log_start(self, finished: Collection[EpisodeKey]) -> None:
         """Say in the log what is going to be played."""
@@ -140,10 +151,16 @@ class ActiveRun:
             finished=outcome.finished,
             failed=outcome.failed,
             interrupted=outcome.interrupted,
+            limit=outcome.limit,
         )
 
     def outcome(
-        self, scheduler: Scheduler, requests: Mapping[str, Mapping[str, Any]], *, interrupted: bool
+        self,
+        scheduler: Scheduler,
+        requests: Mapping[str, Mapping[str, Any]],
+        *,
+        interrupted: bool,
+        limit: str,
     ) -> RunOutcome:
         """Return how this run ended."""
         keys = frozenset(self.keys)
@@ -158,6 +175,7 @@ class ActiveRun:
             {name: self._fleet.described[name] for name in self.run_plan.items},
             requests,
             self.run_plan.gaps,
+            limit,
         )
 
 
@@ -178,11 +196,15 @@ class ActiveRuns:
         self._keys = [key for run in runs for key in run.keys]
         self._run_by_environment = {name: run for run in runs for name in run.config.environments}
         self._interrupted = False
+        self._limit = ""
+        """The limit that was reached, in words."""
 
     async def play(self) -> list[RunOutcome]:
         """Play what is left; returns how each run ended."""
         finished = {key for run in self._runs for key in run.store.finished_keys()}
         scheduler = self._scheduler(finished)
+        unrecorded = [run.store.unrecorded_spending() for run in self._runs]
+        account = self._account(unrecorded)
         totals = Counter((key.environment, key.policy) for key in self._keys)
         before = Counter((k.environment, k.policy) for k in self._keys if k in finished)
         for run in self._runs:
@@ -198,7 +220,14 @@ class ActiveRuns:
         ) as progress:
             self._fleet.on_event = progress.tell
             dispatcher = Dispatcher(
-                scheduler, self._fleet, self._policies, self._find_store, self._plan, progress.add
+                scheduler,
+                self._fleet,
+                self._policies,
+                self._find_store,
+                self._plan,
+                progress.add,
+                account=account,
+                on_limit=lambda limit: self._tell_limit(limit, scheduler.running),
             )
             progress.follow(lambda: dispatcher.live_steps)
             try:
@@ -208,13 +237,33 @@ class ActiveRuns:
                 self._fleet.on_event = None
         requests = self._requests()
         outcomes = [
-            run.outcome(scheduler, requests, interrupted=self._interrupted) for run in self._runs
+            run.outcome(scheduler, requests, interrupted=self._interrupted, limit=self._limit)
+            for run in self._runs
         ]
-        for run, outcome in zip(self._runs, outcomes, strict=True):
-            end = SessionEnd(interrupted=outcome.interrupted, given_up=outcome.given_up)
-            run.store.end_playing(end)
+        for run, outcome, before in zip(self._runs, outcomes, unrecorded, strict=True):
+            end = SessionEnd(
+                interrupted=outcome.interrupted, given_up=outcome.given_up, limit=outcome.limit
+            )
+            lost = account.unrecorded(run.run_plan.items)
+            run.store.end_playing(end, unrecorded=before + lost)
             run.log_end(outcome)
         return outcomes
+
+    def _account(self, unrecorded: Sequence[Spent]) -> RunAccount:
+        recorded = [run.recorded_spending() for run in self._runs]
+        return RunAccount(
+            self._runs[0].config.limits,
+            recorded=sum(recorded, start=Spent()),
+            unrecorded=sum(unrecorded, start=Spent()),
+        )
+
+    def _tell_limit(self, limit: str, live: int) -> None:
+        self._limit = limit
+        grace = self._runs[0].config.limits.limit_grace
+        text = f"stopped by {limit}"
+        if live:
+            text += f"; {live} live episodes have {grace:g} s to end"
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _outage(self) -> str:
         outages = [policy.outage() for policy in self._policies.values()]

@@ -1,7 +1,8 @@
 """What every command of this package does alike: flags from a dataclass, a loop, exit codes.
 
-Here typed errors become exit codes: 0 = done, 1 = it did not hold or could not be
-done, 2 = the command asked for what does not exist. Expected errors never show a traceback.
+Here typed errors become exit codes: 0 = done, 1 = it did not hold or could not be done, 2 = the
+command asked for what does not exist; a run that one of its limits ended has 3. Expected errors
+never show a traceback.
 """
 
 from __future__ import annotations

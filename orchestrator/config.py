@@ -18,6 +18,7 @@ from agent_runtime.agents import AgentManifest, PlaySettings, agent_folder, read
 from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling
 from agent_runtime.redaction import REDACTED, redact, redact_text
 from agent_runtime.serving.config import ServeConfig
+from agent_runtime.spending import EpisodeLimits
 from agentgym.env.v1 import types_pb2
 from orchestrator.client import ClientConfig
 from orchestrator.configuration import (
@@ -34,6 +35,7 @@ from orchestrator.fleet import FleetConfig
 from orchestrator.manifest import Manifest
 from orchestrator.prompts import load_conversation_start
 from orchestrator.retry import RetryPolicy
+from orchestrator.run_limits import RunLimits
 from orchestrator.suites import DEMO_SUITE, Suite, SuiteEnvironment, load_suite
 
 __all__ = [
@@ -125,6 +127,8 @@ class RunConfig:
     seed: int = 0
     """Seed of the run: every episode and every sampled token derives from it."""
     agent: Annotated[PolicyConfig, tyro.conf.arg(name="")] = field(default_factory=PolicyConfig)
+    limits: Annotated[RunLimits, tyro.conf.arg(name="")] = field(default_factory=RunLimits)
+    per_episode: EpisodeLimits = field(default_factory=EpisodeLimits)
     concurrency: int = 256
     """Episodes that are live at once."""
     fleet: Annotated[FleetConfig, tyro.conf.arg(name="")] = field(default_factory=FleetConfig)
@@ -380,7 +384,7 @@ somebody."""
 _UNSET = '""'
 _RUNTIME = frozenset(
     {
-        *("concurrency", "fleet", "client", "serve", "retry"),
+        *("concurrency", "fleet", "client", "serve", "retry", "limits"),
         *("agent.request_timeout", "agent.max_requests", "agent.requests_per_minute"),
         *("agent.tokens_per_minute", "agent.request_retry", "agent.cache"),
         "agent.openai.prompt_cache",

@@ -52,6 +52,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from orchestrator.errors import ConfigurationError, Difference
 
 __all__ = [
+    "OFF",
     "CommaSeparated",
     "JsonObject",
     "Plain",
@@ -252,10 +253,14 @@ def parse_flags(
 
     Raises:
         SystemExit: 0 after --help, 2 for wrong flags; tyro has printed why.
+        ConfigurationError: A value is of its flag's type and makes no sense.
     """
-    if default is None:
-        return tyro.cli(kind, prog=program, description=about, args=arguments)
-    return tyro.cli(kind, prog=program, description=about, args=arguments, default=default)
+    try:
+        if default is None:
+            return tyro.cli(kind, prog=program, description=about, args=arguments)
+        return tyro.cli(kind, prog=program, description=about, args=arguments, default=default)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
 
 
 def parse_names(text: str) -> tuple[str, ...]:
@@ -308,7 +313,8 @@ JsonObject = Annotated[
 
 # ---------------------------------------------------------------- comparison
 
-_OFF: Final = frozenset({"null", "false", "0", "0.0", '""', "[]", "{}"})
+OFF: Final = frozenset({"null", "false", "0", "0.0", '""', "[]", "{}"})
+"""JSON texts of settings that are off."""
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, str]:
@@ -345,7 +351,7 @@ def differences(
         Difference(path, old.get(path, "-"), new.get(path, "-"))
         for path in sorted(old.keys() | new.keys())
         if not _same(old.get(path), new.get(path))
-        and not (absent_is_off and path not in old and new[path] in _OFF)
+        and not (absent_is_off and path not in old and new[path] in OFF)
     ]
 
 

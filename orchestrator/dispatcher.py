@@ -7,6 +7,7 @@ counts as finished.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -22,15 +23,17 @@ from agent_runtime.errors import (
     RecordInvalid,
 )
 from agent_runtime.logs import bind_context, get_logger
-from agent_runtime.policies.base import Policy
+from agent_runtime.policies.base import Completion, Policy
 from agent_runtime.request_retry import Outage
+from agent_runtime.spending import Pricing, Spent
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.errors import DuplicateEpisode, InvalidEpisode, StoreWriteFailed
 from orchestrator.fleet import Fleet, ServerHandle
-from orchestrator.records import fault_name
+from orchestrator.records import EpisodeKey, fault_name
 from orchestrator.retry import Decision, Failure, GiveUp
+from orchestrator.run_limits import RunAccount
 from orchestrator.scheduler import Assignment, Scheduler
 from orchestrator.store import RunStore
 
@@ -56,6 +59,9 @@ class Dispatcher:
         find_store: Callable[[str], RunStore],
         planner: Planner,
         on_record: Observer,
+        *,
+        account: RunAccount,
+        on_limit: Callable[[str], None],
     ) -> None:
         """Describe the work; `run` does it.
 
@@ -66,6 +72,8 @@ class Dispatcher:
             find_store: Gives the store of an environment's records.
             planner: Turns an assignment into a plan.
             on_record: Sees every stored record.
+            account: What may be spent, and what was.
+            on_limit: Is told once, in words, that a limit was reached.
         """
         self.scheduler = scheduler
         self._fleet = fleet
@@ -73,6 +81,11 @@ class Dispatcher:
         self._find_store = find_store
         self._planner = planner
         self._on_record = on_record
+        self._account = account
+        self._on_limit = on_limit
+        self._started = 0.0
+        self._grace_ends: float | None = None
+        """When live episodes are given up; None = no limit has been reached."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._episodes: set[RemoteEpisode] = set()
         """What is being played now."""
@@ -98,9 +111,10 @@ class Dispatcher:
         self.stop()
 
     async def run(self) -> None:
-        """Play until nothing is left to wait for.
+        """Play until nothing is left to wait for, or a limit is reached.
 
-        While a policy's server is down no episode is begun, for any policy; those that are live
+        At a limit nothing is begun any more, and what is live has a time to end. While a policy's
+        server is down no episode is begun, for any policy; those that are live
         wait for it.
 
         Raises:
@@ -109,12 +123,14 @@ class Dispatcher:
             StoreWriteFailed: The disk or the database takes no more records.
             ExceptionGroup: What tasks of episodes raised: a defect of this program.
         """
+        self._started = time.monotonic()
         self._fleet.on_failure = self.fail
         if self._fleet.failure is not None:
             self.fail(self._fleet.failure)
         try:
             async with asyncio.TaskGroup() as group:
                 while not self.scheduler.done:
+                    self._keep_limits()
                     while self.outage() is None:
                         assignment = self.scheduler.start(time.monotonic())
                         if assignment is None:
@@ -132,9 +148,25 @@ class Dispatcher:
         """Return the first outage of a policy's server; None = all of them are up."""
         return next(filter(None, (policy.outage() for policy in self._policies.values())), None)
 
+    def _keep_limits(self) -> None:
+        now = time.monotonic()
+        if self._grace_ends is not None:
+            if now >= self._grace_ends:
+                self._grace_ends = math.inf
+                log.warning("live episodes given up", live=len(self._tasks))
+                self.stop()
+            return
+        limit = self._account.reached(now - self._started)
+        if limit and not self.scheduler.draining:
+            self._grace_ends = now + self._account.limits.limit_grace
+            log.warning("limit reached", limit=limit, live=len(self._tasks))
+            self.scheduler.drain()
+            self._on_limit(limit)
+
     async def _wait(self) -> None:
-        wake = self.scheduler.next_wake()
-        pause = _PAUSE_SECONDS if wake is None else max(0.0, wake - time.monotonic())
+        wakes = (self.scheduler.next_wake(), self._grace_ends)
+        wake = min((wake for wake in wakes if wake is not None), default=math.inf)
+        pause = max(0.0, wake - time.monotonic())
         with suppress(TimeoutError):
             async with asyncio.timeout(min(pause, _PAUSE_SECONDS)):
                 await self._changed.wait()
@@ -159,6 +191,7 @@ class Dispatcher:
                 self.fail(PolicyUnavailable(f"{outage.describe()}; what is finished is kept"))
                 return
             record = await self._store(assignment, plan, record)
+            self._account.recorded(key)
         except StoreWriteFailed as error:
             self.scheduler.cancelled(key)
             self.fail(error)
@@ -223,7 +256,12 @@ class Dispatcher:
         episode = self._remote_episode(plan, handle)
         self._episodes.add(episode)
         try:
-            return await play(plan, episode, policy)
+            return await play(
+                plan,
+                episode,
+                policy,
+                on_reply=lambda reply, spent: self._spend(assignment.key, reply, spent),
+            )
         except AgentRuntimeError as error:
             return failed_record(plan, policy, error)
         except Exception as error:  # boundary of an episode: it fails alone
@@ -232,6 +270,13 @@ class Dispatcher:
         finally:
             self._episodes.discard(episode)
             self._fleet.release(handle)
+
+    def _spend(self, key: EpisodeKey, reply: Completion, spent: Spent) -> None:
+        free = self._policies[key.policy].pricing is Pricing.FREE
+        priced = free or reply.cost_usd is not None
+        self._account.add(key, spent, priced=priced)
+        if self._account.reached(time.monotonic() - self._started):
+            self._changed.set()
 
     def _remote_episode(self, plan: EpisodePlan, handle: ServerHandle) -> RemoteEpisode:
         name = plan.environment.name

@@ -10,6 +10,7 @@ from google.protobuf import struct_pb2
 
 from agent_runtime.agent import EpisodePlan
 from agent_runtime.agents import PlaySettings
+from agent_runtime.spending import EpisodeLimits
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from orchestrator import seeds
@@ -60,7 +61,13 @@ class EnvironmentPlay:
 
 
 def plan_episode(
-    assignment: Assignment, play: EnvironmentPlay, *, run_id: str, run_seed: int, step: int = 0
+    assignment: Assignment,
+    play: EnvironmentPlay,
+    *,
+    run_id: str,
+    run_seed: int,
+    step: int = 0,
+    limits: EpisodeLimits | None = None,
 ) -> EpisodePlan:
     """Return what is to be played for an assignment.
 
@@ -70,6 +77,7 @@ def plan_episode(
         run_id: The run that records it.
         run_seed: Everything that is drawn derives from it.
         step: The training step that the episode belongs to.
+        limits: What the episode may spend; None = whatever it takes.
     """
     key = assignment.key
     item: dict[str, Any] = {"environment": key.environment, "item_id": key.item_id}
@@ -96,4 +104,5 @@ def plan_episode(
         max_rounds=play.max_rounds,
         conversation_start=play.conversation_start,
         turn_seed=turn_seed,
+        limits=limits or EpisodeLimits(),
     )

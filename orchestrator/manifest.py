@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -165,6 +166,8 @@ def _program_change(before: Session, now: Session) -> str:
 
 _PACKAGES: Final = ("agent_runtime", "env_servers", "orchestrator")
 """What decides how episodes are played, where the servers run here."""
+_OPTION: Final = re.compile(r"(^|\.)options\.")
+"""What an environment names: there, an absent entry is not one that is off."""
 _NOT_BINDING: Final = ("run_id", "created", "sessions")
 
 
@@ -205,7 +208,15 @@ def differences(recorded: Manifest, requested: Manifest) -> list[Difference]:
     old, new = _binding(recorded), _binding(requested)
     if None in (old["policies"], new["policies"]):
         del old["policies"], new["policies"]
-    return configuration.differences(old, new, absent_is_off=True)
+    return [it for it in configuration.differences(old, new) if not _is_new_and_off(it)]
+
+
+def _is_new_and_off(difference: Difference) -> bool:
+    """Tell whether a setting is off that the run's program did not have yet."""
+    path = difference.field
+    return (
+        difference.old == "-" and difference.new in configuration.OFF and not _OPTION.search(path)
+    )
 
 
 def check_resumable(recorded: Manifest, requested: Manifest) -> None:

@@ -135,6 +135,7 @@ def as_data(report: RunReport) -> dict[str, Any]:
         "damage": list(report.damage),
         "gaps": dict(report.gaps),
         "not_retried": dict(report.end.given_up) if report.end is not None else None,
+        "stopped_by": (report.end.limit or None) if report.end is not None else None,
         "missingness": {
             **dataclasses.asdict(report.missingness),
             "depends_on_length": report.missingness.depends_on_length,
@@ -258,6 +259,8 @@ def _state(report: RunReport) -> str:
         return "NOT FINISHED, its last session was killed or ended by an error"
     if report.end.interrupted:
         return "NOT FINISHED, it was interrupted"
+    if report.end.limit:
+        return f"STOPPED by {report.end.limit}"
     return "INCOMPLETE"
 
 

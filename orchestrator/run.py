@@ -22,6 +22,7 @@ from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies import make_policy, policy_code
 from agent_runtime.policies.base import Policy
 from agent_runtime.serving import serving
+from agent_runtime.spending import Pricing
 from orchestrator.active_runs import ActiveRun, ActiveRuns, RunOutcome
 from orchestrator.client import connection_options
 from orchestrator.config import (
@@ -214,10 +215,26 @@ async def _start_policies(config: RunConfig, stack: AsyncExitStack) -> dict[str,
         elif named.kind == EMBEDDED_POLICY and not named.target:
             spec = replace(named, target=config.model)
         policy = policies[str(named)] = make_policy(spec, config.agent)
+        _check_prices(config, str(named), policy)
         await policy.start()
         log.info("policy started", policy=str(named), identity=policy.identity())
         stack.push_async_callback(policy.close)
     return policies
+
+
+def _check_prices(config: RunConfig, name: str, policy: Policy) -> None:
+    """Raise UsageError where money is limited and nobody knows what replies cost."""
+    limited = {
+        "--max-cost": config.limits.max_cost,
+        "--per-episode.max-cost": config.per_episode.max_cost,
+    }
+    flags = [flag for flag, limit in limited.items() if limit is not None]
+    if flags and policy.pricing is Pricing.UNKNOWN:
+        raise UsageError(
+            f"{flags[0]} needs to know what the replies of {name} cost: give its prices (for "
+            "openai: --openai.usd-per-million-input and --openai.usd-per-million-output), or "
+            "limit --max-tokens or --time-limit"
+        )
 
 
 def _policy_codes(config: RunConfig, policies: Mapping[str, Policy]) -> dict[str, dict[str, str]]:

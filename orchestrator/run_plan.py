@@ -68,6 +68,8 @@ class SessionEnd:
     """Somebody stopped it."""
     given_up: Mapping[str, int] = field(default_factory=dict[str, int])
     """Episodes that were not played again, by why: names of `orchestrator.retry.GiveUp`."""
+    limit: str = ""
+    """The limit of the run that ended it, in words; empty = none did."""
 
     def to_json(self) -> str:
         """Return the end as it is stored."""
@@ -77,4 +79,8 @@ class SessionEnd:
     def from_json(cls, text: str) -> SessionEnd:
         """Return the end of a stored text; raises ValueError, KeyError, TypeError."""
         values = json.loads(text)
-        return cls(interrupted=bool(values["interrupted"]), given_up=dict(values["given_up"]))
+        return cls(
+            interrupted=bool(values["interrupted"]),
+            given_up=dict(values["given_up"]),
+            limit=str(values.get("limit", "")),
+        )

@@ -33,6 +33,8 @@ from orchestrator.trust import check_environments
 
 __all__ = ["Sample", "main", "play_command", "print_outcome"]
 
+STOPPED_BY_LIMIT: Final = 3
+"""Exit status of a run that one of its limits ended."""
 _ABOUT: Final = """\
 Play episodes over gRPC, record them in a run folder, and sum them up.
 
@@ -68,7 +70,11 @@ class Sample:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns 0 when every episode was played, 130 when interrupted."""
+    """Run the command.
+
+    Returns 0 when every episode was played, 3 when a limit of the run ended it, 130 when
+    interrupted.
+    """
     arguments = sys.argv[1:] if argv is None else list(argv)
     return guarded(
         lambda: play_command(arguments, name="sample", about=_ABOUT, default=RunConfig())
@@ -113,7 +119,9 @@ def play_command(
         sys.stdout.write(json_text.dumps(summary, indent=2) + "\n")
     if outcome.interrupted:
         return 130
-    return 0 if outcome.complete else 1
+    if outcome.complete:
+        return 0
+    return STOPPED_BY_LIMIT if outcome.limit else 1
 
 
 _BESIDE_FILE: Final = ("config", "print-config", "resume", "trust-run")
@@ -188,7 +196,7 @@ def print_outcome(
     if missing:
         console.print(
             f"{missing} of {outcome.planned} episodes are missing "
-            f"({outcome.failed} were given up); "
+            f"({outcome.failed} were given up); {'raise the limit and ' if outcome.limit else ''}"
             f"go on with: python -m {program} --resume {outcome.folder}",
             highlight=False,
             soft_wrap=True,

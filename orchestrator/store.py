@@ -29,6 +29,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from google.protobuf.message import EncodeError
 
+from agent_runtime.spending import Spent
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.checksums import (
     TALLY_FILE,
@@ -75,6 +76,7 @@ from orchestrator.run_folder import (
     create_folder,
     inspect_folder,
 )
+from orchestrator.run_limits import spent_from_json, spent_to_json
 from orchestrator.run_plan import RunPlan, SessionEnd
 
 __all__ = ["RunReader", "RunStore"]
@@ -85,6 +87,7 @@ _SUMMARY: Final = tuple(field.name for field in fields(EpisodeSummary))
 _SUMMARY_SQL: Final = ", ".join(_SUMMARY)
 _PLAN: Final = "plan"
 _SESSION_END: Final = "session_end"
+_UNRECORDED: Final = "unrecorded"
 _TALLY: Final = "tally"
 _CHECKED_LAYOUT: Final = 2
 """The first layout whose rows have checksums."""
@@ -175,6 +178,10 @@ class RunReader:
     def session_end(self) -> SessionEnd | None:
         """Return how the latest session ended; None = it goes on, was killed, or did not say."""
         return self._noted(_SESSION_END, SessionEnd.from_json)
+
+    def unrecorded_spending(self) -> Spent:
+        """Return what sessions spent on attempts that have no record, as far as they noted it."""
+        return self._noted(_UNRECORDED, spent_from_json) or Spent()
 
     def _noted(self, name: str, parse: Callable[[str], Noted]) -> Noted | None:
         rows = self._rows("SELECT value FROM meta WHERE name = ?", (name,))
@@ -512,12 +519,18 @@ class RunStore(RunReader):
             connection.execute("DELETE FROM meta WHERE name = ?", (_SESSION_END,))
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_PLAN, plan.to_json()))
 
-    def end_playing(self, end: SessionEnd) -> None:
-        """Note how the session ended; durable on return."""
+    def end_playing(self, end: SessionEnd, *, unrecorded: Spent | None = None) -> None:
+        """Note how the session ended; durable on return.
+
+        `unrecorded` is what all sessions spent on attempts without a record; None = as before.
+        """
+        notes = {_SESSION_END: end.to_json()}
+        if unrecorded is not None:
+            notes[_UNRECORDED] = spent_to_json(unrecorded)
         with contextlib.closing(connect_writing(self.folder / DATABASE_FILE)) as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO meta VALUES (?, ?)", (_SESSION_END, end.to_json())
-            )
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", notes.items())
+            connection.execute("COMMIT")
 
     async def append(self, episode: episode_pb2.Episode) -> None:
         """Store a record; it is durable on return. Do not change the record before that.

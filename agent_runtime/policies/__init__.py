@@ -26,6 +26,7 @@ from agent_runtime.policies.registry import (
 )
 from agent_runtime.request_retry import RequestRetry
 from agent_runtime.sampling import FinishReason, Sampling
+from agent_runtime.spending import Pricing
 
 __all__ = [
     "POLICY_FORMS",
@@ -39,6 +40,7 @@ __all__ = [
     "PolicyConfig",
     "PolicySession",
     "PolicySpec",
+    "Pricing",
     "RequestRetry",
     "SGLangOptions",
     "Sampling",

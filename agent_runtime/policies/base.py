@@ -16,6 +16,7 @@ from typing import Protocol
 from agent_runtime.conversation import Message
 from agent_runtime.request_retry import Outage, RequestCounts
 from agent_runtime.sampling import FinishReason
+from agent_runtime.spending import Pricing
 from agent_runtime.weights import Interrupt, Weights
 from agentgym.env.v1 import environment_pb2, types_pb2
 from agentgym.episode.v1 import episode_pb2
@@ -120,6 +121,8 @@ class Policy(ABC):
 
     name: str = ""
     """Identifies the policy in records, for example `openai:gpt-x`."""
+    pricing: Pricing = Pricing.UNKNOWN
+    """Whether it knows what its replies cost; with PRICED, `cost_usd` is never None."""
 
     def identity(self) -> Mapping[str, str]:
         """Return what decides the replies beyond the configuration: weights, what computes them.

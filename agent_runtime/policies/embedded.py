@@ -31,6 +31,7 @@ from agent_runtime.policies.config import PolicyConfig
 from agent_runtime.rendering import ChatRenderer
 from agent_runtime.sampled_reply import SampledReply
 from agent_runtime.sampling import FinishReason, Sampling
+from agent_runtime.spending import Pricing
 from agent_runtime.tokenized_conversation import TokenizedConversation
 from agent_runtime.weights import Interrupt, Weights
 from agentgym.episode.v1 import episode_pb2
@@ -45,6 +46,8 @@ log = get_logger(__name__)
 
 class EmbeddedPolicy(TrainablePolicy):
     """The checkpoint in a folder: `config.json`, safetensors, tokenizer and chat template."""
+
+    pricing = Pricing.FREE
 
     def __init__(
         self, folder: str | Path, config: PolicyConfig, renderer: ChatRenderer | None = None

@@ -61,6 +61,7 @@ class OpenAIPolicy(Policy):
         self._sampling = config.sampling
         self._options = options
         self._server = OpenAIServer(config, options, environment)
+        self.pricing = self._server.pricing
         self._tokens: TokenModel | None = None
         if options.api == "token_ids":
             self._tokens = TokenModel(model, self._server, config.sampling, options)
@@ -131,7 +132,9 @@ class _TextSession(PolicySession):
         if self._waiting:
             call = self._waiting.popleft()
             self._further[len(messages)] = call
-            return Completion(text=call.as_action(""), same_completion=True)
+            return Completion(
+                text=call.as_action(""), same_completion=True, cost_usd=self._server.unbilled
+            )
         request = self._api.request(self._turns(messages), seed)
         repeats: Counter[str] = Counter()
         try:
@@ -146,7 +149,8 @@ class _TextSession(PolicySession):
                 repeats=repeats,
             )
         except ContextOverflow:
-            return Completion(text="", finish_reason=FinishReason.CONTEXT)
+            unbilled = self._server.unbilled
+            return Completion(text="", finish_reason=FinishReason.CONTEXT, cost_usd=unbilled)
         self._answers[len(messages)] = asked.answer
         self._waiting.extend(asked.answer.calls[1:])
         return self._completion(asked, repeats)

@@ -22,6 +22,7 @@ from agent_runtime.policies.config import PolicyConfig
 from agent_runtime.request_retry import Outage, RequestCounts
 from agent_runtime.request_sender import RequestSender
 from agent_runtime.response_cache import ResponseCache, request_key
+from agent_runtime.spending import Pricing
 
 __all__ = ["Asked", "OpenAIServer"]
 
@@ -160,6 +161,17 @@ class OpenAIServer:
             + stored * (full if written is None else written)
             + usage.completion * output
         ) / 1e6
+
+    @property
+    def pricing(self) -> Pricing:
+        """Whether the user said what replies cost."""
+        prices = (self._options.usd_per_million_input, self._options.usd_per_million_output)
+        return Pricing.UNKNOWN if None in prices else Pricing.PRICED
+
+    @property
+    def unbilled(self) -> float | None:
+        """What a reply costs that no answer was billed for; None where prices are unknown."""
+        return 0.0 if self.pricing is Pricing.PRICED else None
 
     async def model_card(self, model: str) -> Mapping[str, Any]:
         """Return what the server says of a model that it serves; raises PolicyError."""

@@ -18,6 +18,7 @@ from agent_runtime.policies.base import (
     Policy,
     PolicySession,
 )
+from agent_runtime.spending import Pricing
 from agentgym.env.v1 import environment_pb2
 
 __all__ = ["ScriptedPolicy"]
@@ -31,6 +32,8 @@ _ADVISORS: Final[Mapping[str, environment_pb2.Advisor]] = {
 
 class ScriptedPolicy(Policy):
     """`expert`, `random` or `noop`; raises PolicyMisconfigured for other names."""
+
+    pricing = Pricing.FREE
 
     def __init__(self, name: str) -> None:
         if name not in _ADVISORS:

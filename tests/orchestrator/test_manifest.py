@@ -105,3 +105,11 @@ def test_other_code_of_a_policy_is_told_and_another_policy_is_not():
     assert code_changes(before, build_session(policy_code={"polly": old, "molly": {}})) == []
     (told,) = code_changes(before, build_session(policy_code={"polly": old | {"source": "b"}}))
     assert "polly" in told and "birds 1.0, source aaaaaaaaaaaa" in told and "source b;" in told
+
+
+def test_a_setting_that_is_newer_than_the_run_and_off_is_no_difference_but_an_option_is():
+    old = build_manifest(config={"options": {"size": 3}})
+    new = build_manifest(config={"options": {"size": 3}, "limits": {"tokens": None}})
+    assert differences(old, new) == []
+    new = build_manifest(config={"options": {"size": 3, "walls": False}})
+    assert [it.field for it in differences(old, new)] == ["config.options.walls"]

@@ -39,7 +39,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def play(*flags: str) -> int:
-    return sample.main(["--env", "echo", "--episodes", "2", "--out", "run", *flags])
+    return sample.main(["--env", "echo", "--episodes", "2", "--out", "run", "--spawn", "1", *flags])
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
@@ -87,6 +87,7 @@ def test_a_resume_of_a_strangers_run_imports_no_module_that_it_names(
     assert Path("imported").exists()
 
 
+@pytest.mark.slow
 def test_a_strangers_run_may_be_trusted(capsys: pytest.CaptureFixture[str]) -> None:
     assert play("--policy", "own_parrot:Parrot") == 0
     manifest = json.loads(Path("run/manifest.json").read_text())
@@ -101,7 +102,6 @@ def test_a_strangers_run_may_be_trusted(capsys: pytest.CaptureFixture[str]) -> N
         ("nowhere:make", "unknown policy 'nowhere:make'"),
         ("own_parrot:Nothing", "it defines: Parrot"),
         ("own_parrot", "MODULE:FACTORY"),
-        ("own_parrot:", "MODULE:FACTORY"),
         ("json:loads", "raised TypeError"),
     ],
 )

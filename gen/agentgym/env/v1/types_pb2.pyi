@@ -26,6 +26,9 @@ class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STOP_REASON_ENVIRONMENT_ERROR: _ClassVar[StopReason]
     STOP_REASON_INFRASTRUCTURE_ERROR: _ClassVar[StopReason]
     STOP_REASON_CANCELLED: _ClassVar[StopReason]
+    STOP_REASON_COST_LIMIT: _ClassVar[StopReason]
+    STOP_REASON_TOKEN_LIMIT: _ClassVar[StopReason]
+    STOP_REASON_TIME_LIMIT: _ClassVar[StopReason]
 
 class Fault(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -49,6 +52,9 @@ STOP_REASON_POLICY_ERROR: StopReason
 STOP_REASON_ENVIRONMENT_ERROR: StopReason
 STOP_REASON_INFRASTRUCTURE_ERROR: StopReason
 STOP_REASON_CANCELLED: StopReason
+STOP_REASON_COST_LIMIT: StopReason
+STOP_REASON_TOKEN_LIMIT: StopReason
+STOP_REASON_TIME_LIMIT: StopReason
 FAULT_UNSPECIFIED: Fault
 FAULT_AGENT: Fault
 FAULT_ENVIRONMENT: Fault
