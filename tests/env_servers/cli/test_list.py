@@ -1,14 +1,53 @@
+"""What there is: a line for each environment, and everything about one."""
+
 import io
 
 from rich.console import Console
 
-from env_servers.cli.list import print_environments
+from env_servers.__main__ import main
+from env_servers.cli.list import describe_environments, print_environments
+from env_servers.environments.echo.environment import EchoEnvironment
+from env_servers.sdk import EnvironmentUnavailable, environment_names
 
 
-def test_the_table_of_environments_fits_80_columns_and_cuts_nothing():
-    console = Console(width=80, file=io.StringIO(), record=True)
-    print_environments(["maze", "textcraft", "babyai"], None, console)
-    text = console.export_text()
-    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+def written(show, names, width=80):
+    console = Console(width=width, file=io.StringIO(), record=True)
+    show(names, None, console)
+    return console.export_text()
+
+
+def test_the_table_has_one_line_of_80_columns_for_each_environment_and_cuts_nothing():
+    text = written(print_environments, environment_names())
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert max(map(len, lines)) <= 80
     assert "…" not in text
-    assert "official_train 900" in text
+    for name in environment_names():
+        assert sum(line.split()[:1] == [name] for line in lines) == 1
+    assert " ".join(next(line for line in lines if " maze " in line).split()) == (
+        "maze 2,000 200 25 - 15 success rate inline"
+    )
+
+
+def test_everything_about_one_fits_80_columns_too():
+    text = written(describe_environments, ["wordle", "babyai"])
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    said = " ".join(text.split())
+    assert "train_open 1,748, eval_open 300, official_train 955, official_eval 25" in said
+    assert "profiles agentgym, fixed" in said
+
+
+def test_what_is_not_installed_says_what_it_needs_and_hides_nothing(monkeypatch):
+    def load_tasks(_config):
+        raise EnvironmentUnavailable("it needs an engine: install it")
+
+    monkeypatch.setattr(EchoEnvironment, "load_tasks", load_tasks)
+    for show in (print_environments, describe_environments):
+        text = written(show, ["echo", "maze"])
+        assert "echo: it needs an engine: install it" in text and "maze" in text
+
+
+def test_the_command_prints_80_columns_where_there_is_no_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert main(["list", "echo", "maze"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert 40 < max(map(len, lines)) <= 80

@@ -55,15 +55,6 @@ def test_a_log_level_that_does_not_exist_is_a_usage_error(capsys):
     assert "loud" in capsys.readouterr().err
 
 
-def test_the_list_has_a_line_per_environment(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.delenv("AGENTGYM_DATA", raising=False)
-    assert main(["list", "echo", "maze"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert any("echo" in line and "inline" in line for line in lines)
-    assert any("maze" in line for line in lines)
-
-
 def test_a_command_that_fails_says_why_and_what_would_be_right(capsys):
     assert main(["list", "nosuch"]) == 2
     assert "nosuch" in capsys.readouterr().err
