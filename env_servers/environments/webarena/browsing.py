@@ -1,0 +1,414 @@
+"""One episode in a browser: native actions go in, what the agent sees comes out.
+
+Contains the order of events of a step as the original has it, and the manners in which its two
+releases differ. It knows neither tasks nor scores.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from env_servers.environments.webarena.actions import (
+    Action,
+    Click,
+    CloseTab,
+    Direction,
+    GoBack,
+    GoForward,
+    Goto,
+    Hover,
+    NewTab,
+    Press,
+    Scroll,
+    Stop,
+    TabFocus,
+    Type,
+    UnreadableAction,
+    describe_action,
+    parse_action,
+)
+from env_servers.environments.webarena.addresses import Addresses
+from env_servers.environments.webarena.browser.errors import TabLost
+from env_servers.environments.webarena.browser.tab import Tab
+from env_servers.environments.webarena.browser.window import Window
+from env_servers.environments.webarena.observation.prompt import (
+    NO_ACTION_BEFORE,
+    frame_observation,
+    list_tabs,
+)
+from env_servers.environments.webarena.observation.rectangles import (
+    Layout,
+    Rectangle,
+    read_layout,
+)
+from env_servers.environments.webarena.observation.tree import (
+    Element,
+    Node,
+    Tree,
+    candidates,
+    read_tree,
+)
+
+__all__ = ["AGENTGYM", "FIXED", "WEBARENA", "Browsing", "Manner", "Seen", "Step", "View"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """What the releases of the original do differently, and what none does well."""
+
+    lists_new_tabs_late: bool
+    """A tab that a page opens is listed one step after the one that opened it."""
+    fails_on_pages_tabs: bool
+    """Tabs that the agent did not open itself cannot be looked at."""
+    asks_before_goto: bool
+    """An address is opened only when a plain request for it is answered with status 200."""
+
+
+WEBARENA: Final = Manner(lists_new_tabs_late=True, fails_on_pages_tabs=True, asks_before_goto=False)
+"""The original of the paper."""
+AGENTGYM: Final = Manner(lists_new_tabs_late=True, fails_on_pages_tabs=False, asks_before_goto=True)
+"""AgentGym's copy of it."""
+FIXED: Final = Manner(lists_new_tabs_late=False, fails_on_pages_tabs=False, asks_before_goto=False)
+"""Neither's faults."""
+
+_NO_CLIENT: Final = "'Page' object has no attribute 'client'"
+_STOP_ERROR: Final = "Unknown action type: ACTION_TYPES.STOP"
+_RECT: Final = """function () {
+  if (this.nodeType !== Node.TEXT_NODE) {
+    const r = this.getBoundingClientRect();
+    return [r.x, r.y, r.width, r.height];
+  }
+  const range = document.createRange();
+  range.selectNode(this);
+  const r = range.getBoundingClientRect();
+  return [r.x, r.y, r.width, r.height];
+}"""
+_SCROLL: Final = """{
+  const page = document.scrollingElement || document.body;
+  page.scrollTop = page.scrollTop %s window.innerHeight;
+}"""
+_STATE: Final = """JSON.stringify([location.href, scrollX, scrollY,
+  [...document.querySelectorAll('input, textarea, select')].map(
+    each => [each.name, each.type === 'checkbox' || each.type === 'radio'
+      ? each.checked : each.value]),
+  Object.entries(sessionStorage), Object.entries(localStorage)])"""
+
+Probe = Callable[[str], Awaitable[str]]
+"""Whether an address may be opened: an error's text, or nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """How pages are shown."""
+
+    full: bool = False
+    """All elements, not only those in the window."""
+    browser_numbers: bool = False
+    """Elements are numbered by the browser, as the original does it: not reproducible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An observation."""
+
+    tab_line: str
+    tree: Tree
+    layout: Layout
+    url: str
+
+    @property
+    def content(self) -> str:
+        """The line of tabs and the tree."""
+        return f"{self.tab_line}\n\n{self.tree.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What a step led to."""
+
+    text: str
+    """What the agent reads: the framed observation, or why there is none."""
+    action: Action | None = None
+    seen: Seen | None = None
+    previous_action: str = NO_ACTION_BEFORE
+    error: str = ""
+    """Why the action was not carried out."""
+    notices: Sequence[str] = ()
+
+    @property
+    def answer(self) -> str | None:
+        """The final answer, where the action ended the episode."""
+        return self.action.answer if isinstance(self.action, Stop) and self.seen else None
+
+
+class _ActionFailed(Exception):
+    """An action could not be carried out; the message is the original's."""
+
+
+@dataclass(slots=True, eq=False)
+class Browsing:
+    """The episode of one window."""
+
+    window: Window
+    addresses: Addresses
+    objective: str
+    manner: Manner = AGENTGYM
+    view: View = field(default_factory=View)
+    probe: Probe | None = None
+    """Answers for `asks_before_goto`."""
+    current: Tab = field(init=False)
+    _elements: Mapping[str, Element] = field(init=False, default_factory=dict[str, Element])
+    _numbers: dict[tuple[int, int, str], str] = field(
+        init=False, default_factory=dict[tuple[int, int, str], str]
+    )
+    _listed: list[Tab] = field(init=False, default_factory=list[Tab])
+
+    async def open(self, urls: Sequence[str]) -> Step:
+        """Open one tab per address; the first one is current.
+
+        Raises:
+            playwright.async_api.Error: An address cannot be opened.
+        """
+        first: Tab | None = None
+        for url in urls or ("about:blank",):
+            self.current = await self.window.new_tab()
+            first = first or self.current
+            if url != "about:blank":
+                await self.current.page.goto(url, timeout=self._navigation_limit)
+        if first is not None:
+            await self._focus(first)
+        return await self._observe(None, NO_ACTION_BEFORE, "")
+
+    async def step(self, text: str) -> Step:
+        """Carry out a native action; any text is legal."""
+        self.window.notices.clear()
+        try:
+            action = parse_action(self.addresses.opened(text))
+        except UnreadableAction as refusal:
+            return Step(text=str(refusal))
+        lines = {number: element.line for number, element in self._elements.items()}
+        done = describe_action(action, lines)
+        self._listed = list(self.window.tabs)
+        error = ""
+        try:
+            await self._act(action)
+        except _ActionFailed as failure:
+            error = str(failure)
+        except TabLost as lost:
+            error = await self._replace_lost(lost)
+        return await self._observe(action, done, error)
+
+    async def visit(self, url: str) -> None:
+        """Open an address in the current tab and wait until the page is settled.
+
+        Raises:
+            playwright.async_api.Error: It cannot be opened.
+            TabLost: The page crashed or did not answer.
+        """
+        await self.current.page.goto(url, timeout=self._navigation_limit)
+        await self.window.settle(self.current)
+
+    async def digest(self) -> bytes:
+        """Return what identifies the state of all tabs: pages, places, and what was filled in."""
+        state = hashlib.blake2b(digest_size=16)
+        for number, tab in enumerate(self.window.tabs):
+            told = await tab.evaluate(_STATE)
+            state.update(f"{number} {tab is self.current} {told}\n".encode())
+        return state.digest()
+
+    @property
+    def _navigation_limit(self) -> float:
+        return self.window.options.limits.navigation * 1000
+
+    # -- acting
+
+    async def _act(self, action: Action) -> None:
+        from playwright.async_api import Error
+
+        try:
+            await self._carry_out(action)
+        except Error as error:
+            raise _ActionFailed(error.message) from error
+
+    async def _carry_out(self, action: Action) -> None:
+        tab = self.current
+        page = tab.page
+        match action:
+            case Click(element_id):
+                await tab.ask(page.mouse.click(*self._centre(element_id)))
+            case Hover(element_id):
+                await tab.ask(page.mouse.move(*self._centre(element_id)))
+            case Type(element_id, text):
+                await tab.ask(page.mouse.click(*self._centre(element_id)))
+                await tab.ask(page.keyboard.type(text))
+            case Press(keys):
+                if "Meta" in keys and sys.platform != "darwin":
+                    keys = keys.replace("Meta", "Control")
+                await tab.ask(page.keyboard.press(keys))
+            case Scroll(direction):
+                await tab.evaluate(_SCROLL % ("-" if direction is Direction.UP else "+"))
+            case _:
+                await self._carry_out_on_tabs(action)
+
+    async def _carry_out_on_tabs(self, action: Action) -> None:
+        page = self.current.page
+        match action:
+            case NewTab():
+                self.current = await self.window.new_tab()
+                self._listed.append(self.current)
+            case TabFocus(number):
+                if number >= len(self.window.tabs):
+                    raise _ActionFailed("list index out of range")
+                await self._focus(self.window.tabs[number])
+            case CloseTab():
+                await self._close_tab()
+            case GoBack():
+                await page.go_back(timeout=self._navigation_limit)
+            case GoForward():
+                await page.go_forward(timeout=self._navigation_limit)
+            case Goto(url):
+                await self._goto(url)
+            case _:
+                raise _ActionFailed(_STOP_ERROR)
+
+    def _centre(self, element_id: str) -> tuple[float, float]:
+        element = self._elements.get(element_id)
+        if element is None or element.rectangle is None:
+            raise _ActionFailed(repr(element_id))
+        return element.rectangle.centre
+
+    async def _goto(self, url: str) -> None:
+        if (
+            self.manner.asks_before_goto
+            and self.probe is not None
+            and (error := await self.probe(url))
+        ):
+            raise _ActionFailed(error)
+        await self.current.page.goto(url, timeout=self._navigation_limit)
+
+    async def _close_tab(self) -> None:
+        await self.current.page.close()
+        self.window.drop_closed()
+        if self.window.tabs:
+            await self._focus(self.window.tabs[-1])
+            return
+        self.current = await self.window.new_tab()
+        # The original gives only those tabs a client that its reset or `new_tab` opened.
+        self.current.opened_by_page = True
+        self._listed.append(self.current)
+
+    async def _focus(self, tab: Tab) -> None:
+        self.current = tab
+        await tab.ask(tab.page.bring_to_front())
+
+    async def _replace_lost(self, lost: TabLost) -> str:
+        """Put a blank tab in the place of the current one, which is gone."""
+        from playwright.async_api import Error
+
+        tabs = self.window.tabs
+        place = tabs.index(self.current) if self.current in tabs else len(tabs)
+        gone = self.current
+        # It may have closed itself, or its process is gone.
+        with suppress(Error):
+            await gone.page.close()
+        self.current = await self.window.new_tab()
+        self.window.drop_closed()
+        remaining = [tab for tab in self.window.tabs if tab not in (self.current, gone)]
+        remaining.insert(place, self.current)
+        self.window.tabs[:] = remaining
+        self._listed = list(remaining)
+        return str(lost)
+
+    # -- observing
+
+    async def _observe(self, action: Action | None, done: str, error: str) -> Step:
+        try:
+            seen = await self._see()
+        except TabLost as lost:
+            error = await self._replace_lost(lost)
+            seen = await self._see()
+        if seen is None:
+            return Step(text=_NO_CLIENT, action=action, error=error)
+        self._elements = seen.tree.elements
+        notices = tuple(self.window.notices)
+        text = frame_observation(
+            seen.content,
+            url=self.addresses.shown(seen.url),
+            objective=self.objective,
+            previous_action=done,
+        )
+        return Step(
+            text=text,
+            action=action,
+            seen=seen,
+            previous_action=done,
+            error=error,
+            notices=notices,
+        )
+
+    async def _see(self) -> Seen | None:
+        await self.window.settle(self.current)
+        self.window.drop_closed()
+        if self.current not in self.window.tabs:
+            raise TabLost("The page closed itself.")
+        if self.manner.fails_on_pages_tabs and self.current.opened_by_page:
+            return None
+        tab = self.current
+        nodes, layout = await self._read_page(tab)
+        rectangles = dict(layout.rectangles)
+        rectangles.update(await self._ask_rectangles(tab, layout.unknown(candidates(nodes))))
+        tree = read_tree(nodes, rectangles, self._number, full=self.view.full)
+        return Seen(await self._tab_line(layout.title), tree, layout, tab.page.url)
+
+    async def _read_page(self, tab: Tab) -> tuple[list[Node], Layout]:
+        answer = await tab.send("Accessibility.getFullAXTree")
+        snapshot = await tab.send("DOMSnapshot.captureSnapshot", computedStyles=list[str]())
+        return answer["nodes"], read_layout(snapshot)
+
+    async def _tab_line(self, current_title: str) -> str:
+        listed = self.window.tabs
+        if self.manner.lists_new_tabs_late and self._listed:
+            listed = [tab for tab in listed if tab in self._listed]
+        titles = [
+            current_title if tab is self.current else await tab.ask(tab.page.title())
+            for tab in listed
+        ]
+        return list_tabs(titles, listed.index(self.current))
+
+    async def _ask_rectangles(self, tab: Tab, nodes: Sequence[int]) -> dict[int, Rectangle]:
+        """Ask the nodes themselves, which the snapshot does not have."""
+        found: dict[int, Rectangle] = {}
+        for node in nodes:
+            rectangle = await _ask_rectangle(tab, node)
+            if rectangle is not None:
+                found[node] = rectangle
+        return found
+
+    def _number(self, node: Node) -> str:
+        if self.view.browser_numbers:
+            return node["nodeId"]
+        key = (self.current.number, self.current.document, node["nodeId"])
+        return self._numbers.setdefault(key, str(len(self._numbers) + 1))
+
+
+async def _ask_rectangle(tab: Tab, node: int) -> Rectangle | None:
+    from playwright.async_api import Error
+
+    try:
+        resolved = await tab.send("DOM.resolveNode", backendNodeId=node)
+        answer = await tab.send(
+            "Runtime.callFunctionOn",
+            objectId=resolved["object"]["objectId"],
+            functionDeclaration=_RECT,
+            returnByValue=True,
+        )
+    except Error:
+        # The node went away, or is a pseudo-element.
+        return None
+    value = answer["result"].get("value")
+    return Rectangle(*value) if value else None

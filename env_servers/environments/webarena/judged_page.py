@@ -1,0 +1,49 @@
+"""The page that an evaluator looks at: the current tab of an episode, under its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from env_servers.environments.webarena.browser.errors import TabLost
+from env_servers.environments.webarena.browsing import Browsing
+from env_servers.environments.webarena.evaluation.errors import PageFailed
+
+__all__ = ["JudgedPage"]
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPage:
+    """Implements `evaluation.page.Page`."""
+
+    browsing: Browsing
+
+    @property
+    def url(self) -> str:
+        return self.browsing.current.page.url
+
+    async def content(self) -> str:
+        return await _told(lambda: self.browsing.current.ask(self.browsing.current.page.content()))
+
+    async def evaluate(self, expression: str) -> object:
+        page = self.browsing.current.page
+        return await _told(lambda: self.browsing.current.ask(page.evaluate(expression)))
+
+    async def run(self, statement: str) -> None:
+        page = self.browsing.current.page
+        await _told(lambda: self.browsing.current.ask(page.evaluate(f"() => {{ {statement} }}")))
+
+    async def goto(self, url: str) -> None:
+        await _told(lambda: self.browsing.visit(url))
+
+
+async def _told(call: Callable[[], Coroutine[Any, Any, _Result]]) -> _Result:
+    from playwright.async_api import Error
+
+    try:
+        return await call()
+    except (Error, TabLost) as error:
+        raise PageFailed(str(error)) from error

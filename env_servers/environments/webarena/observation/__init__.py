@@ -1,0 +1,1 @@
+"""What the agent is shown of a page: pure functions of what the browser reports."""

@@ -1,0 +1,96 @@
+"""Where the nodes of a page are, from one snapshot of its layout.
+
+Pure. A rectangle is in the coordinates of the window, as `getBoundingClientRect` has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = ["WINDOW_HEIGHT", "WINDOW_WIDTH", "Layout", "Rectangle", "read_layout"]
+
+WINDOW_WIDTH: Final = 1280
+WINDOW_HEIGHT: Final = 720
+_LEAST_SCORE: Final = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Rectangle:
+    """A part of the window, or outside of it."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def centre(self) -> tuple[float, float]:
+        return self.x + self.width / 2, self.y + self.height / 2
+
+    @property
+    def in_view(self) -> bool:
+        """Whether the original takes it for visible.
+
+        Its score is overlap / width * height in this order, so a pixel of most things suffices.
+        """
+        if self.width == 0 or self.height == 0:
+            return False
+        across = max(0.0, min(self.x + self.width, WINDOW_WIDTH) - max(self.x, 0))
+        down = max(0.0, min(self.y + self.height, WINDOW_HEIGHT) - max(self.y, 0))
+        return across * down / self.width * self.height >= _LEAST_SCORE
+
+    def union(self, other: Rectangle) -> Rectangle:
+        """Return the smallest rectangle around both."""
+        left, top = min(self.x, other.x), min(self.y, other.y)
+        right = max(self.x + self.width, other.x + other.width)
+        bottom = max(self.y + self.height, other.y + other.height)
+        return Rectangle(left, top, right - left, bottom - top)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The rectangles of a document's nodes, by backend node ids."""
+
+    rectangles: Mapping[int, Rectangle]
+    known: frozenset[int]
+    """All nodes of the snapshot; what is known and has no rectangle is not shown."""
+    scroll: tuple[float, float]
+    title: str
+    url: str
+
+    def unknown(self, nodes: Iterable[int]) -> list[int]:
+        """Return the nodes that only the page can tell of: those inside of form controls."""
+        return [node for node in nodes if node not in self.known]
+
+
+def read_layout(snapshot: Mapping[str, Any]) -> Layout:
+    """Return the layout of the main document of `DOMSnapshot.captureSnapshot`."""
+    document: Mapping[str, Any] = snapshot["documents"][0]
+    strings: list[str] = snapshot["strings"]
+    left, top = document.get("scrollOffsetX", 0.0), document.get("scrollOffsetY", 0.0)
+    backend_ids: list[int] = document["nodes"]["backendNodeId"]
+    pseudo: set[int] = set(document["nodes"].get("pseudoType", {}).get("index", ()))
+    rectangles: dict[int, Rectangle] = {}
+    layout: Mapping[str, Any] = document["layout"]
+    indices: list[int] = layout["nodeIndex"]
+    all_bounds: list[list[float]] = layout["bounds"]
+    for index, bounds in zip(indices, all_bounds, strict=True):
+        if index in pseudo:
+            continue
+        node = backend_ids[index]
+        found = Rectangle(bounds[0] - left, bounds[1] - top, bounds[2], bounds[3])
+        known = rectangles.get(node)
+        rectangles[node] = found if known is None else known.union(found)
+    return Layout(
+        rectangles,
+        frozenset(backend_ids),
+        (left, top),
+        _string(strings, document["title"]),
+        _string(strings, document["documentURL"]),
+    )
+
+
+def _string(strings: list[str], index: int) -> str:
+    return strings[index] if index >= 0 else ""

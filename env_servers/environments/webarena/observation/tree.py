@@ -1,0 +1,144 @@
+"""The accessibility tree as lines of text, as the original writes it.
+
+Pure. Every line is one element; its number is what an action addresses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from env_servers.environments.webarena.observation.rectangles import Rectangle
+
+__all__ = ["Element", "Node", "Tree", "candidates", "read_tree"]
+
+Node = Mapping[str, Any]
+"""One node of `Accessibility.getFullAXTree`."""
+
+_ROOT: Final = "RootWebArea"
+_ROOT_RECTANGLE: Final = Rectangle(0.0, 0.0, 10.0, 10.0)
+"""The original's: a click on the page as a whole lands at its top left corner."""
+
+_DROPPED_PROPERTIES: Final = frozenset(
+    {"focusable", "editable", "readonly", "level", "settable", "multiline", "invalid"}
+)
+_DROPPED_ROLES: Final = frozenset(
+    {
+        *("generic", "img", "list", "strong", "paragraph", "banner", "navigation"),
+        *("Section", "LabelText", "Legend", "listitem"),
+    }
+)
+"""Roles of which a node without name and properties is no line."""
+_STATIC_TEXT: Final = re.compile(r"\[\d+\] StaticText (.+)", re.DOTALL)
+_COMPARED_LINES: Final = 3
+"""So many lines before a text are searched for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """What a line shows."""
+
+    element_id: str
+    line: str
+    """Without indentation."""
+    rectangle: Rectangle | None
+    """None = not shown, in a full tree."""
+    backend_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """An accessibility tree."""
+
+    text: str
+    elements: Mapping[str, Element]
+    """All that an action may address; some have no line in the text."""
+
+
+def candidates(nodes: Sequence[Node]) -> Iterator[int]:
+    """Yield the backend ids of the nodes that may become lines."""
+    for node in nodes:
+        if "name" in node and "backendDOMNodeId" in node:
+            yield node["backendDOMNodeId"]
+
+
+def read_tree(
+    nodes: Sequence[Node],
+    rectangles: Mapping[int, Rectangle],
+    number: Callable[[Node], str],
+    *,
+    full: bool = False,
+) -> Tree:
+    """Return the tree of nodes that are in the window, or of all.
+
+    `number` is called once for each element, in the order of lines.
+    """
+    by_id: dict[str, Node] = {}
+    for node in nodes:
+        by_id.setdefault(node["nodeId"], node)
+    lines: list[str] = []
+    originals: list[str] = []
+    elements: dict[str, Element] = {}
+    # Depth first without recursion: pages may nest deeper than Python does.
+    waiting: list[tuple[str, int]] = [(nodes[0]["nodeId"], 0)] if nodes else []
+    while waiting:
+        node_id, depth = waiting.pop()
+        node = by_id.pop(node_id, None)
+        if node is None:
+            continue
+        rectangle = _rectangle(node, rectangles)
+        shown = full or (rectangle is not None and rectangle.in_view)
+        if shown and (content := _content(node)) is not None:
+            element_id = number(node)
+            line = f"[{element_id}] {content}"
+            lines.append("\t" * depth + line)
+            originals.append(f"[{node_id}] {content}")
+            backend_id = node.get("backendDOMNodeId", 0)
+            elements[element_id] = Element(element_id, line, rectangle, backend_id)
+            depth += 1
+        waiting.extend((child, depth) for child in reversed(node.get("childIds", ())))
+    return Tree("\n".join(_without_repetitions(lines, originals)), elements)
+
+
+def _rectangle(node: Node, rectangles: Mapping[int, Rectangle]) -> Rectangle | None:
+    if "backendDOMNodeId" not in node:
+        return None
+    if node.get("role", {}).get("value") == _ROOT:
+        return _ROOT_RECTANGLE
+    return rectangles.get(node["backendDOMNodeId"])
+
+
+def _content(node: Node) -> str | None:
+    """Role, name and properties; None where the node is no line."""
+    name = node.get("name", {}).get("value")
+    role = node.get("role", {}).get("value")
+    if name is None or role is None:
+        return None
+    properties = " ".join(
+        f"{each['name']}: {each['value']['value']}"
+        for each in node.get("properties", ())
+        if each["name"] not in _DROPPED_PROPERTIES and "value" in each["value"]
+    )
+    if not name.strip() and ((role == "listitem") if properties else (role in _DROPPED_ROLES)):
+        return None
+    return f"{role} {name!r} {properties}" if properties else f"{role} {name!r}"
+
+
+def _without_repetitions(lines: Sequence[str], originals: Sequence[str]) -> Iterator[str]:
+    """Leave out texts that stand in one of the last lines before, as coarsely as the original.
+
+    It takes the browser's numbers for text, too, so it is done on lines that have those; they
+    depend on nothing but what happened in the tab's process.
+    """
+    kept: list[str] = []
+    split = ("\n".join(each).split("\n") for each in (lines, originals))
+    for line, original in zip(*split, strict=True):
+        if "statictext" in original.lower():
+            match = _STATIC_TEXT.search(original)
+            shown = match[1][1:-1] if match else ""
+            if not shown or any(shown in before for before in kept):
+                continue
+        kept = [*kept[1 - _COMPARED_LINES :], original]
+        yield line

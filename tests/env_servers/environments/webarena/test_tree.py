@@ -1,0 +1,159 @@
+"""What the browser reports becomes the original's text: rectangles, lines, repetitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from env_servers.environments.webarena.observation.prompt import frame_observation, list_tabs
+from env_servers.environments.webarena.observation.rectangles import Rectangle, read_layout
+from env_servers.environments.webarena.observation.tree import Node, Tree, candidates, read_tree
+
+SHOWN = Rectangle(10, 10, 100, 20)
+
+
+def node(
+    number: int, role: str, name: str | None, children: tuple[int, ...] = (), **properties: Any
+) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "nodeId": str(number),
+        "role": {"value": role},
+        "childIds": [str(child) for child in children],
+        "backendDOMNodeId": number,
+        "properties": [{"name": key, "value": {"value": v}} for key, v in properties.items()],
+    }
+    if name is not None:
+        made["name"] = {"value": name}
+    return made
+
+
+def tree_of(*nodes: dict[str, Any], hidden: tuple[int, ...] = (), full: bool = False) -> Tree:
+    rectangles = {
+        each["backendDOMNodeId"]: SHOWN for each in nodes if each["nodeId"] not in map(str, hidden)
+    }
+    numbers: dict[str, str] = {}
+
+    def number(each: Node) -> str:
+        return numbers.setdefault(each["nodeId"], str(len(numbers) + 1))
+
+    return read_tree(nodes, rectangles, number, full=full)
+
+
+def test_a_line_has_number_role_quoted_name_and_properties_in_their_order() -> None:
+    tree = tree_of(
+        node(7, "RootWebArea", "It's", (9,), focusable=True, focused=True, url="http://a.test/"),
+        node(9, "textbox", 'a "b" \u200b', required=False, editable="plaintext"),
+    )
+    assert tree.text == (
+        '[1] RootWebArea "It\'s" focused: True url: http://a.test/\n'
+        "\t[2] textbox 'a \"b\" \\u200b' required: False"
+    )
+
+
+def test_children_of_what_is_no_line_move_up() -> None:
+    tree = tree_of(
+        node(1, "RootWebArea", "Page", (2, 3)),
+        node(2, "generic", "", (4,)),
+        node(3, "none", None, (5,)),
+        node(4, "link", "In"),
+        node(5, "image", ""),
+    )
+    assert tree.text == "[1] RootWebArea 'Page'\n\t[2] link 'In'\n\t[3] image ''"
+
+
+def test_what_is_outside_of_the_window_is_left_out_but_its_children_stay() -> None:
+    nodes = (
+        node(1, "RootWebArea", "Page", (2,)),
+        node(2, "region", "Half", (3, 4)),
+        node(3, "link", "Above"),
+        node(4, "link", "Below"),
+    )
+    assert tree_of(*nodes, hidden=(2, 4)).text == "[1] RootWebArea 'Page'\n\t[2] link 'Above'"
+    assert len(tree_of(*nodes, hidden=(2, 4), full=True).elements) == 4
+
+
+@pytest.mark.parametrize(
+    ("rectangle", "in_view"),
+    [
+        (Rectangle(1279, 100, 100, 30), True),
+        (Rectangle(1279, 100, 1000, 30), True),
+        (Rectangle(100, 719.9, 100, 10), True),
+        (Rectangle(100, 719.95, 100, 10), False),
+        (Rectangle(100, 720, 100, 20), False),
+        (Rectangle(0, 0, 0, 20), False),
+        (Rectangle(-50, -50, 40, 40), False),
+    ],
+)
+def test_the_score_of_the_window_is_the_originals(rectangle: Rectangle, in_view: bool) -> None:
+    assert rectangle.in_view is in_view
+
+
+def test_a_text_that_stands_in_one_of_three_lines_before_is_left_out() -> None:
+    tree = tree_of(
+        node(1, "RootWebArea", "Page", (2, 3, 4, 5, 6)),
+        node(2, "link", "Buy tea", (7,)),
+        node(7, "StaticText", "tea"),
+        node(3, "button", "One"),
+        node(4, "button", "Two"),
+        node(5, "button", "Three"),
+        node(6, "StaticText", "tea"),
+    )
+    assert [line.split("] ")[1] for line in tree.text.split("\n")] == [
+        "RootWebArea 'Page'",
+        "link 'Buy tea'",
+        "button 'One'",
+        "button 'Two'",
+        "button 'Three'",
+        "StaticText 'tea'",
+    ]
+    assert len(tree.elements) == 7
+
+
+def test_a_line_that_only_speaks_of_statictext_is_dropped() -> None:
+    tree = tree_of(node(1, "RootWebArea", "P", (2,)), node(2, "link", "about statictext"))
+    assert tree.text == "[1] RootWebArea 'P'"
+
+
+def test_a_tree_deeper_than_pythons_stack_is_read() -> None:
+    chain = [node(n, "group", "g", (n + 1,)) for n in range(1, 5000)]
+    assert tree_of(*chain).text.count("\n") == 4998
+
+
+def test_rectangles_are_in_the_windows_coordinates_and_pseudo_elements_have_none() -> None:
+    layout = read_layout(
+        {
+            "strings": ["Title", "http://a.test/"],
+            "documents": [
+                {
+                    "title": 0,
+                    "documentURL": 1,
+                    "scrollOffsetX": 0,
+                    "scrollOffsetY": 100,
+                    "nodes": {
+                        "backendNodeId": [1, 2, 3, 4],
+                        "pseudoType": {"index": [3], "value": [0]},
+                    },
+                    "layout": {
+                        "nodeIndex": [1, 1, 3],
+                        "bounds": [[0, 110, 50, 20], [40, 120, 50, 20], [0, 0, 5, 5]],
+                    },
+                }
+            ],
+        }
+    )
+    assert layout.rectangles == {2: Rectangle(0, 10, 90, 30)}
+    assert layout.unknown([2, 4, 77]) == [77]
+    assert (layout.title, layout.url, layout.scroll) == ("Title", "http://a.test/", (0, 100))
+
+
+def test_only_nodes_with_a_name_are_candidates_for_lines() -> None:
+    assert list(candidates([node(1, "link", "a"), node(2, "none", None)])) == [1]
+
+
+def test_an_observation_is_framed_as_the_original_frames_it() -> None:
+    content = f"{list_tabs(['One', ''], 1)}\n\n[1] RootWebArea ''"
+    assert frame_observation(content, url="u", objective="o", previous_action="None") == (
+        "OBSERVATION:\nTab 0: One | Tab 1 (current): \n\n[1] RootWebArea ''\n"
+        "URL: u\nOBJECTIVE: o\nPREVIOUS ACTION: None"
+    )
