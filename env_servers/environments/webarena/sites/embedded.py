@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
+from env_servers.environments.webarena.sites.admin import ADMIN
 from env_servers.environments.webarena.sites.home import HOME
 from env_servers.environments.webarena.sites.map import MAP
 from env_servers.environments.webarena.sites.map import build as build_map
@@ -36,7 +37,7 @@ def embedded_base() -> Base:
 @cache
 def embedded_network() -> Network:
     """Return the network of all embedded sites."""
-    return Network([SHOP, HOME, MAP, WIKI])
+    return Network([SHOP, ADMIN, HOME, MAP, WIKI])
 
 
 def new_world() -> World:
