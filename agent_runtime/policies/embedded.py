@@ -14,27 +14,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent_runtime.conversation import Message
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.generation import GenerationRequest
 from agent_runtime.engine.worker import start_engine
-from agent_runtime.errors import ContextOverflow, PolicyMisconfigured
+from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.huggingface import check_vocabulary, load_renderer
 from agent_runtime.logs import get_logger
 from agent_runtime.policies.base import (
-    Completion,
     EpisodeContext,
     PolicySession,
     TrainablePolicy,
 )
 from agent_runtime.policies.config import PolicyConfig
+from agent_runtime.policies.token_session import TokenSession
 from agent_runtime.rendering import ChatRenderer
 from agent_runtime.sampled_reply import SampledReply
-from agent_runtime.sampling import FinishReason, Sampling
+from agent_runtime.sampling import FinishReason
 from agent_runtime.spending import Pricing
-from agent_runtime.tokenized_conversation import TokenizedConversation
 from agent_runtime.weights import Interrupt, Weights
-from agentgym.episode.v1 import episode_pb2
 
 if TYPE_CHECKING:
     from agent_runtime.engine.worker import EngineThread
@@ -158,69 +155,40 @@ class EmbeddedPolicy(TrainablePolicy):
         return [None, *await self.engine.call(lambda engine: engine.score(prompt))]
 
 
-class _EmbeddedSession(PolicySession):
+class _EmbeddedSession(TokenSession):
     def __init__(
         self, policy: EmbeddedPolicy, engine: EngineThread, renderer: ChatRenderer, episode: str
     ) -> None:
-        self._policy = policy
+        super().__init__(
+            renderer,
+            policy.config.sampling,
+            policy.context_limit,
+            remedy="raise --embedded.context-length",
+        )
+        self._config = policy.config
         self._engine = engine
-        self._stop_ids = frozenset(renderer.stop_ids)
-        self._conversation = TokenizedConversation(renderer)
         self._episode = episode
-
-    async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:
-        """Generate a reply; a full context gives an empty one with CONTEXT.
-
-        Raises ContextOverflow where the context cannot hold the first observation.
-        """
-        prompt = self._conversation.prompt(messages)
-        limit = self._policy.context_limit
-        if len(prompt) >= limit:
-            if turn == 0:
-                raise ContextOverflow(
-                    f"the first observation makes a prompt of {len(prompt)} tokens, which the "
-                    f"context of {limit} cannot hold: raise --embedded.context-length"
-                )
-            finish = FinishReason.CONTEXT
-            return Completion(text="", finish_reason=finish, prompt_tokens=len(prompt))
-        sampled = await self._sample(prompt, seed)
-        self._conversation.append_reply(
-            sampled.ids, sampled.logprobs, generation=turn, versions=sampled.versions
-        )
-        return Completion(
-            text=self._conversation.reply_text(sampled.ids, self._policy.config.sampling.stop),
-            finish_reason=sampled.finish,
-            prompt_tokens=len(prompt),
-            completion_tokens=len(sampled.ids),
-            cached_tokens=sampled.cached,
-            policy_version=sampled.versions[-1].version,
-        )
-
-    def token_segments(self) -> list[episode_pb2.TokenSegment]:
-        return self._conversation.ledger.to_protos()
 
     async def close(self) -> None:
         self._engine.release(self._episode)
 
-    async def _sample(self, prompt: list[int], seed: int) -> SampledReply:
+    async def sample(self, prompt: list[int], budget: int, seed: int) -> SampledReply:
         """Sample a whole reply: what the engine gives back half-done goes on from its end."""
-        whole = await self._part(prompt, self._policy.config.sampling, seed)
+        whole = await self._part(prompt, budget, seed)
         while whole.finish is FinishReason.ABORT:
-            sampling = self._policy.config.sampling
-            rest = replace(sampling, max_new_tokens=sampling.max_new_tokens - len(whole.ids))
-            whole = whole.followed_by(await self._part(prompt + whole.ids, rest, seed))
+            part = await self._part(prompt + whole.ids, budget - len(whole.ids), seed)
+            whole = whole.followed_by(part)
         return whole
 
-    async def _part(self, prompt: list[int], sampling: Sampling, seed: int) -> SampledReply:
+    async def _part(self, prompt: list[int], budget: int, seed: int) -> SampledReply:
         request = GenerationRequest(
             prompt=prompt,
-            sampling=sampling,
+            sampling=replace(self._config.sampling, max_new_tokens=budget),
             seed=seed,
-            stop_ids=self._stop_ids,
+            stop_ids=frozenset(self.stop_ids),
             episode_id=self._episode,
         )
-        timeout = self._policy.config.request_timeout
-        part = await self._engine.generate(request, timeout=timeout)
+        part = await self._engine.generate(request, timeout=self._config.request_timeout)
         return SampledReply(
             part.ids, list(part.logprobs), part.versions, part.finish, part.cached_tokens
         )

@@ -25,8 +25,22 @@ __all__ = ["TokenSession"]
 class TokenSession(PolicySession):
     """One episode's ledger."""
 
-    def __init__(self, renderer: ChatRenderer, sampling: Sampling, context_limit: int) -> None:
-        """`context_limit` bounds prompt and reply together, in tokens; 0 = unknown."""
+    def __init__(
+        self,
+        renderer: ChatRenderer,
+        sampling: Sampling,
+        context_limit: int,
+        *,
+        remedy: str = "serve it with a longer one",
+    ) -> None:
+        """Begin with an empty ledger.
+
+        Args:
+            renderer: Chat template and tokenizer of the model.
+            sampling: How replies are sampled.
+            context_limit: Longest prompt plus reply, in tokens; 0 = unknown.
+            remedy: What to do where it cannot hold the first observation.
+        """
         self.stop_ids = list(renderer.stop_ids)
         """Ids that end a reply."""
         self.repeats: Counter[str] = Counter()
@@ -34,6 +48,7 @@ class TokenSession(PolicySession):
         self._conversation = TokenizedConversation(renderer)
         self._sampling = sampling
         self._limit = context_limit
+        self._remedy = remedy
 
     async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:
         """One generation; a full context gives an empty reply with CONTEXT and asks nobody.
@@ -81,6 +96,6 @@ class TokenSession(PolicySession):
         if turn == 0:
             raise ContextOverflow(
                 f"the first observation makes a prompt of {prompt_tokens} tokens, which the "
-                f"model's context cannot hold ({limit}): serve it with a longer one"
+                f"model's context cannot hold ({limit}): {self._remedy}"
             )
         return Completion(text="", finish_reason=FinishReason.CONTEXT, prompt_tokens=prompt_tokens)
