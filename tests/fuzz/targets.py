@@ -11,16 +11,23 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, cast
 
+import orjson
 from google.protobuf.message import DecodeError
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from agent_runtime.conversation import Message, Role
 from agent_runtime.errors import PolicyError
+from agent_runtime.ledger import TokenLedger
+from agent_runtime.openai.answer import ToolResult
+from agent_runtime.openai.chat import ChatApi
+from agent_runtime.openai.responses import ResponsesApi
+from agent_runtime.openai.token_ids import read_completion
 from agent_runtime.policies.base import EpisodeContext, LiveEpisode
 from agent_runtime.policies.config import OpenAIOptions, PolicyConfig
 from agent_runtime.policies.openai import OpenAIPolicy
 from agent_runtime.request_retry import RequestRetry
+from agent_runtime.sampling import Sampling
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from env_servers.sdk import ActionFormat, EnvironmentConfig
@@ -278,6 +285,60 @@ async def _ask(url: str) -> None:
             assert 0 <= completion.completion_tokens < 2**63
     finally:
         await policy.close()
+
+
+_TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+_RESPONSE = {
+    "model": "m",
+    "status": "completed",
+    "error": {"code": "server_error", "message": "m"},
+    "incomplete_details": {"reason": "max_output_tokens"},
+    "output": [
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "t"}], "content": []},
+        {"type": "message", "content": [{"type": "output_text", "text": "up"}], "phase": "x"},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+    ],
+    "usage": {
+        "input_tokens": 3,
+        "output_tokens": 2,
+        "output_tokens_details": {"reasoning_tokens": 1},
+    },
+}
+_SAMPLED = {
+    "model": "m",
+    "choices": [
+        {
+            "token_ids": [1, 2],
+            "prompt_token_ids": [3],
+            "logprobs": {"token_logprobs": [-0.5, -0.5]},
+            "finish_reason": "stop",
+        }
+    ],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 2},
+}
+
+
+@target(body=broken(_COMPLETION) | broken(_RESPONSE), reasoning=st.booleans())
+def read_answers(body: Any, reasoning: bool) -> None:
+    """An answer of either API is refused, or gives an action and a next request."""
+    assume(isinstance(body, dict))
+    for kind in (ChatApi, ResponsesApi):
+        api = kind("m", Sampling(), OpenAIOptions(send_reasoning=reasoning), _TOOLS)
+        with contextlib.suppress(PolicyError):
+            answer = api.read(body, 0)
+            assert all(isinstance(call.as_action(answer.text), str) for call in answer.calls)
+            results = [ToolResult(call, "moved") for call in answer.calls]
+            orjson.dumps(api.request([answer, *results], 1))
+
+
+@target(body=broken(_SAMPLED))
+def read_samples(body: Any) -> None:
+    """Token ids and logprobs are refused, or can stand in a ledger."""
+    assume(isinstance(body, dict))
+    with contextlib.suppress(PolicyError):
+        reply = read_completion(body, [3]).reply
+        ledger = TokenLedger()
+        ledger.append_sampled(reply.ids, reply.logprobs, generation=0, versions=reply.versions)
 
 
 # ---------------------------------------------------------------------- what lies in run folders
