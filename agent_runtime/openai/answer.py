@@ -52,13 +52,16 @@ class ToolCall:
     def read(cls, call_id: object, function: Mapping[str, Any], *, spare_id: str) -> ToolCall:
         """Read a call; what is wrong with its arguments is left to the environment to answer.
 
-        Raises PolicyMisbehaved for a call that has no name.
+        Raises PolicyMisbehaved for a call that has no name, or cannot be written down.
         """
         name, arguments = function.get("name"), function.get("arguments")
         if not isinstance(name, str):
             raise PolicyMisbehaved("a tool call without a name")
         if not isinstance(arguments, str):  # some servers send the object itself
-            arguments = json.dumps(arguments or {}, ensure_ascii=False)
+            try:
+                arguments = json.dumps(arguments or {}, ensure_ascii=False)
+            except RecursionError:
+                raise PolicyMisbehaved("the arguments of a tool call are nested too deep") from None
         return cls(str(call_id or spare_id), name, arguments)
 
 

@@ -77,3 +77,12 @@ def test_counts_of_prompt_caches_are_read_under_each_of_their_names(usage: dict[
     usage |= {"prompt_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 2}}
     counts = api().read(answer(usage), 0).usage
     assert (counts.prompt, counts.cached, counts.written, counts.reasoning) == (9, 4, 3, 2)
+
+
+def test_arguments_that_are_nested_too_deep_to_be_written_are_misbehaviour() -> None:
+    deep: list[Any] = []
+    for _ in range(1200):
+        deep = [deep]
+    function = {"name": "move", "arguments": deep}
+    with pytest.raises(PolicyMisbehaved, match="nested too deep"):
+        api(tools=True).read(answer(tool_calls=[{"id": "1", "function": function}]), 0)
