@@ -7,6 +7,8 @@ from functools import cache
 from typing import Final
 
 from env_servers.environments.webarena.sites.admin import ADMIN
+from env_servers.environments.webarena.sites.git import GIT
+from env_servers.environments.webarena.sites.git import build as build_git
 from env_servers.environments.webarena.sites.home import HOME
 from env_servers.environments.webarena.sites.map import MAP
 from env_servers.environments.webarena.sites.map import build as build_map
@@ -21,6 +23,7 @@ from env_servers.environments.webarena.sites.world import World
 __all__ = ["BUILDERS", "embedded_base", "embedded_network", "new_world"]
 
 BUILDERS: Final[Mapping[str, Builder]] = {
+    "git": build_git,
     "map": build_map,
     "shop": build_shop,
     "wiki": build_wiki,
@@ -37,7 +40,7 @@ def embedded_base() -> Base:
 @cache
 def embedded_network() -> Network:
     """Return the network of all embedded sites."""
-    return Network([SHOP, ADMIN, HOME, MAP, WIKI])
+    return Network([SHOP, ADMIN, GIT, HOME, MAP, WIKI])
 
 
 def new_world() -> World:

@@ -29,7 +29,7 @@ class Visitor:
     def get(self, path: str) -> Visitor:
         return self._request("GET", urljoin(self.url, path))
 
-    def post(self, path: str, **fields: object) -> Visitor:
+    def post(self, path: str, /, **fields: object) -> Visitor:
         pairs = [
             (name, value)
             for name, values in fields.items()
@@ -37,7 +37,7 @@ class Visitor:
         ]
         return self._request("POST", urljoin(self.url, path), urlencode(pairs))
 
-    def submit(self, action: str, **fields: object) -> Visitor:
+    def submit(self, action: str, /, **fields: object) -> Visitor:
         """Send the page's form whose action has a text, with these fields in place of its own."""
         forms = [form for form in Forms(self.text).forms if action in form.action]
         assert forms, f"no form with {action!r} among {[f.action for f in Forms(self.text).forms]}"
