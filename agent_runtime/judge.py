@@ -8,6 +8,7 @@ which is never a grade of 0. Used by `orchestrator.rescore`, and by whoever else
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from agent_runtime.policies.base import Completion, EpisodeContext, Policy
 from agent_runtime.redaction import redact_text
 from agent_runtime.rubric import AnswerOffFormat, Rubric
 from agent_runtime.sampling import FinishReason
+from agent_runtime.spending import Pricing
 from agentgym.env.v1 import environment_pb2, types_pb2
 
 __all__ = ["Judge", "Judgement", "NoVote", "Vote"]
@@ -96,9 +98,10 @@ class Judgement:
 
     @property
     def cost_usd(self) -> float | None:
-        """The cost of all votes; None where that of any is unknown."""
-        costs = [vote.cost_usd for vote in self.votes if vote.cost_usd is not None]
-        return sum(costs) if len(costs) == len(self.votes) else None
+        """The cost of all replies; None where that of any is unknown."""
+        replies = [vote for vote in self.votes if vote.problem is not NoVote.SILENT]
+        costs = [vote.cost_usd for vote in replies if vote.cost_usd is not None]
+        return math.fsum(costs) if len(costs) == len(replies) else None
 
 
 class Judge:
@@ -184,7 +187,7 @@ class Judge:
             prompt_tokens=reply.prompt_tokens,
             completion_tokens=reply.completion_tokens,
             cached_tokens=reply.cached_tokens,
-            cost_usd=reply.cost_usd,
+            cost_usd=0.0 if self.policy.pricing is Pricing.FREE else reply.cost_usd,
             seconds=seconds,
             repeats=dict(reply.repeats),
         )

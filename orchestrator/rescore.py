@@ -13,14 +13,13 @@ from __future__ import annotations
 import json as json_text
 import math
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Final, cast
 
 import tyro
-from rich.progress import Progress
 
 from agent_runtime.judge import Judge
 from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling, make_policy, policy_code
@@ -29,10 +28,13 @@ from orchestrator.client import ClientConfig, connection_options
 from orchestrator.command_line import ObservationOptions, make_console, run_command, run_loop
 from orchestrator.config import RunConfig
 from orchestrator.configuration import CommaSeparated, to_plain
-from orchestrator.errors import EpisodesMissing, UsageError
+from orchestrator.errors import ConfigurationError, EpisodesMissing, UsageError
 from orchestrator.fleet import Fleet, FleetConfig
 from orchestrator.manifest import Session, begin_session, is_own
+from orchestrator.run import check_prices
 from orchestrator.run_folder import find_run
+from orchestrator.run_limits import RunLimits
+from orchestrator.sample import STOPPED_BY_LIMIT
 from orchestrator.scorings.comparison import (
     Comparison,
     comparison_data,
@@ -41,7 +43,8 @@ from orchestrator.scorings.comparison import (
 )
 from orchestrator.scorings.judged import JudgeScorer, load_rubric
 from orchestrator.scorings.profile import ProfileScorer
-from orchestrator.scorings.scoring import Scorer, score_run
+from orchestrator.scorings.progress import ScoringProgress
+from orchestrator.scorings.scoring import Scorer, lacking, score_run
 from orchestrator.scorings.table import ScoresWriter, check_scoring_name
 from orchestrator.scorings.threshold import ThresholdScorer
 from orchestrator.statistics import MissingRule
@@ -52,7 +55,10 @@ __all__ = ["RescoreOptions", "main"]
 
 
 def _judges_config() -> PolicyConfig:
-    return PolicyConfig(sampling=Sampling(temperature=0, max_new_tokens=1024))
+    """Return an evaluator's defaults: one reply each, that need not be waited for for ever."""
+    return PolicyConfig(
+        sampling=Sampling(temperature=0, max_new_tokens=1024), request_timeout=120.0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +91,13 @@ class RescoreOptions:
     """What episodes without a new score count as: bounds shows what the figures are if all of them
     fail and if all succeed; fail counts them as failures; drop leaves them out; error gives no
     figures."""
+    max_cost: float | None = None
+    """US dollars that the judge's replies may cost, over all calls of a scoring; then no episode is
+    begun any more. Needs known prices."""
+    max_tokens: int | None = None
+    """The same in tokens of prompts and replies."""
+    time_limit: float | None = None
+    """The same in seconds, of this call."""
     concurrency: int = 64
     """Episodes that are judged at once."""
     trust_run: bool = False
@@ -117,6 +130,16 @@ class RescoreOptions:
         check_scoring_name(self.scoring_name)
 
     @property
+    def limits(self) -> RunLimits:
+        """What may be spent; raises ConfigurationError."""
+        try:
+            return RunLimits(
+                max_cost=self.max_cost, max_tokens=self.max_tokens, time_limit=self.time_limit
+            )
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from error
+
+    @property
     def scoring_name(self) -> str:
         """The name of the scoring."""
         if self.name:
@@ -127,7 +150,10 @@ class RescoreOptions:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns 0 when every finished episode has a score, 1 when not."""
+    """Run the command.
+
+    Returns 0 when every finished episode has a score, 3 when a limit ended it before, 1 else.
+    """
     return run_command(RescoreOptions, _rescore, argv, program="python -m orchestrator.rescore")
 
 
@@ -136,13 +162,20 @@ def _rescore(options: RescoreOptions) -> int:
     options.check()
     with RunReader.open(find_run(options.run, options.runs)) as run:
         environments = _environments(run, options)
-        comparison = run_loop(_score(run, options, environments))
-        print_comparison(make_console(stderr=options.json), comparison)
+        comparison, limit = run_loop(_score(run, options, environments))
+        console = make_console(stderr=options.json)
+        print_comparison(console, comparison)
+        if limit:
+            text = f"the scoring came to {limit}; raise the limit, and the same command goes on"
+            console.print(text, highlight=False, soft_wrap=True)
         if options.json:
-            sys.stdout.write(json_text.dumps(comparison_data(comparison), indent=2) + "\n")
+            data = comparison_data(comparison) | {"limit": limit}
+            sys.stdout.write(json_text.dumps(data, indent=2) + "\n")
         if options.missing == "error" and not comparison.complete:
             raise EpisodesMissing(f"{run.folder}: {comparison.missing} episodes have no new score")
-    return 0 if comparison.scored == comparison.finished else 1
+    if comparison.scored == comparison.finished:
+        return 0
+    return STOPPED_BY_LIMIT if limit else 1
 
 
 def _environments(run: RunReader, options: RescoreOptions) -> list[str]:
@@ -153,6 +186,10 @@ def _environments(run: RunReader, options: RescoreOptions) -> list[str]:
     return sorted(options.environments or played)
 
 
+_IN_A_TRANSACTION: Final = 1024
+"""Verdicts that wait for nothing are stored so many at a time."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Judging:
     """What judges, and what is noted of it."""
@@ -161,28 +198,35 @@ class _Judging:
     settings: Mapping[str, Any]
     """What decides the verdicts: binds whoever goes on."""
     session: Session
+    concurrency: int = 0
+    """Episodes that are judged at once; 0 = as the user says."""
+    notice: Callable[[], str] = str
+    """Says what is wrong now; empty = nothing."""
 
 
-async def _score(run: RunReader, options: RescoreOptions, environments: list[str]) -> Comparison:
-    console = make_console(stderr=True)
+async def _score(
+    run: RunReader, options: RescoreOptions, environments: list[str]
+) -> tuple[Comparison, str]:
+    """Judge, and return what it came to, and which limit ended it."""
+    limits = options.limits
     async with _open_judging(run, options, environments) as judging:
         settings = cast(
             "dict[str, Json]", redact({**judging.settings, "environments": environments})
         )
-        with (
-            ScoresWriter.begin(run, options.scoring_name, settings, judging.session) as scores,
-            Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
-        ):
-            task = progress.add_task("judging", total=None)
-            await score_run(
-                run,
-                scores,
-                judging.scorer,
-                environments=environments,
-                concurrency=options.concurrency,
-                on_score=lambda done, total: progress.update(task, completed=done, total=total),
-            )
-            return read_comparison(run, scores, missing=options.missing)
+        with ScoresWriter.begin(run, options.scoring_name, settings, judging.session) as scores:
+            total = len(lacking(run, scores, environments))
+            console = make_console(stderr=True)
+            async with ScoringProgress(console, total, judging.notice) as progress:
+                limit = await score_run(
+                    run,
+                    scores,
+                    judging.scorer,
+                    environments=environments,
+                    concurrency=judging.concurrency or options.concurrency,
+                    limits=limits,
+                    on_score=progress.judged,
+                )
+            return read_comparison(run, scores, missing=options.missing), limit
 
 
 @asynccontextmanager
@@ -191,7 +235,9 @@ async def _open_judging(
 ) -> AsyncGenerator[_Judging]:
     if options.threshold is not None:
         settings = {"threshold": options.threshold}
-        yield _Judging(ThresholdScorer(options.threshold), settings, begin_session())
+        yield _Judging(
+            ThresholdScorer(options.threshold), settings, begin_session(), _IN_A_TRANSACTION
+        )
     elif options.profile:
         async with _open_profile(run, options, environments) as judging:
             yield judging
@@ -222,8 +268,9 @@ async def _open_judge(options: RescoreOptions) -> AsyncGenerator[_Judging]:
     rubric, spec = load_rubric(options.rubric), PolicySpec.parse(options.judge)
     policy = make_policy(spec, options.agent)
     # A run's configuration knows which settings of a policy decide its replies, and which secrets.
-    config = RunConfig(policies=(spec,), agent=options.agent)
+    config = RunConfig(policies=(spec,), agent=options.agent, limits=options.limits)
     config.check()
+    check_prices(config, str(spec), policy)
     await policy.start()
     try:
         settings = {
@@ -240,7 +287,13 @@ async def _open_judge(options: RescoreOptions) -> AsyncGenerator[_Judging]:
             policy_code={str(spec): code} if code else None,
         )
         judge = Judge(policy, rubric, votes=options.votes)
-        yield _Judging(JudgeScorer(judge, seed=options.seed), settings, session)
+
+        def notice() -> str:
+            outage = policy.outage()
+            return "" if outage is None else outage.describe()
+
+        scorer = JudgeScorer(judge, seed=options.seed)
+        yield _Judging(scorer, settings, session, notice=notice)
     finally:
         await policy.close()
 

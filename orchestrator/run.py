@@ -44,7 +44,7 @@ from orchestrator.run_logs import open_run_logs
 from orchestrator.store import RunStore
 from orchestrator.task_selection import Selection, select_tasks
 
-__all__ = ["RunOutcome", "RunSpec", "run", "run_many"]
+__all__ = ["RunOutcome", "RunSpec", "check_prices", "run", "run_many"]
 
 log = get_logger(__name__)
 
@@ -215,14 +215,14 @@ async def _start_policies(config: RunConfig, stack: AsyncExitStack) -> dict[str,
         elif named.kind == EMBEDDED_POLICY and not named.target:
             spec = replace(named, target=config.model)
         policy = policies[str(named)] = make_policy(spec, config.agent)
-        _check_prices(config, str(named), policy)
+        check_prices(config, str(named), policy)
         await policy.start()
         log.info("policy started", policy=str(named), identity=policy.identity())
         stack.push_async_callback(policy.close)
     return policies
 
 
-def _check_prices(config: RunConfig, name: str, policy: Policy) -> None:
+def check_prices(config: RunConfig, name: str, policy: Policy) -> None:
     """Raise UsageError where money is limited and nobody knows what replies cost."""
     limited = {
         "--max-cost": config.limits.max_cost,

@@ -8,6 +8,7 @@ one and they differ.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -121,7 +122,8 @@ def read_comparison(
     after = summarise_run(new, plan=plan, missing=missing)
     finished = [summary for summary in old if not summary.failed]
     rows = list(scores.rows())
-    costs = [row.cost_usd for row in rows if row.cost_usd is not None]
+    asked = [row for row in rows if row.calls]
+    costs = [row.cost_usd for row in asked if row.cost_usd is not None]
     return Comparison(
         run=str(run.folder),
         name=scores.name,
@@ -146,7 +148,7 @@ def read_comparison(
         calls=sum(row.calls for row in rows),
         prompt_tokens=sum(row.prompt_tokens for row in rows),
         completion_tokens=sum(row.completion_tokens for row in rows),
-        cost_usd=sum(costs) if costs and len(costs) == len(rows) else None,
+        cost_usd=math.fsum(costs) if costs and len(costs) == len(asked) else None,
     )
 
 

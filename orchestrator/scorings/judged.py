@@ -82,6 +82,7 @@ class JudgeScorer(Scorer):
     """Grades by a judge; everything that was asked and said becomes the verdict's detail."""
 
     def __init__(self, judge: Judge, *, seed: int) -> None:
+        self.name = judge.policy.name
         self._judge = judge
         self._seed = seed
 

@@ -7,15 +7,19 @@ judged again only where that row says that another try may succeed.
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.redaction import Json
+from agent_runtime.spending import Spent
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.errors import OrchestratorError
-from orchestrator.records import EpisodeSummary, record_digest
+from orchestrator.records import EpisodeSummary, episode_key, record_digest
+from orchestrator.run_limits import RunAccount, RunLimits
 from orchestrator.scorings.table import EpisodeScore, ScoresReader, ScoresWriter, Verdict
 from orchestrator.store import RunReader
 
@@ -24,6 +28,9 @@ __all__ = ["Scorer", "lacking", "score_run"]
 
 class Scorer(ABC):
     """What judges episodes."""
+
+    name: str = ""
+    """Who gives the replies that judge; empty = nobody."""
 
     @abstractmethod
     async def score(self, record: episode_pb2.Episode, attempt: int) -> Verdict:
@@ -55,34 +62,51 @@ async def score_run(
     *,
     environments: Collection[str],
     concurrency: int,
-    on_score: Callable[[int, int], None],
-) -> None:
-    """Judge what lacks a score; each verdict is durable before `on_score(done, total)`.
+    limits: RunLimits,
+    on_score: Callable[[EpisodeScore], None],
+) -> str:
+    """Judge what lacks a score; each verdict is durable before `on_score` is told.
+
+    Returns which limit ended it, in words; empty = none did. Then no episode is begun any more, and
+    what is being judged is judged to its end.
 
     Raises what the scorer raises, StoreCorrupt and StoreWriteFailed; verdicts so far are kept.
     """
     attempts = {row.episode_id: row.attempt for row in scores.latest().values()}
     wanted = {summary.episode_id for summary in lacking(run, scores, environments)}
     records = run.episodes(lambda summary: summary.episode_id in wanted)
-    sink = _Sink(scores)
-    done = 0
+    sink, started = _Sink(scores), time.monotonic()
+    account = RunAccount(limits, recorded=_spent(scores.rows()))
 
     async def work() -> None:
-        nonlocal done
         for record in records:
             attempt = attempts.get(record.episode_id, 0) + 1
             verdict = await scorer.score(record, attempt)
             row = _row(record, verdict, attempt)
             await sink.put(row, verdict.detail)
-            done += 1
-            on_score(done, len(wanted))
+            key = episode_key(record)._replace(policy=scorer.name)
+            account.add(key, _spent([row]), priced=not row.calls or row.cost_usd is not None)
+            on_score(row)
+            if account.reached(time.monotonic() - started):
+                return
 
+    if limit := account.reached(0.0):
+        return limit
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(min(concurrency, len(wanted))):
                 group.create_task(work())
     except* (OrchestratorError, AgentRuntimeError) as group:
         raise group.exceptions[0] from None
+    return account.reached(time.monotonic() - started)
+
+
+def _spent(rows: Iterable[EpisodeScore]) -> Spent:
+    tokens, costs = 0, list[float]()
+    for row in rows:
+        tokens += row.prompt_tokens + row.completion_tokens
+        costs.append(row.cost_usd or 0.0)
+    return Spent(cost=math.fsum(costs), tokens=tokens)
 
 
 class _Sink:

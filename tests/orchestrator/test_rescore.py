@@ -190,6 +190,7 @@ def test_scores_are_their_owners_alone_and_a_link_leads_nowhere(run, tmp_path):
         (["--threshold", "1", "--name", "../up"], "no name of a scoring"),
         (["--threshold", "1", "--env", "chess"], "valid: maze, wordle"),
         (["--threshold", "1", "--concurrency", "0"], "--concurrency"),
+        (["--threshold", "1", "--max-tokens", "-1"], "max_tokens"),
     ],
 )
 def test_what_cannot_be_meant_ends_with_2_and_writes_nothing(run, capsys, flags, expected):
@@ -288,6 +289,7 @@ def test_votes_are_drawn_apart_and_averaged(run, rubric, capsys):
             assert score.score == pytest.approx(sum(grades) / 3)
 
 
+@pytest.mark.slow
 def test_a_scoring_killed_with_sigkill_goes_on_where_it_was(run, rubric):
     with RunStore.resume(run, build_manifest(), build_session()) as store:
         store.append_all(build_episode(f"maze_{at}", reward=0.3) for at in range(10, 50))
@@ -313,6 +315,21 @@ def rows_of(run: Path) -> int:
             return 0
         with ScoresReader.open(reader, "killed") as scores:
             return len(scores.latest())
+
+
+def test_a_limit_ends_a_scoring_in_order_and_a_higher_one_goes_on(run, rubric, capsys):
+    flags = [str(run), *judge_by("fair", rubric, "--concurrency", "1"), "--json"]
+    assert rescore.main([*flags, "--max-cost", "1"]) == 2
+    assert "--max-tokens" in capsys.readouterr().err
+    assert rescore.main([*flags, "--max-tokens", "300"]) == 3
+    told = summary(capsys)
+    assert "--max-tokens" in told["limit"]
+    assert 0 < told["scored"] < 6
+    assert told["agentgym_complete"] is False
+    assert rescore.main([*flags, "--max-tokens", "300"]) == 3
+    assert summary(capsys)["scored"] == told["scored"]
+    assert rescore.main([*flags, "--max-tokens", "300000"]) == 0
+    assert len(Path("asked").read_text().split()) == 6
 
 
 @pytest.mark.parametrize(
