@@ -22,6 +22,7 @@ from rich.table import Table
 from agent_runtime.channel import ConnectionOptions
 from agent_runtime.episode import RemoteEpisode, Transition
 from agentgym.env.v1 import environment_pb2 as pb
+from benchmark.fidelity import webarena
 from benchmark.fidelity.recordings import SOURCES, Recording, Source, read_recordings
 from benchmark.manifest import read_manifest
 from orchestrator.command_line import make_console, run_command, run_loop
@@ -31,6 +32,8 @@ from orchestrator.fleet import Fleet, FleetConfig
 __all__ = ["Fidelity", "Score", "main"]
 
 RESULTS = Path(__file__).parent.parent / "results"
+WEBARENA = "webarena"
+"""Not a conversation: scenarios on recorded pages."""
 _SHOWN = 3
 _CONCURRENCY = 64
 
@@ -42,7 +45,7 @@ class Fidelity:
     data: Path | None = None
     """Folder of official data files; default: AGENTGYM_DATA."""
     env: str = ",".join(SOURCES)
-    """Environments, separated by commas."""
+    """Environments, separated by commas; webarena, too, which needs a browser."""
     save: bool = True
     """Write benchmark/results/fidelity.json."""
 
@@ -156,18 +159,35 @@ async def _run(names: Sequence[str], data: Path) -> dict[str, Score]:
 
 def _act(config: Fidelity) -> int:
     data = config.data or Path(os.environ.get("AGENTGYM_DATA", ""))
-    if not (data / "agenttraj_l").is_dir():
-        raise UsageError(f"no folder agenttraj_l in {data}: give --data or AGENTGYM_DATA")
     names = config.env.split(",")
-    unknown = sorted(set(names) - set(SOURCES))
+    unknown = sorted(set(names) - {*SOURCES, WEBARENA})
     if unknown:
-        raise UsageError(f"no recordings of {unknown[0]!r}", valid=SOURCES)
-    scores = run_loop(_run(names, data))
-    _print(scores, make_console())
+        raise UsageError(f"no recordings of {unknown[0]!r}", valid=(*SOURCES, WEBARENA))
+    conversations = [name for name in names if name != WEBARENA]
+    if conversations and not (data / "agenttraj_l").is_dir():
+        raise UsageError(f"no folder agenttraj_l in {data}: give --data or AGENTGYM_DATA")
+    if WEBARENA in names and not webarena.has_recordings(data):
+        raise UsageError(f"no scenarios of webarena in {data}: give --data or AGENTGYM_DATA")
+    scores = run_loop(_run(conversations, data)) if conversations else {}
+    found = _as_data(scores)
+    console = make_console()
+    if scores:
+        _print(scores, console)
+    if WEBARENA in names:
+        found["environments"][WEBARENA] = run_loop(webarena.replay_all(data, console))
     if config.save:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "fidelity.json").write_text(json.dumps(_as_data(scores), indent=2) + "\n")
+        _save(found)
     return 0
+
+
+def _save(found: dict[str, Any]) -> None:
+    """Write the results; those of environments that were not replayed stay."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / "fidelity.json"
+    if path.is_file():
+        before = json.loads(path.read_text(encoding="utf-8"))["environments"]
+        found["environments"] = {**before, **found["environments"]}
+    path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
 def _print(scores: dict[str, Score], console: Console) -> None:
