@@ -8,6 +8,7 @@ and given up, why attempts failed, what was played again and what was not. Every
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -338,7 +339,7 @@ def _failures(report: RunReport) -> Iterator[Text]:
         )
         yield Text(f"      {message or '(no message)'}")
         yield Text(
-            f"      python -m orchestrator.show {report.folder} "
+            f"      python -m orchestrator.show {shlex.quote(str(report.folder))} "
             f"--episode {reason.episode_id[:_ID_CHARS]}",
             style="dim",
         )

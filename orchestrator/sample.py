@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json as json_text
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -197,7 +198,7 @@ def print_outcome(
         console.print(
             f"{missing} of {outcome.planned} episodes are missing "
             f"({outcome.failed} were given up); {'raise the limit and ' if outcome.limit else ''}"
-            f"go on with: python -m {program} --resume {outcome.folder}",
+            f"go on with: python -m {program} --resume {shlex.quote(str(outcome.folder))}",
             highlight=False,
             soft_wrap=True,
         )

@@ -235,10 +235,10 @@ def _list_episodes(
     console: Console, run: RunReader, options: ShowOptions, scores: ScoresReader | None
 ) -> int:
     damage: list[RecordCorrupt] = []
-    everything = run.summaries(superseded=options.attempts, on_damage=damage.append)
+    everything = list(run.summaries(superseded=options.attempts, on_damage=damage.append))
     if scores is not None:
         latest = scores.latest()
-        everything = (rescored(summary, latest.get(summary.episode_id)) for summary in everything)
+        everything = [rescored(summary, latest.get(summary.episode_id)) for summary in everything]
     listed = [summary for summary in everything if options.accepts(summary)]
     shown = listed
     if options.page is not None:
@@ -257,11 +257,25 @@ def _list_episodes(
             "" if options.page is None else f" (page {options.page} of {_pages(options, listed)})"
         )
         console.print(Text(f"{len(listed)} episodes{pages}", style="dim"))
+        if not listed:
+            console.print(Text(visible(_what_there_is(everything)), style="dim"), soft_wrap=True)
     for error in damage:
         Console(file=sys.stderr, soft_wrap=True).print(
             Text(visible(f"damaged: {error.problem}"), style="red")
         )
     return 1 if damage else 0
+
+
+def _what_there_is(summaries: Sequence[EpisodeSummary]) -> str:
+    """Say by which values a list of these episodes can be narrowed."""
+    values: dict[str, set[str]] = {
+        "environment": {summary.environment for summary in summaries},
+        "policy": {summary.policy for summary in summaries},
+        "outcome": {_outcome(summary) for summary in summaries},
+        "reason": {_reason(summary) for summary in summaries},
+    }
+    there = "; ".join(f"--{name} {', '.join(sorted(found))}" for name, found in values.items())
+    return f"of {len(summaries)}, which have {there}" if summaries else "there are none"
 
 
 def _pages(options: ShowOptions, listed: Sequence[EpisodeSummary]) -> int:

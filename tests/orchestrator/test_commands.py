@@ -1,4 +1,5 @@
 import json
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -94,6 +95,24 @@ def test_show_prints_one_episode_by_id_or_item(folder, capsys):
     assert "Action: move left" in by_id
     assert show.main([str(folder), "--item", "maze_2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["item_id"] == "maze_2"
+
+
+def test_a_list_without_a_match_says_what_there_is(folder, capsys):
+    assert show.main([str(folder), "--reason", "NOSUCH"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.startswith("0 episodes of 3, which have --environment maze; --policy scripted; ")
+    assert "--reason GOAL_REACHED, POLICY_UNAVAILABLE" in told
+    assert show.main([str(folder), "--attempts"]) == 0
+    assert "there are none" in capsys.readouterr().out
+
+
+def test_a_command_that_is_shown_can_be_pasted_whatever_the_folder_is_called(folder, capsys):
+    spaced = folder.rename(folder.parent / "a first run")
+    assert show.main([str(spaced), "--plain"]) == 0
+    shown = next(it for it in capsys.readouterr().out.splitlines() if "orchestrator.show" in it)
+    _, _, _, *arguments = shlex.split(shown)
+    assert show.main([*arguments, "--plain"]) == 0
+    assert "the model's server went away" in capsys.readouterr().out
 
 
 def test_show_lists_episodes(folder, capsys):
