@@ -23,6 +23,7 @@ from agent_runtime.agent import EpisodePlan
 from agent_runtime.errors import Trouble
 from agent_runtime.logs import get_logger
 from agent_runtime.policies.base import Policy
+from agent_runtime.scores import perfect_score
 from agent_runtime.spending import Spent
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.config import RunConfig, parse_action_format
@@ -109,6 +110,7 @@ class ActiveRun:
             environment_samples={
                 name: config.environment_samples(name) for name in selection.tasks
             },
+            perfect_scores={name: perfect_score(fleet.described[name]) for name in selection.tasks},
             gaps=selection.gaps,
         )
         self.keys = self.run_plan.keys()

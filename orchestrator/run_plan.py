@@ -27,6 +27,8 @@ class RunPlan:
     policies: tuple[str, ...]
     environment_samples: Mapping[str, int] = field(default_factory=dict[str, int])
     """Where it is another number than `samples`."""
+    perfect_scores: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Score of a perfect episode by environment; 1 where it is not recorded."""
     gaps: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the run's suite has and is not played, by environment: why, and what to do. One that
     has items is played in part."""
@@ -56,6 +58,7 @@ class RunPlan:
             samples=int(values["samples"]),
             policies=tuple(values["policies"]),
             environment_samples=dict(values.get("environment_samples", {})),
+            perfect_scores=dict(values.get("perfect_scores", {})),
             gaps=dict(values.get("gaps", {})),
         )
 

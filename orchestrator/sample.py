@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import tyro
 from rich.console import Console
@@ -41,7 +41,6 @@ Play episodes over gRPC, record them in a run folder, and sum them up.
 
 Without flags: the agent that comes with this package, on the tasks that judged it, beside expert
 and random. --config FILE takes the flags from a TOML file, and --print-config writes one."""
-Conclude = Callable[[RunOutcome, RunReport, Console], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +69,9 @@ class Sample:
     )
 
 
+S = TypeVar("S", bound=Sample)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command.
 
@@ -78,7 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     return guarded(
-        lambda: play_command(arguments, name="sample", about=_ABOUT, default=RunConfig())
+        lambda: play_command(
+            arguments, name="sample", about=_ABOUT, default=Sample(run=RunConfig())
+        )
     )
 
 
@@ -87,25 +91,26 @@ def play_command(
     *,
     name: str,
     about: str,
-    default: RunConfig,
-    conclude: Conclude | None = None,
+    default: S,
+    conclude: Callable[[S, RunOutcome, RunReport, Console], Mapping[str, Any]] | None = None,
 ) -> int:
     """Parse flags, play a run, show its outcome; returns the exit status.
 
-    `about` says in the help text what the command is for. `conclude` may print more and adds what
-    it returns to the JSON summary.
+    Its flags are those of `default`'s type. `about` says in the help text what the command is for.
+    `conclude` may print more and adds what it returns to the JSON summary.
     """
     first = _read_first_flags(argv)
     resumed = find_run(first.resume) if first.resume else None
     defaults = _default_settings(first, resumed, default)
     program = f"python -m orchestrator.{name}"
-    sample = parse_flags(Sample, argv, program=program, default=defaults, about=about)
+    kind = type(default)
+    sample = parse_flags(kind, argv, program=program, default=defaults, about=about)
     if sample.print_config:
         sys.stdout.write(dump_flags(sample, beside=_BESIDE_FILE))
         return 0
     if resumed is not None and not (sample.trust_run or is_own(resumed)):
-        own = _lay_file(Sample(run=default), first)
-        _check_trust(sample.run, parse_flags(Sample, argv, program="", default=own).run)
+        own = _lay_file(default, first)
+        _check_trust(sample.run, parse_flags(kind, argv, program="", default=own).run)
     sample.observation.configure()
     now = datetime.now(UTC)
     unique = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}")
@@ -115,7 +120,7 @@ def play_command(
     report = _read_report(outcome.folder, sample.missing)
     summary = print_outcome(outcome, report, console, program=f"orchestrator.{name}")
     if conclude is not None:
-        summary |= conclude(outcome, report, console)
+        summary |= conclude(sample, outcome, report, console)
     if sample.json:
         sys.stdout.write(json_text.dumps(summary, indent=2) + "\n")
     if outcome.interrupted:
@@ -138,21 +143,21 @@ def _read_first_flags(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_known_args(argv)[0]
 
 
-def _default_settings(
-    first: argparse.Namespace, resumed: Path | None, default: RunConfig
-) -> Sample:
+def _default_settings(first: argparse.Namespace, resumed: Path | None, default: S) -> S:
     """Return what holds where no flag says otherwise.
 
     A resumed run's recorded configuration, so that a resume needs no other flag; an agent's own
     sampling where one plays; over either, what --config says.
     """
     if resumed is not None:
-        return _lay_file(Sample(run=RunConfig.from_manifest(inspect_folder(resumed))), first)
-    laid = _lay_file(Sample(run=replace(default, suite="")), first)
+        recorded = RunConfig.from_manifest(inspect_folder(resumed))
+        return _lay_file(replace(default, run=recorded), first)
+    own = default.run
+    laid = _lay_file(replace(default, run=replace(own, suite="")), first)
     if first.suite or first.env or laid.run.suite or laid.run.environments:
         # A command's own suite is for those who name nothing.
-        default = replace(default, suite="")
-    laid = _lay_file(Sample(run=default), first)
+        own = replace(own, suite="")
+    laid = _lay_file(replace(default, run=own), first)
     if first.help:
         return laid
     named = replace(
@@ -164,11 +169,11 @@ def _default_settings(
     sampling = named.agent_sampling()
     if sampling is None:
         return laid
-    agent = replace(default.agent, sampling=sampling)
-    return _lay_file(Sample(run=replace(default, agent=agent)), first)
+    agent = replace(own.agent, sampling=sampling)
+    return _lay_file(replace(default, run=replace(own, agent=agent)), first)
 
 
-def _lay_file(sample: Sample, first: argparse.Namespace) -> Sample:
+def _lay_file(sample: S, first: argparse.Namespace) -> S:
     return lay_file(sample, Path(first.config), beside=_BESIDE_FILE) if first.config else sample
 
 

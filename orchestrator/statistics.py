@@ -27,9 +27,11 @@ from orchestrator.seeds import derive
 __all__ = [
     "EnvironmentStatistics",
     "Interval",
+    "Measured",
     "MissingRule",
     "mean_interval",
     "success_interval",
+    "summarise_categories",
     "summarise_run",
     "wilson_interval",
 ]
@@ -52,6 +54,14 @@ class Interval(NamedTuple):
 
     low: float
     high: float
+
+
+class Measured(NamedTuple):
+    """A figure: a value with its interval, or bounds with an interval that holds them."""
+
+    value: float | None
+    bounds: Interval | None
+    interval: Interval | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +95,8 @@ class EnvironmentStatistics:
     """Mean over the finished records that have a score, in the environment's unit; None where
     missing episodes leave only bounds."""
     score_bounds: Interval | None
-    """The mean if all missing episodes scored 0, and if all scored 1 (or the lowest and highest
-    score of the group where those are beyond)."""
+    """The mean if all missing episodes scored 0, and if all were perfect (or scored as the lowest
+    and highest of the group where those are beyond)."""
     score_interval: Interval | None
     mean_reward: float | None
     """Mean over the finished records; None where episodes are missing and are not to be dropped."""
@@ -125,11 +135,50 @@ def summarise_run(
     groups: defaultdict[tuple[str, str], list[EpisodeSummary]] = defaultdict(list)
     for summary in summaries:
         groups[summary.environment, summary.policy].append(summary)
+    perfect: Mapping[str, float] = plan.perfect_scores if plan is not None else {}
     return [
         _summarise_group(
-            *names, groups[names], planned[names] if plan is not None else None, missing
+            *names,
+            groups[names],
+            planned[names] if plan is not None else None,
+            missing,
+            perfect.get(names[0], 1.0),
         )
         for names in sorted(groups.keys() | planned.keys())
+    ]
+
+
+def summarise_categories(
+    summaries: Sequence[EpisodeSummary], plan: RunPlan, *, missing: MissingRule = "bounds"
+) -> list[tuple[str, EnvironmentStatistics]]:
+    """Return pairs (category, statistics), sorted by environment, category, then policy.
+
+    The category of an item is what any record of it says; where none does it is empty.
+    """
+    category_of = {(it.environment, it.item_id): it.category for it in summaries if it.category}
+
+    def group_of(it: EpisodeKey | EpisodeSummary) -> tuple[str, str, str]:
+        return it.environment, category_of.get((it.environment, it.item_id), ""), it.policy
+
+    planned: defaultdict[tuple[str, str, str], list[EpisodeKey]] = defaultdict(list)
+    for key in plan.keys():  # noqa: SIM118
+        planned[group_of(key)].append(key)
+    groups: defaultdict[tuple[str, str, str], list[EpisodeSummary]] = defaultdict(list)
+    for summary in summaries:
+        groups[group_of(summary)].append(summary)
+    return [
+        (
+            category,
+            _summarise_group(
+                environment,
+                policy,
+                groups[environment, category, policy],
+                planned[environment, category, policy],
+                missing,
+                plan.perfect_scores.get(environment, 1.0),
+            ),
+        )
+        for environment, category, policy in sorted(groups.keys() | planned.keys())
     ]
 
 
@@ -139,6 +188,7 @@ def _summarise_group(
     records: Sequence[EpisodeSummary],
     planned: Sequence[EpisodeKey] | None,
     rule: MissingRule,
+    perfect: float,
 ) -> EnvironmentStatistics:
     finished = [record for record in records if not record.failed]
     failed = [record for record in records if record.failed]
@@ -149,8 +199,7 @@ def _summarise_group(
     }
     scores = {record.key: record.score for record in finished if record.score is not None}
     success = _measure(outcomes, keys, missing, success_interval, Interval(0, 1), rule)
-    # A score has no unit of its own here: from 0 to 1, as far as the others do not say otherwise.
-    scale = Interval(min((0.0, *scores.values())), max((1.0, *scores.values())))
+    scale = Interval(min((0.0, *scores.values())), max((perfect, *scores.values())))
     score = _measure(scores, keys, missing, mean_interval, scale, rule)
     rewards = [record.reward for record in finished if record.reward is not None]
     costs = [record.cost_usd for record in records if record.cost_usd is not None]
@@ -185,14 +234,6 @@ def _summarise_group(
     )
 
 
-class _Measured(NamedTuple):
-    """A figure: a value with its interval, or bounds with an interval that holds them."""
-
-    value: float | None
-    bounds: Interval | None
-    interval: Interval | None
-
-
 _IntervalOf = Callable[[Sequence[tuple[str, float]]], Interval | None]
 
 
@@ -203,25 +244,25 @@ def _measure(
     interval_of: _IntervalOf,
     scale: Interval,
     rule: MissingRule,
-) -> _Measured:
+) -> Measured:
     """Return the mean of values, given all keys that should have one, and those not played."""
     known = [(key.item_id, value) for key, value in values.items()]
     absent = [key.item_id for key in keys if key not in values]
     # What has no such figure although it was played is not measured by it.
     unmeasured = not known and len(missing) < len(keys)
     if unmeasured or not absent or rule == "drop":
-        return _Measured(_mean([value for _, value in known]), None, interval_of(known))
+        return Measured(_mean([value for _, value in known]), None, interval_of(known))
     if rule == "error":
-        return _Measured(None, None, None)
+        return Measured(None, None, None)
     worst = [*known, *((item_id, scale.low) for item_id in absent)]
     if rule == "fail":
-        return _Measured(_mean([value for _, value in worst]), None, interval_of(worst))
+        return Measured(_mean([value for _, value in worst]), None, interval_of(worst))
     best = [*known, *((item_id, scale.high) for item_id in absent)]
     low, high = (_mean([value for _, value in end]) for end in (worst, best))
     bounds = None if low is None or high is None else Interval(low, high)
     lowest, highest = interval_of(worst), interval_of(best)
     interval = Interval(lowest.low, highest.high) if lowest and highest else None
-    return _Measured(None, bounds, interval)
+    return Measured(None, bounds, interval)
 
 
 def wilson_interval(

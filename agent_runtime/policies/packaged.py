@@ -1,7 +1,7 @@
 """A trained agent as a policy: `agent` (the package's own) or `agent:FOLDER`.
 
 Its model is played by the embedded engine. The settings in its manifest are applied by whoever
-plans the episodes; environments that it did not learn are refused here.
+plans the episodes, who also decides whether it plays what it did not learn.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from agent_runtime.agents.manifest import AgentManifest
 from agent_runtime.engine.backend import is_installed
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.extras import install_command
-from agent_runtime.policies.base import EpisodeContext, PolicySession
 from agent_runtime.policies.config import PolicyConfig
 from agent_runtime.policies.embedded import EmbeddedPolicy
 
@@ -48,12 +47,3 @@ class AgentPolicy(EmbeddedPolicy):
                 f"{install_command('agent')}; or play without it: --policy expert,random"
             )
         await super().start()
-
-    def open(self, context: EpisodeContext) -> PolicySession:
-        """Open a session; raises PolicyMisconfigured for an unknown environment."""
-        if context.environment not in self.manifest.environments:
-            raise PolicyMisconfigured(
-                f"the agent {self.manifest.name} did not learn {context.environment}; it plays "
-                f"{', '.join(self.manifest.environments)}"
-            )
-        return super().open(context)

@@ -66,6 +66,16 @@ def test_the_rest_is_played_as_the_suite_says(evaluated: Path) -> None:
     assert len(played) == 2 * (6 + 25)
 
 
+def test_categories_and_several_samples_have_figures_of_their_own(results: dict[str, Any]) -> None:
+    rates = [it for it in results["pass_rates"] if it["policy"] == "expert"]
+    assert [(it["environment"], it["k"]) for it in rates] == [("echo", 1), ("echo", 2)]
+    assert rates[1]["pass_all"]["value"] == 1.0
+    planned = {"echo": 0, "wordle": 0}
+    for row in results["categories"]:
+        planned[row["environment"]] += row["planned"]
+    assert planned == {"echo": 2 * 6, "wordle": 2 * 25}
+
+
 def test_nothing_looks_complete_while_a_part_of_the_suite_is_missing(
     evaluated: Path, results: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,10 +89,15 @@ def test_nothing_looks_complete_while_a_part_of_the_suite_is_missing(
 
 
 def test_a_resume_needs_neither_the_suite_nor_what_was_not_there(
-    evaluated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    evaluated: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert evaluate.main(["--resume", str(evaluated), "--spawn", "1"]) == 1
+    flags = ["--resume", str(evaluated), "--spawn", "1", "--format", "table3-csv"]
+    assert evaluate.main(flags) == 1
+    assert "policy,WS,ALF,TC,Sci,Baby,MZ,WD,WT,MV,TL,BD,mean" in capsys.readouterr().out
     results = json.loads((evaluated / "evaluation.json").read_text())
     assert list(results["not_played"]) == ["unbuilt", "maze", "wordle"]
 
