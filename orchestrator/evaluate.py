@@ -39,8 +39,9 @@ _ABOUT: Final = """\
 Measure policies: one figure per environment by its own metric (success rate or mean score), and
 their mean.
 
-An evaluation is a run like those of orchestrator.sample, with other defaults: whole held-out
-splits, temperature 0, one sample per task, the expert as policy. Its figures are in
+An evaluation is a run like those of orchestrator.sample, with other defaults: the suite games,
+whole held-out splits, temperature 0, one sample per task, the expert as policy. --suite agenteval
+plays the official tasks, agenteval-embedded as many of our own. Its figures are in
 RUN/evaluation.json, too. --config FILE takes the flags from a TOML file, and --print-config
 writes one."""
 
