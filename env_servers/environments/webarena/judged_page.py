@@ -33,8 +33,9 @@ class JudgedPage:
         return await _told(lambda: self.browsing.current.ask(page.evaluate(expression)))
 
     async def run(self, statement: str) -> None:
-        page = self.browsing.current.page
-        await _told(lambda: self.browsing.current.ask(page.evaluate(f"() => {{ {statement} }}")))
+        tab = self.browsing.current
+        await _told(lambda: tab.ask(tab.page.evaluate(f"() => {{ {statement} }}")))
+        await _told(lambda: self.browsing.window.settle(tab))
 
     async def goto(self, url: str) -> None:
         await _told(lambda: self.browsing.visit(url))

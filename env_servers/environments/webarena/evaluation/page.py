@@ -24,7 +24,7 @@ class Page(Protocol):
         ...
 
     async def run(self, statement: str) -> None:
-        """Run a JavaScript statement, for what it does."""
+        """Run a JavaScript statement, and wait for what it began."""
         ...
 
     async def goto(self, url: str) -> None:

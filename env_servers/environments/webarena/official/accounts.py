@@ -78,9 +78,9 @@ def _text(entry: Any, name: str) -> str:
 
 
 async def sign_in(page: Page, site: Site, address: str, account: Account | None) -> None:
-    """Sign in on a site through its own form; the page is left where the site leads.
+    """Sign in on a site through its own form; raises LoginRefused.
 
-    `goto` of the page must wait for what the form starts. Raises LoginRefused.
+    Whether it worked is asked of the form's page: who is signed in is led away from it.
     """
     if account is None:
         raise LoginRefused(

@@ -13,7 +13,9 @@ __all__: list[str] = []
 
 @GIT.page("/users/sign_in")
 def ask(visit: Visit) -> Response:
-    """Ask who the visitor is."""
+    """Ask who the visitor is, unless that is known."""
+    if visit.account:
+        return visit.redirect("/")
     return visit.render("sign_in.html", back=visit.query.text("back"))
 
 
