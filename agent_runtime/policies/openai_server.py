@@ -128,21 +128,34 @@ class OpenAIServer:
             PolicyError: The server refused it, failed or did not come back.
         """
         body = {name: value for name, value in request.items() if name not in self._options.omit}
+        if self._cache is None:
+            reply, _ = await self._send(path, body, read, episode_id, tokens, repeats)
+            return Asked(reply, from_cache=False)
         key = request_key(path, body, seed)
-        kept = None if self._cache is None else await self._cache.get(key)
+        kept = await self._cache.get(key)
         if kept is not None:
             self.counts.from_cache += 1
             return Asked(read(kept), from_cache=True)
+        reply, answer = await self._send(path, body, read, episode_id, tokens, repeats)
+        await self._cache.put(key, answer)
+        return Asked(reply, from_cache=False)
+
+    async def _send(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        read: Callable[[Mapping[str, Any]], T],
+        episode_id: str,
+        tokens: int,
+        repeats: Counter[str],
+    ) -> tuple[T, Mapping[str, Any]]:
         sent = with_prompt_cache(body, self._options.prompt_cache, episode_id)
 
         async def attempt() -> tuple[T, Mapping[str, Any]]:
             answer = await self._endpoint.post(path, sent)
             return read(answer), answer
 
-        reply, answer = await self._sender.send(attempt, tokens=tokens, repeats=repeats)
-        if self._cache is not None:
-            await self._cache.put(key, answer)
-        return Asked(reply, from_cache=False)
+        return await self._sender.send(attempt, tokens=tokens, repeats=repeats)
 
     def cost(self, usage: Usage, *, from_cache: bool) -> float | None:
         """US dollars of a reply; None where a price or a count is unknown."""
