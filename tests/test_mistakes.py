@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import sample, show
+from tests.kit.secure_server import write_certificates
 
 SAMPLE = ("orchestrator.sample", "--env", "echo", "--policy", "expert", "--episodes", "1")
 
@@ -22,6 +23,7 @@ SAMPLE = ("orchestrator.sample", "--env", "echo", "--policy", "expert", "--episo
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run, a file that is no folder, and a file that is no text."""
     folder = tmp_path_factory.mktemp("mistakes")
+    write_certificates(folder, "another")
     (folder / "file").write_text("a file")
     (folder / "garbage").write_bytes(b"\xff\x00garbage")
     assert sample.main([*SAMPLE[1:], "--spawn", "1", "--out", str(folder / "run")]) == 0
@@ -39,6 +41,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (*SAMPLE, "--out", "{folder}/new", "--prompts-from", "{folder}/garbage"),
         (*SAMPLE, "--out", "{folder}/new", "--data", "/proc/nosuch"),
         (*SAMPLE, "--out", "{folder}/new", "--servers", "h:1", "--client.ca", "/nosuch"),
+        (
+            *(*SAMPLE, "--out", "{folder}/new", "--servers", "h:1", "--client.ca"),
+            *("{folder}/ca.pem", "--client.cert", "{folder}/client.pem"),
+            *("--client.key", "{folder}/another.key"),
+        ),
         ("orchestrator.evaluate", *SAMPLE[1:], "--out", "/proc/nosuch/run"),
         ("orchestrator.export", "{folder}/run", "--format", "messages", "--out", "/dev/full"),
         ("orchestrator.export", "{folder}/run", "--format", "messages", "--out", "/proc/new"),
@@ -82,10 +89,13 @@ def test_a_mistake_is_a_sentence(
         ("--data", "/proc/nosuch"),
         ("--address-file", "/proc/nosuch/address"),
         ("--bind", "0.0.0.0:0"),
+        ("--bind", "nonsense"),
+        ("--tls-cert", "{folder}/server.pem", "--tls-key", "{folder}/another.key"),
     ],
 )
-def test_a_mistake_of_a_server_is_a_sentence(flags: tuple[str, ...]) -> None:
+def test_a_mistake_of_a_server_is_a_sentence(folder: Path, flags: tuple[str, ...]) -> None:
     """In a process of its own: a server ends its process itself."""
+    flags = tuple(flag.replace("{folder}", str(folder)) for flag in flags)
     command = [sys.executable, "-m", "env_servers", "serve", "echo", "--bind", "127.0.0.1:0"]
     done = subprocess.run(
         [*command, *flags], capture_output=True, text=True, timeout=60, check=False

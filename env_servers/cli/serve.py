@@ -138,6 +138,9 @@ class Serve:
             raise SdkError(f"--data: there is no folder {self.data}")
         if self.address_file is not None and not self.address_file.parent.is_dir():
             raise SdkError(f"--address-file: there is no folder {self.address_file.parent}")
+        for address in self.bind:
+            if not (address.startswith("unix:") or address.rpartition(":")[2].isdecimal()):
+                raise SdkError(f"--bind {address!r} is neither host:port nor unix:PATH")
         if not self.environments:
             raise SdkError("name at least one environment", valid=environment_names())
         return ServerConfig(
