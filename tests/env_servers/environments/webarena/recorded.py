@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 from env_servers.environments.webarena.evaluation import PageFailed, PolicyJudge
@@ -71,57 +70,20 @@ class SaidBefore:
         return PolicyJudge("recorded", self.reply)
 
 
-class BrowserPage:
-    """A real page, as the evaluators see one."""
+@dataclass(frozen=True, slots=True)
+class FileAnswer:
+    """A recorded page, as the browser gets it."""
 
-    def __init__(self, page: Any) -> None:
-        self._page = page
-
-    @property
-    def url(self) -> str:
-        return cast("str", self._page.url)
-
-    async def content(self) -> str:
-        return cast("str", self._page.content())
-
-    async def evaluate(self, expression: str) -> object:
-        return self._ask("evaluate", f"() => {expression}")
-
-    async def run(self, statement: str) -> None:
-        self._ask("evaluate", f"() => {statement}")
-
-    async def goto(self, url: str) -> None:
-        self._ask("goto", url)
-
-    def _ask(self, method: str, argument: str) -> object:
-        from playwright.sync_api import Error
-
-        try:
-            return getattr(self._page, method)(argument)
-        except Error as error:
-            raise PageFailed(error.message.partition("\nCall log:")[0]) from error
+    body: bytes
+    status: int = 200
+    headers: Sequence[tuple[str, str]] = (("Content-Type", "text/html; charset=utf-8"),)
 
 
-@contextmanager
-def open_pages(folder: Path, executable: str) -> Iterator[Any]:
-    """Open a page in a real browser, for which the recorded hosts are files."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable)
-        try:
-            page = browser.new_page()
-            page.route("**/*", lambda route: route.fulfill(**_file(folder, route.request.url)))
-            yield page
-        finally:
-            browser.close()
-
-
-def _file(folder: Path, url: str) -> Mapping[str, Any]:
+def recorded_page(folder: Path, url: str) -> FileAnswer:
+    """Return what the server of the recordings answered for a page."""
     parts = urlsplit(url)
     wanted = folder / (parts.hostname or "") / parts.path.strip("/")
     for path in (wanted, wanted.with_name(f"{wanted.name}.html"), wanted / "index.html"):
         if path.is_file():
-            return {"status": 200, "path": path}
-    body = "<title>404 Not Found</title><h1>Not Found</h1>"
-    return {"status": 404, "body": body, "content_type": "text/html"}
+            return FileAnswer(path.read_bytes())
+    return FileAnswer(b"<title>404 Not Found</title><h1>Not Found</h1>", 404)

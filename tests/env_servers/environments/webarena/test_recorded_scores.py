@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from env_servers.environments.webarena.addresses import Addresses
+from env_servers.environments.webarena.browser.gate import Door, Request
+from env_servers.environments.webarena.browser.shared_browser import SharedBrowser
+from env_servers.environments.webarena.browsing import Browsing
 from env_servers.environments.webarena.evaluation import (
     EvaluationFailed,
     Page,
     evaluate,
     read_criteria,
 )
+from env_servers.environments.webarena.judged_page import JudgedPage
+from env_servers.sdk import EnvironmentUnavailable
 from tests.env_servers.environments.webarena.recorded import (
     EVALUATORS,
     PAGES,
-    BrowserPage,
+    FileAnswer,
     FileShop,
     SaidBefore,
     StillPage,
-    open_pages,
     read_cases,
+    recorded_page,
 )
 from tests.kit.data import needs_data, require_data
 
-BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 pytestmark = needs_data(EVALUATORS, PAGES)
 
 
@@ -66,30 +69,36 @@ async def test_scores_of_answers_and_addresses_are_the_recorded_ones() -> None:
         assert calls == case.get("judge_calls", 0), case
 
 
-def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Return what a coroutine returns that never waits, as with synchronous calls."""
+@pytest.fixture
+async def page() -> AsyncIterator[JudgedPage]:
+    pytest.importorskip("playwright", reason="needs the extra webarena")
+    pages = require_data(PAGES) / PAGES
+
+    async def respond(request: Request) -> FileAnswer:
+        return recorded_page(pages, request.url)
+
+    browser = SharedBrowser()
     try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value
-    raise AssertionError("it waits")
-
-
-@pytest.fixture(scope="module")
-def page() -> Iterator[Any]:
-    if BROWSER is None or importlib.util.find_spec("playwright") is None:
-        pytest.skip("needs playwright and Chromium: pip install '.[webarena]'")
-    with open_pages(require_data(PAGES) / PAGES, BROWSER) as page:
-        yield page
+        try:
+            window = await browser.open_window(Door({p.name for p in pages.iterdir()}, respond))
+        except EnvironmentUnavailable as error:
+            pytest.skip(str(error))
+        browsing = Browsing(window, Addresses({}), "Say it")
+        await browsing.open(["about:blank"])
+        yield JudgedPage(browsing)
+    finally:
+        await browser.close()
 
 
 @pytest.mark.slow
-def test_scores_of_pages_are_the_recorded_ones(page: Any) -> None:
+async def test_scores_of_pages_are_the_recorded_ones(page: JudgedPage) -> None:
     folder = require_data(PAGES)
     cases = [case for case in read_cases(folder) if "program_html" in case["eval"]["eval_types"]]
     assert len(cases) >= 40
     for case in cases:
-        page.goto(case["page_url"])
-        outcome, url, _ = finish(play(case, BrowserPage(page), folder / PAGES))
+        await page.goto(case["page_url"])
+        outcome, url, _ = await play(case, page, folder / PAGES)
+        if isinstance(outcome, str):
+            outcome = outcome.partition("\nCall log:")[0]
         assert outcome == expected(case), case
         assert url == case.get("page_url_after", case["page_url"]), case
