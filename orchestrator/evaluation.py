@@ -105,18 +105,26 @@ def evaluate_run(outcome: RunOutcome, report: RunReport) -> Evaluation:
         records = list(reader.summaries(on_damage=lambda error: None))
     assert plan is not None
     rule: MissingRule = report.missing_rule
+    environments, policies = outcome.config.environments, plan.policies
+
+    def in_order(row: Figure | PassRate) -> tuple[int, str, int]:
+        category = row.category if isinstance(row, Figure) else ""
+        return environments.index(row.environment), category, policies.index(row.policy)
+
+    figures = [_figure(row, described[row.environment], metric) for row in report.statistics]
+    categories = [
+        _figure(row, described[row.environment], metric, category)
+        for category, row in summarise_categories(records, plan, missing=rule)
+    ]
     return Evaluation(
         title=_title(outcome.config),
         complete=report.complete,
         gaps=outcome.gaps,
-        environments=outcome.config.environments,
-        policies=plan.policies,
-        figures=[_figure(row, described[row.environment], metric) for row in report.statistics],
-        categories=[
-            _figure(row, described[row.environment], metric, category)
-            for category, row in summarise_categories(records, plan, missing=rule)
-        ],
-        pass_rates=measure_pass_rates(records, plan, missing=rule),
+        environments=environments,
+        policies=policies,
+        figures=sorted(figures, key=in_order),
+        categories=sorted(categories, key=in_order),
+        pass_rates=sorted(measure_pass_rates(records, plan, missing=rule), key=in_order),
     )
 
 

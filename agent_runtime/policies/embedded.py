@@ -163,7 +163,7 @@ class _EmbeddedSession(TokenSession):
             renderer,
             policy.config.sampling,
             policy.context_limit,
-            remedy="raise --embedded.context-length",
+            remedy="raise --embedded.context-length, as far as the model was made for it",
         )
         self._config = policy.config
         self._engine = engine
