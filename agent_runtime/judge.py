@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agent_runtime.conversation import Message, Role, normalize_reply
-from agent_runtime.errors import PolicyError, PolicyMisconfigured
+from agent_runtime.errors import ContextOverflow, PolicyError, PolicyMisconfigured
 from agent_runtime.logs import get_logger
 from agent_runtime.policies.base import Completion, EpisodeContext, Policy
 from agent_runtime.redaction import redact_text
@@ -54,7 +54,12 @@ class Vote:
     message: str = ""
     """What is wrong with it."""
     answer: str = ""
+    reasoning: str = ""
+    """What the model thought before it answered, as far as its server tells."""
+    from_cache: bool = False
+    """A response cache gave the answer."""
     finish_reason: str = ""
+    """Empty = there was no reply."""
     policy_version: str = ""
     """What the engine says of the weights that answered; empty = nothing."""
     prompt_tokens: int = 0
@@ -99,7 +104,7 @@ class Judgement:
     @property
     def cost_usd(self) -> float | None:
         """The cost of all replies; None where that of any is unknown."""
-        replies = [vote for vote in self.votes if vote.problem is not NoVote.SILENT]
+        replies = [vote for vote in self.votes if vote.finish_reason]
         costs = [vote.cost_usd for vote in replies if vote.cost_usd is not None]
         return math.fsum(costs) if len(costs) == len(replies) else None
 
@@ -153,6 +158,9 @@ class Judge:
             reply = await session.reply([Message(Role.USER, prompt)], turn=0, seed=seed)
         except PolicyMisconfigured:
             raise
+        except ContextOverflow as error:
+            message = redact_text(str(error))
+            return Vote(seed=seed, grades=None, problem=NoVote.PROMPT_TOO_LONG, message=message)
         except PolicyError as error:
             message = redact_text(f"{error.reason}: {error}")
             return Vote(seed=seed, grades=None, problem=NoVote.SILENT, message=message)
@@ -182,6 +190,8 @@ class Judge:
             problem=problem,
             message=message,
             answer=redact_text(answer),
+            reasoning=redact_text(normalize_reply(reply.reasoning)),
+            from_cache=reply.from_cache,
             finish_reason=reply.finish_reason.value,
             policy_version=reply.policy_version,
             prompt_tokens=reply.prompt_tokens,

@@ -123,6 +123,12 @@ class RescoreOptions:
             raise UsageError("--threshold is a number")
         if bool(self.judge) != (self.rubric is not None):
             raise UsageError("--judge needs a --rubric FILE, and --rubric a --judge")
+        openai = self.agent.openai
+        if self.judge and (openai.system_prompt or openai.prompt_template):
+            raise UsageError(
+                "the rubric says all that a judge is told: leave out --openai.system-prompt and "
+                "--openai.prompt-template"
+            )
         if self.votes < 1 or self.concurrency < 1:
             raise UsageError("--votes and --concurrency are at least 1")
         if self.judge and self.votes > 1 and not self.agent.sampling.temperature:

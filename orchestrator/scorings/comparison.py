@@ -231,6 +231,9 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
             f"score of {comparison.name}; {comparison.missing} planned ones have none"
         )
         console.print(Text(visible(text), style="bold red"), soft_wrap=True)
+    elif not comparison.complete:
+        text = "how many episodes were planned is not recorded: nobody can tell what is missing"
+        console.print(Text(text, style="bold red"), soft_wrap=True)
     for line in _remarks(comparison):
         console.print(Text(visible(line)), soft_wrap=True)
 
@@ -281,6 +284,6 @@ def _remarks(comparison: Comparison) -> Iterator[str]:
     if comparison.calls:
         cost = "" if comparison.cost_usd is None else f", {comparison.cost_usd:.4f} US dollars"
         yield (
-            f"{comparison.calls} replies of the judge: {comparison.prompt_tokens} + "
+            f"{comparison.calls} questions to the judge: {comparison.prompt_tokens} + "
             f"{comparison.completion_tokens} tokens{cost}"
         )

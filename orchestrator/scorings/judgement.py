@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from agentgym.episode.v1 import episode_pb2
@@ -79,4 +79,23 @@ def describe_judgement(
     if score.message:
         yield score.message
     for key, value in detail.items():
-        yield f"{key}: {value}"
+        if key == "votes":
+            yield from _describe_votes(value)
+        else:
+            yield f"{key}: {value}"
+
+
+def _describe_votes(votes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for number, vote in enumerate(votes, start=1):
+        facts = [
+            f"vote {number}: {vote['problem'] or vote['grades']}",
+            f"seed {vote['seed']}",
+            f"version {vote['policy_version']}" if vote["policy_version"] else "",
+            f"{vote['prompt_tokens']} + {vote['completion_tokens']} tokens",
+            "" if vote["cost_usd"] is None else f"{vote['cost_usd']:.6f} US dollars",
+            "from the cache" if vote["from_cache"] else "",
+        ]
+        yield ", ".join(filter(None, facts))
+        for text in (vote["reasoning"], vote["answer"], vote["message"]):
+            if text:
+                yield text

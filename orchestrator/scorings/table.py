@@ -98,7 +98,7 @@ class Verdict:
     """Another try would say the same; False = a later call tries again."""
     message: str = ""
     calls: int = 0
-    """Replies that were asked of a judge."""
+    """Questions that were put to a judge."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost_usd: float | None = None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator import audit, export, replay, sample, show
+from orchestrator import audit, export, replay, rescore, sample, show
 from orchestrator.run_folder import DATABASE_FILE
 from orchestrator.store import RunReader
 
@@ -54,6 +54,16 @@ def test_show_sums_it_up_as_then(
     assert (summary["agentgym_complete"], summary["planned"]) == (False, None)
     assert show.main([str(folder)]) == 0
     assert "how many episodes were planned is not recorded" in capsys.readouterr().out
+
+
+def test_it_is_judged_anew_and_stays_as_it_is(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (folder / DATABASE_FILE).read_bytes()
+    assert rescore.main([str(folder), "--threshold", "0.5"]) == 0
+    assert "how many episodes were planned is not recorded" in capsys.readouterr().out
+    assert (folder / DATABASE_FILE).read_bytes() == before
+    assert not (folder / "episodes.tally").exists()
 
 
 def test_export_writes_the_same_bytes(folder: Path, expected: dict[str, Any]) -> None:

@@ -234,8 +234,12 @@ def test_a_judge_grades_every_finished_episode_and_all_that_it_said_is_kept(run,
     (row,) = told["results"]
     assert (row["to_success"], row["to_failure"], row["compared"]) == (3, 3, 6)
     assert (told["calls"], told["cost_usd"]) == (6, pytest.approx(0.006))
-    flags = ["--scores", "judge-rubric", "--item", "maze_1", "--json"]
+    flags = ["--scores", "judge-rubric", "--item", "maze_1"]
     assert show.main([str(run), *flags]) == 0
+    text = capsys.readouterr().out
+    assert "vote 1: {'solved': 0.8}, seed " in text
+    assert ", version v7, " in text
+    assert show.main([str(run), *flags, "--json"]) == 0
     judgement = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (judgement["score"], judgement["success"]) == (0.8, True)
     detail = judgement["detail"]
@@ -370,6 +374,10 @@ def test_another_rubric_is_another_scoring(run, rubric, capsys):
         (["--threshold", "1", "--profile", "fixed"], "say in one way"),
         (["--threshold", "1", "--rubric", "rubric.toml"], "--judge needs"),
         (["--judge", "openai:m", "--rubric", "rubric.toml", "--votes", "0"], "--votes"),
+        (
+            ["--judge", "openai:m", "--rubric", "rubric.toml", "--openai.system-prompt", "Hi"],
+            "leave out --openai.system-prompt",
+        ),
     ],
 )
 def test_a_judge_that_cannot_be_meant_is_refused(run, rubric, capsys, flags, expected):
