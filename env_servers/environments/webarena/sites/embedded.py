@@ -7,6 +7,8 @@ from functools import cache
 from typing import Final
 
 from env_servers.environments.webarena.sites.admin import ADMIN
+from env_servers.environments.webarena.sites.forum import FORUM
+from env_servers.environments.webarena.sites.forum.content import build as build_forum
 from env_servers.environments.webarena.sites.git import GIT
 from env_servers.environments.webarena.sites.git import build as build_git
 from env_servers.environments.webarena.sites.home import HOME
@@ -23,6 +25,7 @@ from env_servers.environments.webarena.sites.world import World
 __all__ = ["BUILDERS", "embedded_base", "embedded_network", "new_world"]
 
 BUILDERS: Final[Mapping[str, Builder]] = {
+    "forum": build_forum,
     "git": build_git,
     "map": build_map,
     "shop": build_shop,
@@ -40,7 +43,7 @@ def embedded_base() -> Base:
 @cache
 def embedded_network() -> Network:
     """Return the network of all embedded sites."""
-    return Network([SHOP, ADMIN, GIT, HOME, MAP, WIKI])
+    return Network([SHOP, ADMIN, FORUM, GIT, HOME, MAP, WIKI])
 
 
 def new_world() -> World:

@@ -1,50 +1,84 @@
-"""Whatever is sent to code hosting, the map or the encyclopedia, a page answers: never a fault."""
+"""Whatever is asked of shop, administration, forum and home page: a page answers, never a fault."""
 
 from __future__ import annotations
 
-import random
-from urllib.parse import quote
+import asyncio
+from urllib.parse import quote, urlencode
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from starlette.routing import Route
 
 from env_servers.environments.webarena.sites.embedded import embedded_network, new_world
-from env_servers.environments.webarena.sites.git import ME
-from env_servers.environments.webarena.sites.git.rows import PROJECTS
-from tests.env_servers.environments.webarena.sites.browsing import Visitor
+from env_servers.environments.webarena.sites.forum.content import MEMBER
+from env_servers.environments.webarena.sites.wordlists import words
 
-JUNK = (
-    *("", "0", "-1", "99999999999999999999", "x" * 300, "a/b", "../..", "%", "{{ 7 }}", "<b>"),
-    *("'", '"', "\x00", "\ud7ff", "é 中", "None", "2025-02-30", "1,1", "a in b", "main", ME),
+ACCOUNTS = {"shop": "17", "admin": "admin", "forum": MEMBER, "home": ""}
+FIELDS = words(
+    "q p id qty price[from] product_list_order price t by reviews ratings nickname title detail "
+    "email password login[username] back name comment choice selected action status status_id "
+    "created_at[from] grand_total[to] sort dir limit search from to period_type address "
+    "customer_id street[0] city postcode telephone firstname lastname cart[1][qty] coupon_code "
+    "order product[name] product[sku] product[price] discount_amount customer_group_ids "
+    "simple_action submission[title] submission[forum] submission[url] forum[name] forum[title] "
+    "forum[description] message[body] "
 )
-FIELDS = (
-    *("page", "sort", "state", "search", "query", "route_from", "route_to", "engine", "from"),
-    *("title", "slug", "path", "name", "namespace", "users", "role", "labels", "assignees"),
-    *("source", "target", "text", "note", "due", "start_date", "milestone", "visibility", "back"),
-    *("label_name[]", "assignee_username", "scope", "language", "confirm", "remove", "readme"),
+NUMBERS = st.sampled_from([0, 1, 17, 10**9, 10**30])
+TEXTS = st.one_of(
+    st.sampled_from(["", "0", "1", "-1", "9" * 30, "2/30/2025", "1-2", "²", "%", "<b>", "books"]),
+    st.text(max_size=12),
 )
+PAIRS = st.lists(st.tuples(st.sampled_from(FIELDS), TEXTS), max_size=6)
 
 
-@pytest.mark.parametrize("site", ["git", "map", "wiki"])
-def test_every_route_answers_whatever_is_sent(site: str) -> None:
-    network, world, draw = embedded_network(), new_world(), random.Random(f"junk/{site}")
-    visitor = Visitor(network, world, f"http://{site}.test/").signed_in("git", ME)
-    project = world[PROJECTS].where(namespace=ME)[0]
-    real = {"namespace": ME, "slug": project.slug, "rest": f"{project.branch}/README.md"}
-    routes = [route for route in network.sites[site].app.routes if isinstance(route, Route)]
-    assert routes
-    for route in routes * 4:
-        path = f"http://{site}.test{route.path}"
-        for name in route.param_convertors:
-            number = str(draw.randrange(12))
-            junk = draw.choice(JUNK) if draw.random() < 0.3 else real.get(name, number)
-            path = path.replace("{" + name + "}", quote(junk, safe="/"))
-            for kind in ("int", "path"):
-                path = path.replace("{" + f"{name}:{kind}" + "}", quote(junk, safe="/"))
-        fields = {name: draw.choice(JUNK) for name in draw.sample(FIELDS, 12)}
-        if "POST" in (route.methods or ()):
-            visitor.post(path, **fields)
-        else:
-            query = "&".join(f"{quote(n)}={quote(v)}" for n, v in fields.items())
-            visitor.get(f"{path}?{query[:2000]}")
-        assert visitor.status in (200, 303, 403, 404, 405), (path, fields)
+def routes(site: str) -> list[Route]:
+    return [
+        route for route in embedded_network().sites[site].app.routes if isinstance(route, Route)
+    ]
+
+
+def ask(site: str, data: st.DataObject) -> None:
+    """Send one drawn request; a page must answer, and only a form may change a thing."""
+    route = data.draw(st.sampled_from(routes(site)))
+    path = route.path_format
+    for name, convertor in route.param_convertors.items():
+        is_number = convertor.regex == "[0-9]+"
+        value = data.draw(NUMBERS if is_number else TEXTS)
+        path = path.replace(f"{{{name}}}", quote(str(value), safe=""))
+    network, world = embedded_network(), new_world()
+    cookie = network.sign_in(world, site, ACCOUNTS[site]) if data.draw(st.booleans()) else None
+    headers = {"cookie": f"{cookie.name}={cookie.value}"} if cookie is not None else {}
+    sent, before = urlencode(data.draw(PAIRS)), world.digest()
+    url = f"http://{site}.test{path}"
+    if "POST" in (route.methods or ()):
+        answer = asyncio.run(network.answer(world, "POST", url, headers, sent.encode()))
+    else:
+        answer = asyncio.run(network.answer(world, "GET", f"{url}?{sent}", headers))
+        assert world.digest() == before
+    assert answer.status in (200, 303, 403, 404, 405)
+
+
+CALM = {"deadline": None, "derandomize": True, "suppress_health_check": [HealthCheck.too_slow]}
+
+
+@settings(max_examples=25, **CALM)
+@given(data=st.data())
+@pytest.mark.parametrize("site", ["shop", "admin", "forum"])
+def test_no_request_is_a_fault(site: str, data: st.DataObject) -> None:
+    ask(site, data)
+
+
+@pytest.mark.slow
+@settings(max_examples=250, **CALM)
+@given(data=st.data())
+@pytest.mark.parametrize("site", ACCOUNTS)
+def test_none_of_many_requests_is_a_fault(site: str, data: st.DataObject) -> None:
+    ask(site, data)
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe=\x00", b"a=%ff&b=%zz", b"&" * 5000, b"=" * 50])
+def test_a_form_that_is_no_form_is_read_as_far_as_it_goes(body: bytes) -> None:
+    network, world = embedded_network(), new_world()
+    url = "http://shop.test/customer/account/loginPost/"
+    assert asyncio.run(network.answer(world, "POST", url, {}, body)).status == 303
