@@ -19,12 +19,14 @@ from orchestrator import audit, export, rescore, sample, show
 from orchestrator.manifest import EnvironmentIdentity
 from orchestrator.run_folder import LOCK_FILE
 from orchestrator.run_plan import RunPlan, SessionEnd
-from orchestrator.scorings.table import SCORES_FILE, ScoresReader, scoring_names
+from orchestrator.scorings.judged import PLACEHOLDERS, load_rubric
+from orchestrator.scorings.table import SCORES_FILE, ScoresReader, ScoresWriter, scoring_names
 from orchestrator.store import RunReader, RunStore
 from tests.kit.fake_openai import Behaviour, FakeOpenAI, serving_in_thread
 from tests.orchestrator.judges import ASKED
 from tests.orchestrator.records import build_episode, build_failed, build_manifest, build_session
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 QUICK = Behaviour(quickest=0.001, slowest=0.01)
 PLANNED = tuple(f"maze_{at}" for at in range(8))
 SCORES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -352,6 +354,22 @@ def test_a_rubric_that_asks_nothing_is_refused(run, rubric, capsys, text, expect
     assert rescore.main([str(run), *judge_by("fair", rubric)]) == 2
     assert expected in " ".join(capsys.readouterr().err.split())
     assert not (run / "scores").exists()
+
+
+def test_the_rubric_of_the_examples_can_be_judged_by():
+    rubric = load_rubric(REPOSITORY / "examples" / "rubric.toml")
+    assert rubric.placeholders < set(PLACEHOLDERS)
+    assert rubric.score({"solved": 1, "directness": 3}) == (3 * 1 + 0.5) / 4
+
+
+def test_one_process_judges_at_a_time(run, capsys):
+    assert rescore.main([str(run), "--threshold", "0.7"]) == 0
+    with RunReader.open(run) as reader:
+        settings = {"threshold": 0.7, "environments": ["maze", "wordle"]}
+        with ScoresWriter.begin(reader, "threshold-0.7", settings, build_session()):
+            assert rescore.main([str(run), "--threshold", "0.7"]) == 1
+            assert show.main([str(run), "--scores", "threshold-0.7"]) == 0
+    assert f"process {os.getpid()}" in " ".join(capsys.readouterr().err.split())
 
 
 def test_another_rubric_is_another_scoring(run, rubric, capsys):
