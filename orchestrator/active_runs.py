@@ -281,6 +281,8 @@ class ActiveRuns:
         resent = sum((count.resent for count in counts), Counter[str]())
         if resent:
             yield f"{resent.total():,} resent ({resent[Trouble.REFUSED]:,} refused)"
+        if cached := sum(count.from_cache for count in counts):
+            yield f"{cached:,} from the cache"
 
     def _requests(self) -> dict[str, dict[str, Any]]:
         """Return how the requests of this session fared; say so where not all went once."""
