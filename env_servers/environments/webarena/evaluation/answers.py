@@ -56,7 +56,7 @@ async def score_answer(criteria: Criteria, intent: str, answer: str, judge: Judg
     text, score = clean(answer), 1.0
     for way, reference in criteria.answers.items():
         if way == "exact_match":
-            score *= exact_match(reference, text)
+            score *= exact_match(_text(reference, way), text)
         elif way == "must_include":
             parts = _list(reference, way)
             alone = len(parts) == 1
@@ -82,4 +82,10 @@ async def _judge_reason(criteria: Criteria, intent: str, text: str, judge: Judge
 def _list(reference: Any, way: str) -> list[str]:
     if not isinstance(reference, list):
         raise UnusableCriteria(f"{way} is no list", shown="")
-    return cast("list[str]", reference)
+    return [_text(part, way) for part in cast("list[Any]", reference)]
+
+
+def _text(reference: Any, way: str) -> str:
+    if not isinstance(reference, str):
+        raise UnusableCriteria(f"{way} has a reference that is no text: {reference!r}")
+    return reference

@@ -81,6 +81,20 @@ class NoShop:
         raise AssertionError("it is not asked")
 
 
+@pytest.mark.parametrize("reference", [{"exact_match": 5}, {"must_include": [None]}])
+async def test_a_reference_that_is_no_text_gives_no_score(reference: dict[str, object]) -> None:
+    entry = {"eval_types": ["string_match"], "reference_answers": reference, "program_html": []}
+    with pytest.raises(EvaluationFailed, match="no text"):
+        await evaluate(
+            read_criteria(entry),
+            intent="",
+            answer="5",
+            page=StillPage(),
+            judge=OfflineJudge(),
+            shop=NoShop(),
+        )
+
+
 async def test_a_judge_that_cannot_be_reached_gives_no_score() -> None:
     async def refuse(messages: object) -> str:
         raise ConnectionError("down")
