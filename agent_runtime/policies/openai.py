@@ -29,13 +29,13 @@ from agent_runtime.openai.responses import ResponsesApi
 from agent_runtime.openai.text_api import TextApi
 from agent_runtime.policies.base import Completion, EpisodeContext, Policy, PolicySession
 from agent_runtime.policies.config import PolicyConfig
-from agent_runtime.policies.openai_server import Asked, OpenAIServer
+from agent_runtime.policies.openai_server import Asked, OpenAIServer, TextServer
 from agent_runtime.policies.openai_tokens import TokenModel, VLLMSession
 from agent_runtime.request_retry import Outage, RequestCounts
 from agent_runtime.sampling import FinishReason
 from agentgym.env.v1 import types_pb2
 
-__all__ = ["OpenAIPolicy"]
+__all__ = ["OpenAIPolicy", "TextSession"]
 
 _BYTES_PER_TOKEN: Final = 4
 
@@ -86,9 +86,7 @@ class OpenAIPolicy(Policy):
             tools = declared_tools(context.tools_json)
         kind = ResponsesApi if self._options.api == "responses" else ChatApi
         api = kind(self._model, self._sampling, self._options, tools)
-        return _TextSession(
-            self._server, api, self._options, context, self._sampling.max_new_tokens
-        )
+        return TextSession(self._server, api, self._options, context, self._sampling.max_new_tokens)
 
     def outage(self) -> Outage | None:
         return self._server.outage()
@@ -100,10 +98,12 @@ class OpenAIPolicy(Policy):
         await self._server.close()
 
 
-class _TextSession(PolicySession):
+class TextSession(PolicySession):
+    """One episode in texts; for every server that answers like one of OpenAI's."""
+
     def __init__(
         self,
-        server: OpenAIServer,
+        server: TextServer,
         api: TextApi,
         options: OpenAIOptions,
         context: EpisodeContext,

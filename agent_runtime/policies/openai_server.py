@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from agent_runtime.concurrency import ConcurrencyController, ConcurrencyRules
 from agent_runtime.endpoint import Endpoint, is_loopback, split_credentials
@@ -24,7 +24,7 @@ from agent_runtime.request_sender import RequestSender
 from agent_runtime.response_cache import ResponseCache, request_key
 from agent_runtime.spending import Pricing
 
-__all__ = ["Asked", "OpenAIServer"]
+__all__ = ["Asked", "OpenAIServer", "TextServer", "price"]
 
 _RULES: Final = ConcurrencyRules(start=256, ceiling=4096, slow=4.0)
 """Servers of this kind report no load: their answers say what they can bear."""
@@ -41,6 +41,27 @@ class Asked(Generic[T]):
 
     answer: T
     from_cache: bool
+
+
+class TextServer(Protocol):
+    """What a session needs of a server; `OpenAIServer` says what the members do."""
+
+    @property
+    def unbilled(self) -> float | None: ...
+
+    async def ask(
+        self,
+        path: str,
+        request: Mapping[str, Any],
+        read: Callable[[Mapping[str, Any]], T],
+        *,
+        seed: int,
+        episode_id: str,
+        tokens: int,
+        repeats: Counter[str],
+    ) -> Asked[T]: ...
+
+    def cost(self, usage: Usage, *, from_cache: bool) -> float | None: ...
 
 
 class OpenAIServer:
@@ -159,21 +180,8 @@ class OpenAIServer:
 
     def cost(self, usage: Usage, *, from_cache: bool) -> float | None:
         """US dollars of a reply; None where a price or a count is unknown."""
-        options = self._options
-        full, output = options.usd_per_million_input, options.usd_per_million_output
-        if full is None or output is None or usage.prompt is None or usage.completion is None:
-            return None
-        if from_cache:
-            return 0.0
-        cached, written = options.usd_per_million_cached, options.usd_per_million_cache_write
-        reused = min(usage.cached or 0, usage.prompt)
-        stored = min(usage.written or 0, usage.prompt - reused)
-        return (
-            (usage.prompt - reused - stored) * full
-            + reused * (full if cached is None else cached)
-            + stored * (full if written is None else written)
-            + usage.completion * output
-        ) / 1e6
+        cost = price(usage, self._options)
+        return 0.0 if from_cache and cost is not None else cost
 
     @property
     def pricing(self) -> Pricing:
@@ -208,3 +216,19 @@ class OpenAIServer:
         except PolicyRejected:
             return None
         return cast("list[int]", tokens) if isinstance(tokens, list) else None
+
+
+def price(usage: Usage, options: OpenAIOptions) -> float | None:
+    """Return US dollars by the user's prices; None where a price or a count is unknown."""
+    full, output = options.usd_per_million_input, options.usd_per_million_output
+    if full is None or output is None or usage.prompt is None or usage.completion is None:
+        return None
+    cached, written = options.usd_per_million_cached, options.usd_per_million_cache_write
+    reused = min(usage.cached or 0, usage.prompt)
+    stored = min(usage.written or 0, usage.prompt - reused)
+    return (
+        (usage.prompt - reused - stored) * full
+        + reused * (full if cached is None else cached)
+        + stored * (full if written is None else written)
+        + usage.completion * output
+    ) / 1e6

@@ -72,6 +72,12 @@ def _sglang(url: str, config: PolicyConfig) -> Policy:
     return SGLangPolicy(url, config)
 
 
+def _litellm(model: str, config: PolicyConfig) -> Policy:
+    from agent_runtime.policies.litellm import LiteLLMPolicy
+
+    return LiteLLMPolicy(model, config)
+
+
 def _embedded(path: str, config: PolicyConfig) -> Policy:
     from agent_runtime.policies.embedded import EmbeddedPolicy
 
@@ -93,6 +99,7 @@ _FACTORIES: Final[Mapping[str, tuple[str, Factory]]] = {
     "random": ("", _scripted("random")),
     "noop": ("", _scripted("noop")),
     "openai": ("MODEL", _openai),
+    "litellm": ("PROVIDER/MODEL", _litellm),
     "sglang": ("URL", _sglang),
     "embedded": ("PATH", _embedded),
     "agent": ("[FOLDER]", _agent),
