@@ -8,9 +8,10 @@ it.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,13 +116,14 @@ def _name(draw: random.Random, kind: Kind, town: Town, number: int, taken: set[s
             number=number + 1,
         )
 
-    names = [draw_name() for _ in range(40)]
-    name = next(name for name in (*names, *_variants(names[-1], town)) if name not in taken)
+    names = chain((draw_name() for _ in range(40)), _variants(draw_name, town))
+    name = next(name for name in names if name not in taken)
     taken.add(name)
     return name
 
 
-def _variants(name: str, town: Town) -> Iterator[str]:
+def _variants(draw_name: Callable[[], str], town: Town) -> Iterator[str]:
+    name = draw_name()
     yield f"{name} {town.name}"
     for number in range(2, 1000):
         yield f"{name} {town.name} {number}"
