@@ -24,6 +24,7 @@ from env_servers.environments.webarena.browser.protocol import ProtocolSession
 from env_servers.environments.webarena.browser.window import Window, WindowOptions
 from env_servers.environments.webarena.observation.rectangles import WINDOW_HEIGHT, WINDOW_WIDTH
 from env_servers.sdk import EnvironmentUnavailable
+from env_servers.sdk.extras import install_command
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Playwright
@@ -153,7 +154,7 @@ class SharedBrowser:
             from playwright.async_api import Error, async_playwright
         except ImportError as error:
             raise EnvironmentUnavailable(
-                "playwright is not installed: pip install 'agentgym-grpc[webarena]'"
+                f"playwright is not installed: {install_command('webarena')}"
             ) from error
         if self._playwright is None:
             self._playwright = await async_playwright().start()
