@@ -29,6 +29,7 @@ from env_servers.environments.webarena.browsing import (
     Manner,
     Seen,
     Step,
+    View,
 )
 from env_servers.environments.webarena.grammar import read_fenced_action
 from env_servers.environments.webarena.probe import PlainRequest
@@ -38,6 +39,7 @@ __all__ = [
     "Difference",
     "RecordedPages",
     "ScenarioScore",
+    "compare_first_observations",
     "has_recordings",
     "replay_all",
     "replay_scenarios",
@@ -179,6 +181,25 @@ async def replay_scenarios(data: Path, manner: Manner = WEBARENA, every: int = 1
     return score
 
 
+async def compare_first_observations(data: Path) -> ScenarioScore:
+    """Compare what the original showed first with Chromium 112, which is translated."""
+    pages = RecordedPages(data / "webarena" / "pages")
+    score = ScenarioScore()
+    browser = SharedBrowser()
+    try:
+        for scenario in _read_scenarios(data, WEBARENA):
+            window = await browser.open_window(Door(pages.hosts, pages))
+            view = View(chromium_112=True)
+            browsing = Browsing(window, _ADDRESSES, scenario["intent"], WEBARENA, view)
+            step = await browsing.open([scenario["start_url"]])
+            recorded = {"observation": scenario["chromium112"]["reset"]["observation"]}
+            _count(scenario, -1, recorded, step, (), score)
+            await window.close()
+    finally:
+        await browser.close()
+    return score
+
+
 def has_recordings(data: Path) -> bool:
     """Return whether the scenarios are in a folder of data."""
     return _scenarios_path(data).is_file()
@@ -198,6 +219,13 @@ async def replay_all(data: Path, console: Console) -> dict[str, Any]:
             "steps_identical": score.matched,
             "differences": [f"{d.scenario} {d.step} {d.what}" for d in score.differences],
         }
+    score = await compare_first_observations(data)
+    console.print(f"webarena in Chromium 112's words: {score.matched} / {score.steps} first ones")
+    figures["chromium_112"] = {
+        "first_observations": score.steps,
+        "first_observations_identical": score.matched,
+        "differences": [each.scenario for each in score.differences],
+    }
     return figures
 
 

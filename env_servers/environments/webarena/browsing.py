@@ -36,6 +36,10 @@ from env_servers.environments.webarena.addresses import Addresses
 from env_servers.environments.webarena.browser.errors import TabLost
 from env_servers.environments.webarena.browser.tab import Tab
 from env_servers.environments.webarena.browser.window import Window
+from env_servers.environments.webarena.observation.chromium112 import (
+    place_separators,
+    translate_nodes,
+)
 from env_servers.environments.webarena.observation.prompt import (
     NO_ACTION_BEFORE,
     frame_observation,
@@ -108,6 +112,8 @@ class View:
 
     full: bool = False
     """All elements, not only those in the window."""
+    chromium_112: bool = False
+    """As the browser of published transcripts would have told it, as far as that can be known."""
     browser_numbers: bool = False
     """Elements are numbered by the browser, as the original does it: not reproducible."""
 
@@ -362,7 +368,16 @@ class Browsing:
         nodes, layout = await self._read_page(tab)
         rectangles = dict(layout.rectangles)
         rectangles.update(await self._ask_rectangles(tab, layout.unknown(candidates(nodes))))
-        tree = read_tree(nodes, rectangles, self._number, full=self.view.full)
+        if self.view.chromium_112:
+            nodes = translate_nodes(nodes, layout)
+            rectangles.update(layout.markers)
+            rectangles.update(place_separators(nodes, rectangles))
+        tree = read_tree(
+            nodes,
+            rectangles,
+            self._number,
+            full=self.view.full,
+        )
         return Seen(await self._tab_line(layout.title), tree, layout, tab.page.url)
 
     async def _read_page(self, tab: Tab) -> tuple[list[Node], Layout]:

@@ -5,7 +5,7 @@ Pure. A rectangle is in the coordinates of the window, as `getBoundingClientRect
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -56,6 +56,13 @@ class Layout:
     rectangles: Mapping[int, Rectangle]
     known: frozenset[int]
     """All nodes of the snapshot; what is known and has no rectangle is not shown."""
+    tags: Mapping[int, str]
+    """Names of the elements."""
+    attributes: Mapping[int, Mapping[str, str]]
+    texts: Mapping[int, str]
+    """Of text nodes, as they are laid out."""
+    markers: Mapping[int, Rectangle]
+    """Of what style sheets add, such as the bullets of lists."""
     scroll: tuple[float, float]
     title: str
     url: str
@@ -73,23 +80,50 @@ def read_layout(snapshot: Mapping[str, Any]) -> Layout:
     backend_ids: list[int] = document["nodes"]["backendNodeId"]
     pseudo: set[int] = set(document["nodes"].get("pseudoType", {}).get("index", ()))
     rectangles: dict[int, Rectangle] = {}
+    markers: dict[int, Rectangle] = {}
+    names: list[int] = document["nodes"].get("nodeName", [])
     layout: Mapping[str, Any] = document["layout"]
     indices: list[int] = layout["nodeIndex"]
     all_bounds: list[list[float]] = layout["bounds"]
-    for index, bounds in zip(indices, all_bounds, strict=True):
-        if index in pseudo:
-            continue
+    all_texts: list[int] = layout.get("text", [-1] * len(indices))
+    texts: dict[int, str] = {}
+    for index, bounds, text in zip(indices, all_bounds, all_texts, strict=True):
         node = backend_ids[index]
         found = Rectangle(bounds[0] - left, bounds[1] - top, bounds[2], bounds[3])
-        known = rectangles.get(node)
-        rectangles[node] = found if known is None else known.union(found)
+        if text >= 0:
+            texts[node] = texts.get(node, "") + strings[text]
+        kind = markers if index in pseudo else rectangles
+        known = kind.get(node)
+        kind[node] = found if known is None else known.union(found)
     return Layout(
         rectangles,
         frozenset(backend_ids),
+        {node: strings[name] for node, name in zip(backend_ids, names, strict=False)},
+        _Attributes(strings, backend_ids, document["nodes"].get("attributes", [])),
+        texts,
+        markers,
         (left, top),
         _string(strings, document["title"]),
         _string(strings, document["documentURL"]),
     )
+
+
+class _Attributes(Mapping[int, Mapping[str, str]]):
+    """The attributes of elements, read when they are asked for."""
+
+    def __init__(self, strings: list[str], nodes: list[int], attributes: list[list[int]]) -> None:
+        self._strings = strings
+        self._indices = dict(zip(nodes, attributes, strict=False))
+
+    def __getitem__(self, node: int) -> Mapping[str, str]:
+        pairs = [self._strings[each] for each in self._indices[node]]
+        return dict(zip(pairs[::2], pairs[1::2], strict=True))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._indices)
+
+    def __len__(self) -> int:
+        return len(self._indices)
 
 
 def _string(strings: list[str], index: int) -> str:

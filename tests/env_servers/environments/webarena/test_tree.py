@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from env_servers.environments.webarena.observation.chromium112 import translate_nodes
 from env_servers.environments.webarena.observation.prompt import frame_observation, list_tabs
 from env_servers.environments.webarena.observation.rectangles import Rectangle, read_layout
 from env_servers.environments.webarena.observation.tree import Node, Tree, candidates, read_tree
@@ -157,3 +158,42 @@ def test_an_observation_is_framed_as_the_original_frames_it() -> None:
         "OBSERVATION:\nTab 0: One | Tab 1 (current): \n\n[1] RootWebArea ''\n"
         "URL: u\nOBJECTIVE: o\nPREVIOUS ACTION: None"
     )
+
+
+def test_a_tree_is_translated_into_chromium_112s_words() -> None:
+    names = ["#document", "FORM", "IMG", "TD", "BUTTON", "aria-controls", "more", "LABEL", "INPUT"]
+    layout = read_layout(
+        {
+            "strings": [*names, " Tea"],
+            "documents": [
+                {
+                    "title": -1,
+                    "documentURL": -1,
+                    "nodes": {
+                        "backendNodeId": [1, 2, 3, 4, 5, 6, 7, 8],
+                        "nodeName": [0, 1, 2, 3, 4, 7, 8, 0],
+                        "attributes": [[], [], [], [], [5, 6], [], [], []],
+                    },
+                    "layout": {"nodeIndex": [7], "bounds": [[0, 0, 9, 9]], "text": [9]},
+                }
+            ],
+        }
+    )
+    nodes = [
+        node(1, "RootWebArea", "P", (2,), url="http://a.test/"),
+        node(2, "form", "", (3, 4, 5, 6)),
+        node(3, "image", "Lamp", url="http://a.test/lamp.png"),
+        node(4, "cell", "B1"),
+        node(5, "button", "Show", expanded=False),
+        node(6, "none", None, (7, 8)),
+        node(7, "checkbox", "Tea", checked="true"),
+        node(8, "none", None),
+    ]
+    translated = tree_of(*(dict(each) for each in translate_nodes(nodes, layout)))
+    assert [line.split("] ")[1] for line in translated.text.split("\n")] == [
+        "RootWebArea 'P'",
+        "img 'Lamp'",
+        "gridcell 'B1' required: False",
+        "button 'Show' expanded: False controls: more",
+        "checkbox ' Tea' checked: true",
+    ]
