@@ -158,7 +158,7 @@ def _figure(
         metric=metric or own,
         measured=_measured(row, environment, metric or own),
         planned=row.planned,
-        judged=row.finished,
+        judged=row.judged if (metric or own) == "success rate" else row.finished,
         given_up=row.given_up,
         missing=row.missing,
         tokens_per_success=tokens / row.successes if tokens and row.successes else None,

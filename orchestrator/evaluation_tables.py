@@ -85,10 +85,10 @@ def _print_text(console: Console, text: str) -> None:
 def _table(title: str, names: Sequence[str], numbers: Sequence[str]) -> Table:
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0)
     for heading in names:
-        whole = heading in _WHOLE
-        table.add_column(heading, overflow="fold", no_wrap=whole, min_width=None if whole else 6)
+        table.add_column(heading, overflow="fold", no_wrap=heading in _WHOLE)
     for heading in numbers:
-        table.add_column(heading, justify="right", no_wrap=True)
+        # Where it is narrow a figure's interval goes below it: else rich drops the policy's column.
+        table.add_column(heading, justify="right", no_wrap="%" not in heading, overflow="fold")
     table.caption_justify = "left"
     return table
 

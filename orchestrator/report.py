@@ -172,7 +172,9 @@ def as_table(report: RunReport, *, title: str = "") -> Table:
     table.add_column("environment", no_wrap=True)
     table.add_column("policy", overflow="fold")
     for heading in ("planned", "judged", "given up", "success %", "score", "rounds", "tokens"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        # Where it is narrow a figure's interval goes below it: else rich drops the policy's column.
+        whole = heading not in ("success %", "score")
+        table.add_column(heading, justify="right", no_wrap=whole, overflow="fold")
     for entry in report.statistics:
         table.add_row(
             Text(entry.environment),

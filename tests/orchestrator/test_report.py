@@ -182,3 +182,13 @@ def test_failures_that_hit_anybody_are_not_blamed_on_length_or_item(tmp_path):
     assert missingness.failed_attempts > 40
     assert not missingness.depends_on_length
     assert not missingness.depends_on_item
+
+
+def test_who_played_is_shown_however_wide_the_figures_are(tmp_path):
+    write_run(tmp_path / "run", [build_episode("maze_1")], planned=10)
+    console = Console(width=90, record=True, file=io.StringIO())
+    print_report(console, read(tmp_path / "run"))
+    shown = console.export_text()
+    assert "policy" in shown
+    assert "scripted" in shown
+    assert "…" not in shown
