@@ -1,0 +1,42 @@
+"""A task on the embedded sites: what is wanted, where it begins, what it is scored by, its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from env_servers.environments.webarena.evaluation.criteria import URL_RULE, Criteria, Evaluator
+from env_servers.environments.webarena.sites.world import World
+from env_servers.environments.webarena.tasks.plan import Move
+
+__all__ = ["AT_ANY_PAGE", "SiteTask", "WorldCheck", "answered", "at_page"]
+
+WorldCheck = Callable[[World], bool]
+"""Whether the sites are as the task wants them at its end."""
+AT_ANY_PAGE: Final = Criteria((), None, None, URL_RULE, None, ())
+"""Nothing is asked of the answer or the page: what counts is the change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteTask:
+    """One task."""
+
+    intent: str
+    start: str
+    """Address where it begins, as agents know it."""
+    criteria: Criteria = AT_ANY_PAGE
+    check: WorldCheck | None = None
+    """None = the task changes nothing, and any change fails it."""
+    plan: tuple[Move, ...]
+    """How it is solved, from its start to its answer."""
+
+
+def answered(*parts: str) -> Criteria:
+    """Return the criteria of an answer that has to include all parts."""
+    return Criteria((Evaluator.STRING,), {"must_include": list(parts)}, None, URL_RULE, None, ())
+
+
+def at_page(url: str) -> Criteria:
+    """Return the criteria of a task that ends on a page."""
+    return Criteria((Evaluator.URL,), None, url, URL_RULE, None, ())

@@ -1,0 +1,60 @@
+"""Item ids to tasks: embedded tasks of all templates, disjoint between train and eval."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+from env_servers.environments.webarena.tasks.site_task import SiteTask
+from env_servers.environments.webarena.tasks.template import INSTANCES, Template
+from env_servers.environments.webarena.tasks.wiki import TEMPLATES as WIKI_TEMPLATES
+from env_servers.sdk import EMBEDDED_BASE, RangeSplit, RangeTaskSet, Task
+
+__all__ = ["NAME", "TEMPLATES", "EmbeddedTask", "load_tasks"]
+
+NAME: Final = "webarena"
+TEMPLATES: Final[tuple[Template[Any], ...]] = (*WIKI_TEMPLATES,)
+_HELD_OUT: Final = 2
+"""Instances of each template that are for evaluation: its last ones."""
+_EVAL_BASE: Final = EMBEDDED_BASE + 500_000
+_VERSION: Final = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedTask:
+    """Which task it is; it is drawn when it is played."""
+
+    template: Template[Any]
+    number: int
+
+    def draw(self) -> SiteTask:
+        """Return the task."""
+        return self.template.instance(self.number)
+
+
+class WebArenaTasks(RangeTaskSet):
+    """All tasks."""
+
+    def digest(self) -> bytes:
+        names = " ".join(template.name for template in TEMPLATES)
+        return hashlib.blake2b(f"{_VERSION} {INSTANCES} {names}".encode(), digest_size=8).digest()
+
+
+def load_tasks() -> WebArenaTasks:
+    """Return the embedded tasks; neighbours are of different templates."""
+    held_out = _HELD_OUT * len(TEMPLATES)
+    learned = (INSTANCES - _HELD_OUT) * len(TEMPLATES)
+    return WebArenaTasks(
+        NAME,
+        {
+            "train": RangeSplit(EMBEDDED_BASE, learned, lambda i: _task(i, i - EMBEDDED_BASE)),
+            "eval": RangeSplit(_EVAL_BASE, held_out, lambda i: _task(i, i - _EVAL_BASE + learned)),
+        },
+    )
+
+
+def _task(index: int, place: int) -> Task:
+    number, template = divmod(place, len(TEMPLATES))
+    chosen = TEMPLATES[template]
+    return Task(f"{NAME}_{index}", EmbeddedTask(chosen, number), chosen.site)

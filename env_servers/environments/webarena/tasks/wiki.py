@@ -1,0 +1,63 @@
+"""Templates of the encyclopedia: facts that stand in one article or follow from two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from env_servers.environments.webarena.sites.wiki.articles import ARTICLES, Article
+from env_servers.environments.webarena.sites.world import World
+from env_servers.environments.webarena.tasks.plan import Answer, Move, TypeInto
+from env_servers.environments.webarena.tasks.site_task import SiteTask, answered, at_page
+from env_servers.environments.webarena.tasks.template import Template
+
+__all__ = ["TEMPLATES"]
+
+_START: Final = "http://wikipedia.org"
+
+
+def _search(title: str) -> Move:
+    return TypeInto("searchbox", "Search the encyclopedia", title, enter=True)
+
+
+def _with(kind: str, label: str) -> Any:
+    def candidates(world: World) -> Sequence[Article]:
+        articles = world[ARTICLES].where(kind=kind)
+        return [article for article in articles if label in dict(article.facts)]
+
+    return candidates
+
+
+def _fact(kind: str, label: str, question: str) -> Template[Article]:
+    """Return the template of a fact in an infobox."""
+
+    def make(_: World, article: Article) -> SiteTask:
+        fact = article.fact(label)
+        return SiteTask(
+            intent=question.format(title=article.title),
+            start=_START,
+            criteria=answered(fact),
+            plan=(_search(article.title), Answer(fact)),
+        )
+
+    return Template(f"wiki.{kind}_{label.lower().replace(' ', '_')}", _with(kind, label), make)
+
+
+def _show(kind: str) -> Template[Article]:
+    """Return the template of a page to be opened."""
+
+    def make(_: World, article: Article) -> SiteTask:
+        return SiteTask(
+            intent=f"Show me the encyclopedia's article about {article.title}.",
+            start=_START,
+            criteria=at_page(f"http://wiki.test{article.address}"),
+            plan=(_search(article.title), Answer()),
+        )
+
+    return Template(f"wiki.show_{kind}", lambda world: world[ARTICLES].where(kind=kind), make)
+
+
+TEMPLATES: Final = (
+    _fact("river", "Length", "How long is the {title}, according to the encyclopedia?"),
+    _show("film"),
+)
