@@ -107,7 +107,6 @@ def test_a_resume_needs_neither_the_suite_nor_what_was_not_there(
     [
         ("[environments.echo]\nsplit = 'nope'", "echo has no split 'nope' (valid: train, eval)"),
         ("[environments.echo]\nitems = ['echo_7']", "echo_7"),
-        ("[environments.echo]\nprofile = 'nope'", "echo has no profile 'nope'"),
         ("[environments.nowhere]", "nowhere"),
         ("[environments.maze]\nsplit = 'nope'\nneeds = 'a file'", "it needs a file"),
     ],
