@@ -45,7 +45,7 @@ class Table(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class Order(Generic[Row]):
-    """A way to sort a table. Rows that compare equal stay in the order of their keys."""
+    """A way to sort a table. Its keys had better differ: end them in the row's own key."""
 
     name: str
     """Unique within the table."""
@@ -55,6 +55,18 @@ class Order(Generic[Row]):
     def sort(self, rows: Iterable[Row]) -> list[Row]:
         """Return rows, which come in the order of their keys, sorted."""
         return sorted(rows, key=self.key, reverse=self.reverse)
+
+    def insert(self, rows: list[Row], row: Row) -> None:
+        """Put a row where it belongs among sorted ones, looking at few of them."""
+        key, low, high = self.key(row), 0, len(rows)
+        while low < high:
+            middle = (low + high) // 2
+            other = self.key(rows[middle])
+            if (other > key) if self.reverse else (other <= key):
+                low = middle + 1
+            else:
+                high = middle
+        rows.insert(low, row)
 
 
 class Content(Generic[Row]):

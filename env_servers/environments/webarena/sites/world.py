@@ -129,9 +129,10 @@ class Records(Generic[Row]):
             return list(rows)
         overlay, key_of = self._overlay, self._content.table.key_of
         kept = [row for row in rows if key_of(row) not in overlay]
-        changed = [row for row in overlay.values() if row is not None]
-        # Sorting what is nearly sorted costs little.
-        return order.sort(kept + changed) if changed else kept
+        for row in overlay.values():
+            if row is not None:
+                order.insert(kept, row)
+        return kept
 
     def search(self, query: str) -> list[Row]:
         """Return the rows that have a word of a query, best first, and new ones last."""

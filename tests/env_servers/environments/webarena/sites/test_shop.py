@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,7 @@ from env_servers.environments.webarena.sites.shop.rows import (
     WISHES,
     Product,
 )
+from env_servers.environments.webarena.sites.shop.service import WorldShop
 from env_servers.environments.webarena.sites.shop.trade import PASSWORD, SHOPPER
 from tests.env_servers.environments.webarena.sites.browsing import Forms, Visitor
 
@@ -224,3 +227,23 @@ def test_an_account_is_made_once(visit: Visit) -> None:
 def test_what_is_not_there_is_said(visit: Visit, path: str) -> None:
     shop = visit("shop", ME).get(path)
     assert shop.status == 404 and "404 Not Found" in shop.text
+
+
+def test_evaluators_find_the_newest_order_and_review(visit: Visit) -> None:
+    shop, product = visit("shop", ME), product_with(options=False)
+    service = WorldShop(shop.world)
+    shop.get(f"/{product.slug}.html").submit("/cart/add", qty="1")
+    shop.get("/checkout/").submit("placeOrder")
+    shop.get(f"/{product.slug}.html").submit(
+        "review/product", title="Fine", detail="Good lid.", ratings="4"
+    )
+    newest = f"{len(shop.world[ORDERS]):09d}"
+    orders = asyncio.run(service.get("orders?searchCriteria[pageSize]=1"))
+    assert orders == {"items": [{"increment_id": newest}]}
+    reviews: Any = asyncio.run(service.get(f"products/{product.sku}/reviews"))
+    assert reviews[-1] == {
+        "nickname": "Hana",
+        "ratings": [{"rating_name": "Rating", "percent": 80}],
+    }
+    with pytest.raises(LookupError, match="customers"):
+        asyncio.run(service.get("customers"))
