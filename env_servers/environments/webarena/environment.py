@@ -36,6 +36,10 @@ from env_servers.environments.webarena.judged_page import JudgedPage
 from env_servers.environments.webarena.probe import PlainRequest
 from env_servers.environments.webarena.prompt import CONVERSATION_STARTS
 from env_servers.environments.webarena.sites.embedded import embedded_network, new_world
+from env_servers.environments.webarena.sites.forum.content import MEMBER
+from env_servers.environments.webarena.sites.git.content import ME
+from env_servers.environments.webarena.sites.network import Network
+from env_servers.environments.webarena.sites.shop.trade import SHOPPER
 from env_servers.environments.webarena.sites.world import World
 from env_servers.environments.webarena.tasks.plan import Follower
 from env_servers.environments.webarena.tasks.site_task import SiteTask
@@ -66,6 +70,13 @@ _SERVED: Final = Addresses(
         "home": "http://home.test",
     }
 )
+_ACCOUNTS: Final = {
+    "shop": str(SHOPPER),
+    "admin": "admin",
+    "forum": MEMBER,
+    "git": ME,
+}
+"""Who the agent is at each site that has accounts."""
 _REBUILDS: Final = 2
 """Browsers that one operation may outlive."""
 
@@ -212,6 +223,7 @@ async def _begin(
 
     window = await _browser().open_window(Door(network.hosts, respond))
     try:
+        await _sign_in(window, network, world)
         probe = PlainRequest(network.hosts, respond)
         browsing = Browsing(window, _SERVED, task.intent, manner=manner, probe=probe)
         first = await browsing.open([_SERVED.opened(task.start)])
@@ -226,6 +238,14 @@ async def _begin(
         await asyncio.shield(window.close())
         raise
     return episode, first
+
+
+async def _sign_in(window: Window, network: Network, world: World) -> None:
+    """Let the window know its accounts, as the original does with stored logins."""
+    cookies = [network.sign_in(world, site, account) for site, account in _ACCOUNTS.items()]
+    await window.context.add_cookies(
+        [{"name": it.name, "value": it.value, "domain": it.host, "path": "/"} for it in cookies]
+    )
 
 
 async def _note(episode: _Episode, action: str, step: Step) -> None:
