@@ -86,6 +86,7 @@ def test_the_environment_of_one_file_keeps_the_contract() -> None:
     assert " passed, 0 failed" in run_example("own_environment.py")
 
 
+@pytest.mark.slow
 def test_the_policy_of_twenty_lines_plays_from_its_folder(tmp_path: Path) -> None:
     source = (EXAMPLES / "own_policy.py").read_text().partition("WALLS =")[2]
     assert sum(bool(line.strip()) for line in source.splitlines()) <= OWN_POLICY_LINES

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_runtime.answer_time import answers_timed, note_answer
@@ -38,6 +38,7 @@ EVENTS = st.lists(st.tuples(KEYS, SPENT, st.booleans()), max_size=30)
 # ---------------------------------------------------------------------------- the account
 
 
+@settings(max_examples=40, deadline=None)
 @given(EVENTS, st.integers(0, 30))
 def test_what_was_spent_is_the_same_in_one_session_and_in_two(events, cut: int) -> None:
     """Recorded by the attempts' records, unrecorded by the session's end: nothing is lost."""
@@ -59,6 +60,7 @@ def test_what_was_spent_is_the_same_in_one_session_and_in_two(events, cut: int) 
     assert math.isclose((recorded + unrecorded).cost, whole.total.cost, abs_tol=1e-6)
 
 
+@settings(max_examples=40, deadline=None)
 @given(EVENTS, st.integers(1, 10**6), st.floats(0.01, 1e3))
 def test_a_limit_is_reached_exactly_when_as_much_was_spent_and_stays_reached(
     events, tokens: int, cost: float
@@ -212,8 +214,16 @@ def test_time_ends_a_session_and_a_resume_has_its_own(
     ("flags", "reason"),
     [
         (("--per-episode.max-tokens", "1500"), types_pb2.STOP_REASON_TOKEN_LIMIT),
-        (("--per-episode.max-cost", "1.5", *PRICES), types_pb2.STOP_REASON_COST_LIMIT),
-        (("--per-episode.time-limit", "0.002"), types_pb2.STOP_REASON_TIME_LIMIT),
+        pytest.param(
+            ("--per-episode.max-cost", "1.5", *PRICES),
+            types_pb2.STOP_REASON_COST_LIMIT,
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ("--per-episode.time-limit", "0.002"),
+            types_pb2.STOP_REASON_TIME_LIMIT,
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_an_episode_at_its_limit_ends_truncated_and_is_judged(
@@ -248,7 +258,9 @@ def test_limits_of_an_episode_bind_a_resume_and_those_of_the_run_do_not(
     assert "config.per_episode.max_tokens: null -> 5" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("flag", ["--max-cost", "--per-episode.max-cost"])
+@pytest.mark.parametrize(
+    "flag", ["--max-cost", pytest.param("--per-episode.max-cost", marks=pytest.mark.slow)]
+)
 def test_a_limit_of_money_needs_prices(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
 ) -> None:
@@ -276,6 +288,7 @@ class Forgetful(Policy, PolicySession):
 """
 
 
+@pytest.mark.slow
 def test_a_policy_that_does_not_say_what_it_promised_to_say_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
