@@ -103,6 +103,8 @@ def test_a_product_is_bought(visit: Visit) -> None:
     assert message(shop) == f"You added {product.name} to your shopping cart."
     (line,) = shop.world[CART].where(owner=f"customer:{ME}")
     shop.get("/checkout/cart/").submit("updatePost", **{f"cart[{line.id}][qty]": "3"})
+    # Enter in a field presses the first button.
+    assert shop.text.index("Update Shopping Cart") < shop.text.index("Remove item")
     shop.submit("couponPost", coupon_code="NOPE")
     assert "not valid" in message(shop)
     shop.submit("couponPost", coupon_code="H20")
