@@ -62,7 +62,7 @@ def ask(site: str, data: st.DataObject) -> None:
 CALM = {"deadline": None, "derandomize": True, "suppress_health_check": [HealthCheck.too_slow]}
 
 
-@settings(max_examples=25, **CALM)
+@settings(max_examples=12, **CALM)
 @given(data=st.data())
 @pytest.mark.parametrize("site", ["shop", "admin", "forum"])
 def test_no_request_is_a_fault(site: str, data: st.DataObject) -> None:
@@ -70,7 +70,7 @@ def test_no_request_is_a_fault(site: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=250, **CALM)
+@settings(max_examples=120, **CALM)
 @given(data=st.data())
 @pytest.mark.parametrize("site", ACCOUNTS)
 def test_none_of_many_requests_is_a_fault(site: str, data: st.DataObject) -> None:
