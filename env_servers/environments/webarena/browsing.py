@@ -58,7 +58,7 @@ from env_servers.environments.webarena.observation.tree import (
     read_tree,
 )
 
-__all__ = ["AGENTGYM", "FIXED", "WEBARENA", "Browsing", "Manner", "Seen", "Step", "View"]
+__all__ = ["AGENTGYM", "FIXED", "WEBARENA", "Browsing", "Manner", "Picture", "Seen", "Step", "View"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +133,15 @@ class Seen:
         return f"{self.tab_line}\n\n{self.tree.text}"
 
 
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The window as an image."""
+
+    png: bytes
+    marks: Mapping[str, Rectangle]
+    """By element numbers: the boxes of a set of marks, the root's among them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """What a step led to."""
@@ -197,8 +206,7 @@ class Browsing:
             action = parse_action(self.addresses.opened(text))
         except UnreadableAction as refusal:
             return Step(text=str(refusal))
-        lines = {number: element.line for number, element in self._elements.items()}
-        done = describe_action(action, lines)
+        done = describe_action(action, self.shown)
         self._listed = list(self.window.tabs)
         error = ""
         try:
@@ -219,6 +227,20 @@ class Browsing:
         await self.current.page.goto(url, timeout=self._navigation_limit)
         await self.window.settle(self.current)
 
+    async def html(self) -> str:
+        """Return the current page as its scripts have left it."""
+        return await self.current.ask(self.current.page.content())
+
+    async def picture(self) -> Picture:
+        """Return what the window shows, and where the elements of the last observation are."""
+        image = await self.current.ask(self.current.page.screenshot())
+        marks = {
+            number: element.rectangle
+            for number, element in self._elements.items()
+            if element.rectangle is not None and element.rectangle.in_view
+        }
+        return Picture(image, marks)
+
     async def digest(self) -> bytes:
         """Return what identifies the state of all tabs: pages, places, and what was filled in."""
         state = hashlib.blake2b(digest_size=16)
@@ -226,6 +248,11 @@ class Browsing:
             told = await tab.evaluate(_STATE)
             state.update(f"{number} {tab is self.current} {told}\n".encode())
         return state.digest()
+
+    @property
+    def shown(self) -> Mapping[str, str]:
+        """The lines of the last observation by their numbers, without indentation."""
+        return {number: element.line for number, element in self._elements.items()}
 
     @property
     def _navigation_limit(self) -> float:

@@ -111,6 +111,10 @@ async def test_an_agent_clicks_types_and_goes_back(browser: SharedBrowser) -> No
         assert step.text.endswith("click [4] where [4] is link 'Next' url: http://a.test/next")
         step = await browsing.step("go_back")
         assert "heading 'Start'" in step.text
+        picture = await browsing.picture()
+        assert picture.png.startswith(b"\x89PNG")
+        assert len(picture.marks) >= 3
+        assert "<h1>Start</h1>" in await browsing.html()
         await browsing.step("goto [http://a.test/form]")
         step = await browsing.step("scroll [down]")
         step = await browsing.step(f"type [{number_of(step, 'textbox')}] [Ida]")
