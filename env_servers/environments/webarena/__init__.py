@@ -1,7 +1,0 @@
-"""WebArena: tasks on web sites in a real browser, each episode with sites of its own."""
-
-from env_servers.environments.webarena.environment import WebArena
-
-environment = WebArena
-
-__all__ = ["WebArena", "environment"]
