@@ -28,7 +28,6 @@ from env_servers.environments.webarena.browsing import (
     Seen,
     Step,
 )
-from env_servers.environments.webarena.evaluation.errors import EvaluationFailed
 from env_servers.environments.webarena.evaluation.evaluator import evaluate
 from env_servers.environments.webarena.evaluation.judge import OfflineJudge
 from env_servers.environments.webarena.grammar import GRAMMAR
@@ -39,6 +38,7 @@ from env_servers.environments.webarena.sites.embedded import embedded_network, n
 from env_servers.environments.webarena.sites.forum.content import MEMBER
 from env_servers.environments.webarena.sites.git.content import ME
 from env_servers.environments.webarena.sites.network import Network
+from env_servers.environments.webarena.sites.shop.service import WorldShop
 from env_servers.environments.webarena.sites.shop.trade import SHOPPER
 from env_servers.environments.webarena.sites.world import World
 from env_servers.environments.webarena.tasks.plan import Follower
@@ -85,16 +85,6 @@ _REBUILDS: Final = 2
 def _browser() -> SharedBrowser:
     """Return the browser of this process; it starts with its first window."""
     return SharedBrowser()
-
-
-class NoShopService:
-    """Embedded tasks do not ask the shop's programming interface."""
-
-    address = ""
-
-    async def get(self, path: str) -> object:
-        """Raise: there is none."""
-        raise EvaluationFailed(f"the embedded shop has no programming interface for {path}")
 
 
 @dataclass(slots=True)
@@ -279,6 +269,6 @@ async def _score(episode: _Episode, answer: str | None) -> float | None:
         answer=answer,
         page=JudgedPage(episode.browsing),
         judge=OfflineJudge(),
-        shop=NoShopService(),
+        shop=WorldShop(episode.world),
     )
     return score.value
