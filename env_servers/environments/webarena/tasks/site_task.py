@@ -10,7 +10,15 @@ from env_servers.environments.webarena.evaluation.criteria import URL_RULE, Crit
 from env_servers.environments.webarena.sites.world import World
 from env_servers.environments.webarena.tasks.plan import Move
 
-__all__ = ["AT_ANY_PAGE", "SiteTask", "WorldCheck", "answered", "at_page"]
+__all__ = [
+    "AT_ANY_PAGE",
+    "SiteTask",
+    "WorldCheck",
+    "answered",
+    "answered_exactly",
+    "at_page",
+    "unachievable",
+]
 
 WorldCheck = Callable[[World], bool]
 """Whether the sites are as the task wants them at its end."""
@@ -37,6 +45,16 @@ def answered(*parts: str) -> Criteria:
     return Criteria((Evaluator.STRING,), {"must_include": list(parts)}, None, URL_RULE, None, ())
 
 
+def answered_exactly(text: str) -> Criteria:
+    """Return the criteria of an answer that has to be this alone, as numbers have to."""
+    return Criteria((Evaluator.STRING,), {"exact_match": text}, None, URL_RULE, None, ())
+
+
 def at_page(url: str) -> Criteria:
     """Return the criteria of a task that ends on a page."""
     return Criteria((Evaluator.URL,), None, url, URL_RULE, None, ())
+
+
+def unachievable() -> Criteria:
+    """Return the criteria of a task that cannot be done: the answer has to be N/A."""
+    return answered_exactly("N/A")
