@@ -40,7 +40,7 @@ def matching(visit: Visit, rows: Iterable[Ticket], *, own: str = "") -> list[Tic
     if own and not users:
         users[own] = visit.account
     words = query.text("search").casefold()
-    labels = [*query.all("label_name[]"), *query.all("label_name")]
+    labels = [name for name in (*query.all("label_name[]"), *query.all("label_name")) if name]
     milestone, state = query.text("milestone_title"), state_of(visit)
     found = [
         row
