@@ -6,6 +6,7 @@ import ipaddress
 import os
 import socket
 import ssl
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -72,6 +73,8 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):
         return handler
 
 
+_LONGEST_SOCKET_PATH: Final = 107 if sys.platform == "linux" else 103
+"""Bytes, without the one that ends it: what `sockaddr_un` has room for."""
 _PLAYING: Final = frozenset({"Interact", "Reset", "Step", "Close"})
 """Methods of the scope `play`; the others only ask."""
 
@@ -157,10 +160,12 @@ def add_port(server: grpc.aio.Server, address: str, security: Security) -> str:
     """Listen on an address; returns it with the port that was picked.
 
     Raises:
-        AddressUnavailable: Another program listens there, or this process may not.
+        AddressUnavailable: Another program listens there, or this process may not, or the path of a
+            socket is too long.
     """
     unix = address.startswith("unix:")
     if unix:
+        _refuse_long_path(address)
         _refuse_live_socket(address)
     # A Unix socket's file mode is its only lock, and it is the umask at the time of the bind.
     umask = os.umask(0o177) if unix else None
@@ -177,6 +182,16 @@ def add_port(server: grpc.aio.Server, address: str, security: Security) -> str:
         if umask is not None:
             os.umask(umask)
     return address if unix else f"{address.rpartition(':')[0]}:{port}"
+
+
+def _refuse_long_path(address: str) -> None:
+    """Raise AddressUnavailable for a path that the system has no room for in an address."""
+    size = len(os.fsencode(address.removeprefix("unix:")))
+    if size > _LONGEST_SOCKET_PATH:
+        raise AddressUnavailable(
+            f"cannot listen on {address}: the path has {size} bytes, a socket's at most "
+            f"{_LONGEST_SOCKET_PATH}; choose a shorter one (for servers that a run starts: TMPDIR)"
+        )
 
 
 def _refuse_live_socket(address: str) -> None:

@@ -164,7 +164,7 @@ def test_parquet_holds_everything_of_an_episode(run, tmp_path):
 
 def test_parquet_without_pyarrow_names_the_extra(run, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(errors.ExtraMissing, match=r"agentgym-grpc\[parquet\]"):
+    with pytest.raises(errors.ExtraMissing, match=r"pip install .*\[parquet\]"):
         export_run(run, tmp_path / "out.parquet", format_name="parquet")
     assert not list(tmp_path.glob("*out.parquet*"))
 

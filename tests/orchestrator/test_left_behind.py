@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,11 +21,13 @@ _PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture
-def temporary(tmp_path: Path) -> Path:
-    """The temporary folder of the commands that a test starts."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    return folder
+def temporary() -> Iterator[Path]:
+    """The temporary folder of the commands that a test starts.
+
+    Not below pytest's own, which may be too deep for the address of a socket.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 def start(temporary: Path, out: Path, *flags: str) -> subprocess.Popen[bytes]:

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from env_servers.server.clients import TokenFileError, read_token_file
+from env_servers.server.security import AddressUnavailable
 from tests.env_servers.server.conftest import harness_for
 from tests.kit.servers import serving
 
@@ -99,6 +100,13 @@ async def test_a_live_servers_socket_is_not_taken_over(tmp_path):
         done = await asyncio.to_thread(serve, bind=address)
         assert "another server" in refusal(done)
         await play.step()
+
+
+async def test_a_socket_whose_path_is_too_long_is_named_with_what_to_do(tmp_path):
+    address = f"unix:{tmp_path}/{'deep' * 30}/socket"
+    with pytest.raises(AddressUnavailable, match="a socket's at most .* TMPDIR"):
+        async with serving(bind=(address,)):
+            pass
 
 
 async def test_a_socket_is_its_owners_alone(tmp_path):

@@ -33,7 +33,7 @@ def executable(folder: Path) -> Path:
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("choice", ["auto", "packaged", "system"])
 def test_without_any_java_the_error_says_what_to_install(choice: str) -> None:
-    with pytest.raises(EnvironmentUnavailable, match=r"agentgym-grpc\[sciworld\]"):
+    with pytest.raises(EnvironmentUnavailable, match=r"pip install .*\[sciworld\]"):
         find_java(choice)
 
 

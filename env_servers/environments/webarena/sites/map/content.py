@@ -55,6 +55,8 @@ def _read_kinds() -> Iterator[Kind]:
     """The kinds of `kinds.txt`: tag, title, key, number in a town, names, hours, other words."""
     text = (Path(__file__).parent / "kinds.txt").read_text(encoding="utf-8")
     for line in text.splitlines():
+        if line.startswith("#"):
+            continue
         tag, title, key, count, names, hours, *searched = map(str.strip, line.split("|"))
         yield Kind(
             tag, title, key, int(count), entries(names), _HOURS[hours], words(" ".join(searched))
