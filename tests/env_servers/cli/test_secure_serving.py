@@ -104,7 +104,7 @@ async def test_a_live_servers_socket_is_not_taken_over(tmp_path):
 
 async def test_a_socket_whose_path_is_too_long_is_named_with_what_to_do(tmp_path):
     address = f"unix:{tmp_path}/{'deep' * 30}/socket"
-    with pytest.raises(AddressUnavailable, match="a socket's at most .* TMPDIR"):
+    with pytest.raises(AddressUnavailable, match=r"a socket's at most .* TMPDIR"):
         async with serving(bind=(address,)):
             pass
 
