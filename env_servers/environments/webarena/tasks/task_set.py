@@ -6,6 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any, Final
 
+from env_servers.environments.webarena.tasks.forum_reading import TEMPLATES as FORUM_READING
+from env_servers.environments.webarena.tasks.forum_votes import TEMPLATES as FORUM_VOTES
+from env_servers.environments.webarena.tasks.forum_writing import TEMPLATES as FORUM_WRITING
 from env_servers.environments.webarena.tasks.git_pages import TEMPLATES as GIT_PAGES
 from env_servers.environments.webarena.tasks.git_reading import TEMPLATES as GIT_READING
 from env_servers.environments.webarena.tasks.site_task import SiteTask
@@ -16,7 +19,14 @@ from env_servers.sdk import EMBEDDED_BASE, RangeSplit, RangeTaskSet, Task
 __all__ = ["NAME", "TEMPLATES", "EmbeddedTask", "load_tasks"]
 
 NAME: Final = "webarena"
-TEMPLATES: Final[tuple[Template[Any], ...]] = (*WIKI_TEMPLATES, *GIT_READING, *GIT_PAGES)
+TEMPLATES: Final[tuple[Template[Any], ...]] = (
+    *WIKI_TEMPLATES,
+    *GIT_READING,
+    *GIT_PAGES,
+    *FORUM_READING,
+    *FORUM_VOTES,
+    *FORUM_WRITING,
+)
 _HELD_OUT: Final = 2
 """Instances of each template that are for evaluation: its last ones."""
 _EVAL_BASE: Final = EMBEDDED_BASE + 500_000
