@@ -29,6 +29,7 @@ __all__ = [
     "look_up",
     "posts_of",
     "sort_by",
+    "submit_in",
     "texts_first",
     "with_one_comment",
 ]
@@ -99,3 +100,15 @@ def with_one_comment(world: World) -> Sequence[tuple[Post, Comment]]:
     """Posts that can be found and have one comment."""
     found = [(post, world[COMMENTS].where(post=post.id)) for post in findable(world)]
     return [(post, comments[0]) for post, comments in found if len(comments) == 1]
+
+
+def submit_in(world: World, forum: str, title: str, body: str = "") -> tuple[Move, ...]:
+    """Return the moves from any page to a new post in a forum."""
+    fields = (("Title", title), ("Body", body))
+    filled = [TypeInto("textbox", name, text) for name, text in fields if text]
+    return (
+        *enter(world, forum),
+        ClickOn("link", "Submit", 1),
+        *filled,
+        ClickOn("button", "Create submission"),
+    )

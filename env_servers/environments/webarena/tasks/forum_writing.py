@@ -27,6 +27,7 @@ from env_servers.environments.webarena.tasks.forum_paths import (
     look_up,
     posts_of,
     sort_by,
+    submit_in,
     texts_first,
     with_one_comment,
 )
@@ -34,10 +35,10 @@ from env_servers.environments.webarena.tasks.plan import Answer, ClickOn, Keys, 
 from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck, unachievable
 from env_servers.environments.webarena.tasks.template import Template
 
-__all__ = ["TEMPLATES"]
+__all__ = ["TEMPLATES", "posted"]
 
 
-def _posted(forum: str, title: str, body: str = "", url: str = "") -> WorldCheck:
+def posted(forum: str, title: str, body: str = "", url: str = "") -> WorldCheck:
     """Return the check that there is one new post, and what it is like."""
 
     def check(world: World) -> bool:
@@ -69,20 +70,13 @@ def _empty(role: str, name: str) -> tuple[Move, ...]:
     return (ClickOn(role, name), Keys("Control+a"), Keys("Backspace"))
 
 
-def _submit(title: str, body: str = "", url: str = "") -> tuple[Move, ...]:
-    """Return the moves from a forum to a new post in it."""
-    fields = (("URL", url), ("Title", title), ("Body", body))
-    filled = [TypeInto("textbox", name, text) for name, text in fields if text]
-    return (ClickOn("link", "Submit", 1), *filled, ClickOn("button", "Create submission"))
-
-
 def _ask(world: World, forum: Forum) -> SiteTask:
     title = f"What should I know before I spend money on my first {forum.tags[0]}?"
     return SiteTask(
         intent=f'Post my question "{title}" in the forum {forum.name}, with nothing in the body.',
         start=START,
-        check=_posted(forum.name, title),
-        plan=(*enter(world, forum.name), *_submit(title), Answer()),
+        check=posted(forum.name, title),
+        plan=(*submit_in(world, forum.name, title), Answer()),
     )
 
 
@@ -92,8 +86,8 @@ def _opinions(world: World, forum: Forum) -> SiteTask:
         intent=f'Start a discussion titled "{title}" in {forum.name} and let its body be simply '
         '"What do you think?"',
         start=START,
-        check=_posted(forum.name, title, "What do you think?"),
-        plan=(*enter(world, forum.name), *_submit(title, "What do you think?"), Answer()),
+        check=posted(forum.name, title, "What do you think?"),
+        plan=(*submit_in(world, forum.name, title, "What do you think?"), Answer()),
     )
 
 
@@ -103,7 +97,7 @@ def _share_link(world: World, forum: Forum) -> SiteTask:
     return SiteTask(
         intent=f'Share the link {url} in {forum.name} under the title "{title}".',
         start=START,
-        check=_posted(forum.name, title, url=url),
+        check=posted(forum.name, title, url=url),
         plan=(
             ClickOn("link", "Submit"),
             TypeInto("textbox", "URL", url),
@@ -123,8 +117,8 @@ def _meeting(world: World, forum: Forum) -> SiteTask:
         intent=f'Announce a meeting where people discuss {a}, {b} and {c}: title "{title}", '
         f'body "{body}".',
         start=START,
-        check=_posted(forum.name, title, body),
-        plan=(*enter(world, forum.name), *_submit(title, body), Answer()),
+        check=posted(forum.name, title, body),
+        plan=(*submit_in(world, forum.name, title, body), Answer()),
     )
 
 

@@ -6,14 +6,19 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any, Final
 
+from env_servers.environments.webarena.tasks.forum_errands import TEMPLATES as FORUM_ERRANDS
 from env_servers.environments.webarena.tasks.forum_reading import TEMPLATES as FORUM_READING
 from env_servers.environments.webarena.tasks.forum_votes import TEMPLATES as FORUM_VOTES
 from env_servers.environments.webarena.tasks.forum_writing import TEMPLATES as FORUM_WRITING
 from env_servers.environments.webarena.tasks.git_pages import TEMPLATES as GIT_PAGES
 from env_servers.environments.webarena.tasks.git_reading import TEMPLATES as GIT_READING
+from env_servers.environments.webarena.tasks.home import TEMPLATES as HOME_TEMPLATES
+from env_servers.environments.webarena.tasks.map_places import TEMPLATES as MAP_PLACES
+from env_servers.environments.webarena.tasks.map_ways import TEMPLATES as MAP_WAYS
 from env_servers.environments.webarena.tasks.site_task import SiteTask
 from env_servers.environments.webarena.tasks.template import INSTANCES, Template
 from env_servers.environments.webarena.tasks.wiki import TEMPLATES as WIKI_TEMPLATES
+from env_servers.environments.webarena.tasks.wiki_relations import TEMPLATES as WIKI_RELATIONS
 from env_servers.sdk import EMBEDDED_BASE, RangeSplit, RangeTaskSet, Task
 
 __all__ = ["NAME", "TEMPLATES", "EmbeddedTask", "load_tasks"]
@@ -23,9 +28,14 @@ TEMPLATES: Final[tuple[Template[Any], ...]] = (
     *WIKI_TEMPLATES,
     *GIT_READING,
     *GIT_PAGES,
+    *FORUM_ERRANDS,
     *FORUM_READING,
     *FORUM_VOTES,
     *FORUM_WRITING,
+    *HOME_TEMPLATES,
+    *MAP_PLACES,
+    *MAP_WAYS,
+    *WIKI_RELATIONS,
 )
 _HELD_OUT: Final = 2
 """Instances of each template that are for evaluation: its last ones."""

@@ -18,7 +18,7 @@ from env_servers.environments.webarena.sites.paging import cut
 from env_servers.environments.webarena.sites.site import Site
 from env_servers.environments.webarena.sites.visit import Missing, Visit
 
-__all__ = ["MAP"]
+__all__ = ["MAP", "Directions", "distance", "duration", "way_between"]
 
 MAP: Final = Site("map", Path(__file__).parent)
 _ENGINES: Final = tuple((engine.value, engine.title) for engine in Engine)
@@ -91,7 +91,7 @@ def directions(visit: Visit) -> Response:
         if missed:
             problem = f"Sorry, couldn't locate '{missed[0][:100]}'."
         elif start is not None and end is not None:
-            way = _way(start, end, engine)
+            way = way_between(start, end, engine)
             problem = "" if way else "Couldn't find a route between those two places."
     return visit.render(
         "directions.html",
@@ -106,7 +106,7 @@ def directions(visit: Visit) -> Response:
     )
 
 
-def _way(start: Place, end: Place, engine: Engine) -> Directions | None:
+def way_between(start: Place, end: Place, engine: Engine) -> Directions | None:
     """Return the way, with the steps from a door to the next crossing and from the last one."""
     graph = road_graph()
     route = graph.route(start.crossing, end.crossing, engine)
