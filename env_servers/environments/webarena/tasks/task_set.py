@@ -15,6 +15,11 @@ from env_servers.environments.webarena.tasks.git_reading import TEMPLATES as GIT
 from env_servers.environments.webarena.tasks.home import TEMPLATES as HOME_TEMPLATES
 from env_servers.environments.webarena.tasks.map_places import TEMPLATES as MAP_PLACES
 from env_servers.environments.webarena.tasks.map_ways import TEMPLATES as MAP_WAYS
+from env_servers.environments.webarena.tasks.shop_account import TEMPLATES as SHOP_ACCOUNT
+from env_servers.environments.webarena.tasks.shop_buying import TEMPLATES as SHOP_BUYING
+from env_servers.environments.webarena.tasks.shop_orders import TEMPLATES as SHOP_ORDERS
+from env_servers.environments.webarena.tasks.shop_products import TEMPLATES as SHOP_PRODUCTS
+from env_servers.environments.webarena.tasks.shop_shelves import TEMPLATES as SHOP_SHELVES
 from env_servers.environments.webarena.tasks.site_task import SiteTask
 from env_servers.environments.webarena.tasks.template import INSTANCES, Template
 from env_servers.environments.webarena.tasks.wiki import TEMPLATES as WIKI_TEMPLATES
@@ -36,6 +41,11 @@ TEMPLATES: Final[tuple[Template[Any], ...]] = (
     *MAP_PLACES,
     *MAP_WAYS,
     *WIKI_RELATIONS,
+    *SHOP_PRODUCTS,
+    *SHOP_SHELVES,
+    *SHOP_ORDERS,
+    *SHOP_BUYING,
+    *SHOP_ACCOUNT,
 )
 _HELD_OUT: Final = 2
 """Instances of each template that are for evaluation: its last ones."""

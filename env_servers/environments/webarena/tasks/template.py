@@ -16,7 +16,7 @@ from env_servers.environments.webarena.sites.embedded import new_world
 from env_servers.environments.webarena.sites.world import World
 from env_servers.environments.webarena.tasks.site_task import SiteTask
 
-__all__ = ["INSTANCES", "Template"]
+__all__ = ["INSTANCES", "Template", "template"]
 
 INSTANCES: Final = 22
 """Tasks of each template."""
@@ -51,3 +51,10 @@ class Template(Generic[Candidate]):
                 f"{self.name} has {len(candidates)} candidates, fewer than {INSTANCES}"
             )
         return random.Random(self.name).sample(candidates, INSTANCES)
+
+
+def template(
+    name: str, candidates: Callable[[World], Sequence[Candidate]]
+) -> Callable[[Callable[[World, Candidate], SiteTask]], Template[Candidate]]:
+    """Return what makes the function below it a template."""
+    return lambda make: Template(name, candidates, make)

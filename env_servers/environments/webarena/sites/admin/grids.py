@@ -121,7 +121,9 @@ class Grid(Generic[Row]):
         )
 
     def _has(self, row: Row, word: str) -> bool:
-        return any(word in column.shown(row).lower() for column in self.columns)
+        # Orders and their papers show a number with leading zeros in place of their key.
+        number = str(getattr(row, "number", ""))
+        return word in number or any(word in it.shown(row).lower() for it in self.columns)
 
 
 def _sortable(value: Any) -> Any:
