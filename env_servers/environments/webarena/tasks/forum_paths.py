@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 from env_servers.environments.webarena.sites.forum.content import MEMBER
@@ -16,6 +17,7 @@ from env_servers.environments.webarena.sites.forum.rows import (
     Forum,
     Post,
 )
+from env_servers.environments.webarena.sites.tables import Content
 from env_servers.environments.webarena.sites.world import World
 from env_servers.environments.webarena.tasks.plan import ClickOn, Move, TypeInto
 
@@ -77,15 +79,22 @@ def _unclear(posts: Sequence[Post]) -> bool:
     return bool(first.url) or (first.score == second.score and first.created == second.created)
 
 
-def findable(world: World) -> list[Post]:
+def findable(world: World) -> Sequence[Post]:
     """Return posts that the search has first for their title, and nothing else has that title."""
-    titles = Counter(post.title for post in world[POSTS])
+    return _findable(world.base.content(POSTS))
+
+
+@cache
+def _findable(content: Content[Post]) -> tuple[Post, ...]:
+    posts = content.rows
+    titles = Counter(post.title for post in posts.values())
     able = [
         post
-        for post in world[POSTS].where(forum="travel") + world[POSTS].where(forum="cooking")
+        for forum in ("travel", "cooking")
+        for post in (posts[key] for key in content.having("forum", forum))
         if titles[post.title] == 1 and not post.url
     ]
-    return [post for post in able if world[POSTS].search(post.title)[0].id == post.id]
+    return tuple(post for post in able if next(iter(content.search(post.title))) == post.id)
 
 
 def look_up(post: Post) -> tuple[Move, ...]:

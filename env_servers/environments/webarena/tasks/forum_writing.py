@@ -115,7 +115,7 @@ def _meeting(world: World, forum: Forum) -> SiteTask:
     body = f"We meet on July {1 + len(forum.name)} at 18:00."
     return SiteTask(
         intent=f'Announce a meeting where people discuss {a}, {b} and {c}: title "{title}", '
-        f'body "{body}".',
+        f'body "{body}"',
         start=START,
         check=posted(forum.name, title, body),
         plan=(*submit_in(world, forum.name, title, body), Answer()),

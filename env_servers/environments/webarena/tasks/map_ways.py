@@ -250,9 +250,7 @@ def _interstates(trip: _Trip) -> tuple[str, ...]:
 
 
 def _with_interstates(world: World) -> Sequence[_Trip]:
-    trips = [
-        trip for kind in ("aerodrome", "station") for trip in _trips(kind, kind, far=True)(world)
-    ]
+    trips = _trips("aerodrome", "aerodrome", far=True)(world)
     return [trip for trip in trips if _interstates(trip)]
 
 

@@ -60,7 +60,7 @@ def _show(kind: str) -> Template[Article]:
 TEMPLATES: Final = (
     _fact("river", "Length", "How long is the {title}, according to the encyclopedia?"),
     _fact("album", "Length", "How long does the album {title} play?"),
-    _fact("person", "Awards", "Which prize did {title} get, and when?"),
+    _fact("person", "Awards", "Which prize did {title} get? Quote it with its year."),
     _fact("plant", "Described by", "Who described the {title} first?"),
     _fact("theatre", "Opened", "When was the {title} opened?"),
     _show("film"),
