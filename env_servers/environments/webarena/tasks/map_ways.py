@@ -16,9 +16,8 @@ from env_servers.environments.webarena.sites.map.pages import (
 )
 from env_servers.environments.webarena.sites.map.places import PLACES, Place, meters_between
 from env_servers.environments.webarena.sites.map.roads import Engine
-from env_servers.environments.webarena.sites.wiki.articles import ARTICLES, Article
 from env_servers.environments.webarena.sites.world import World
-from env_servers.environments.webarena.tasks.plan import Answer, ClickOn, Move, Open, TypeInto
+from env_servers.environments.webarena.tasks.plan import Answer, ClickOn, Move, TypeInto
 from env_servers.environments.webarena.tasks.site_task import (
     SiteTask,
     answered,
@@ -28,15 +27,15 @@ from env_servers.environments.webarena.tasks.site_task import (
 )
 from env_servers.environments.webarena.tasks.template import Template
 
-__all__ = ["TEMPLATES"]
+__all__ = ["AS_SHOWN", "TEMPLATES", "Trip", "ask", "directions"]
 
 _START: Final = "http://openstreetmap.org"
 _WORDS: Final = {Engine.CAR: "by car", Engine.BIKE: "by bicycle", Engine.FOOT: "on foot"}
-_AS_SHOWN: Final = "Answer with hours and minutes as the map shows them (h:mm), and nothing else."
+AS_SHOWN: Final = "Answer with hours and minutes as the map shows them (h:mm), and nothing else."
 
 
 @dataclass(frozen=True, slots=True)
-class _Trip:
+class Trip:
     """From one place to another."""
 
     start: Place
@@ -58,23 +57,23 @@ class _Trip:
         return int(hours) * 60 + int(minutes)
 
 
-def _trips(start: str, end: str, *, far: bool = False) -> Callable[[World], Sequence[_Trip]]:
+def _trips(start: str, end: str, *, far: bool = False) -> Callable[[World], Sequence[Trip]]:
     """Return who draws trips between kinds of places, in a town or to the next one."""
 
-    def candidates(world: World) -> Sequence[_Trip]:
+    def candidates(world: World) -> Sequence[Trip]:
         starts, ends = world[PLACES].where(kind=start), world[PLACES].where(kind=end)
         towns = list(dict.fromkeys(place.town for place in ends))
-        found: list[_Trip] = []
+        found: list[Trip] = []
         for number, place in enumerate(starts):
             town = towns[(towns.index(place.town) + far) % len(towns)]
             there = [each for each in ends if each.town == town]
-            found.append(_Trip(place, there[number % len(there)]))
+            found.append(Trip(place, there[number % len(there)]))
         return found
 
     return candidates
 
 
-def _ask(trip: _Trip, engine: Engine) -> tuple[Move, ...]:
+def ask(trip: Trip, engine: Engine) -> tuple[Move, ...]:
     """Return the moves from any page of the map to the directions."""
     chosen = [TypeInto("combobox", "Means of travel", engine.title)]
     return (
@@ -86,26 +85,26 @@ def _ask(trip: _Trip, engine: Engine) -> tuple[Move, ...]:
     )
 
 
-def _time(name: str, start: str, end: str, engine: Engine, wish: str) -> Template[_Trip]:
+def _time(name: str, start: str, end: str, engine: Engine, wish: str) -> Template[Trip]:
     """Return the template of how long a way takes."""
 
-    def make(_: World, trip: _Trip) -> SiteTask:
+    def make(_: World, trip: Trip) -> SiteTask:
         time = trip.time(engine)
         question = wish.format(a=trip.start.name, b=trip.end.name, town=trip.start.town)
         return SiteTask(
-            intent=f"{question} {_AS_SHOWN}",
+            intent=f"{question} {AS_SHOWN}",
             start=_START,
             criteria=answered_exactly(time),
-            plan=(*_ask(trip, engine), Answer(time)),
+            plan=(*ask(trip, engine), Answer(time)),
         )
 
     return Template(f"map.{name}", _trips(start, end), make)
 
 
-def _length(name: str, start: str, end: str, engine: Engine) -> Template[_Trip]:
+def _length(name: str, start: str, end: str, engine: Engine) -> Template[Trip]:
     """Return the template of how far a way is."""
 
-    def make(_: World, trip: _Trip) -> SiteTask:
+    def make(_: World, trip: Trip) -> SiteTask:
         length = distance(trip.way(engine).meters)
         return SiteTask(
             intent=f"Measure the way from {trip.start.name} to {trip.end.name} in "
@@ -113,28 +112,28 @@ def _length(name: str, start: str, end: str, engine: Engine) -> Template[_Trip]:
             "map shows them, such as 2.4km or 310m.",
             start=_START,
             criteria=answered_exactly(length),
-            plan=(*_ask(trip, engine), Answer(length)),
+            plan=(*ask(trip, engine), Answer(length)),
         )
 
     return Template(f"map.{name}", _trips(start, end), make)
 
 
-def _show(name: str, start: str, end: str, engine: Engine) -> Template[_Trip]:
+def _show(name: str, start: str, end: str, engine: Engine) -> Template[Trip]:
     """Return the template of directions to be shown."""
 
-    def make(_: World, trip: _Trip) -> SiteTask:
+    def make(_: World, trip: Trip) -> SiteTask:
         return SiteTask(
             intent=f"Show me the directions {_WORDS[engine]} from {trip.start.name} to "
             f"{trip.end.name} in {trip.end.town}.",
             start=_START,
-            criteria=at_page(_directions(trip, engine)),
-            plan=(*_ask(trip, engine), Answer()),
+            criteria=at_page(directions(trip, engine)),
+            plan=(*ask(trip, engine), Answer()),
         )
 
     return Template(f"map.{name}", _trips(start, end), make)
 
 
-def _directions(trip: _Trip, engine: Engine) -> str:
+def directions(trip: Trip, engine: Engine) -> str:
     """Return the addresses of directions, with places by their names or with their addresses."""
     typed = (
         (trip.start.name, trip.end.name),
@@ -147,7 +146,7 @@ def _directions(trip: _Trip, engine: Engine) -> str:
     return " |OR| ".join(f"http://map.test/directions?{query}" for query in queries)
 
 
-def _compare(_: World, trip: _Trip) -> SiteTask:
+def _compare(_: World, trip: Trip) -> SiteTask:
     drive, walk = trip.time(Engine.CAR), trip.time(Engine.FOOT)
     return SiteTask(
         intent=f"Compare the time for the ways by car and on foot from {trip.start.name} to "
@@ -155,31 +154,31 @@ def _compare(_: World, trip: _Trip) -> SiteTask:
         start=_START,
         criteria=answered(f"car {drive}", f"foot {walk}"),
         plan=(
-            *_ask(trip, Engine.CAR),
-            *_ask(trip, Engine.FOOT),
+            *ask(trip, Engine.CAR),
+            *ask(trip, Engine.FOOT),
             Answer(f"car {drive}, foot {walk}"),
         ),
     )
 
 
-def _saved(_: World, trip: _Trip) -> SiteTask:
+def _saved(_: World, trip: Trip) -> SiteTask:
     saved = str(trip.minutes(Engine.FOOT) - trip.minutes(Engine.BIKE))
     return SiteTask(
         intent=f"How many minutes do I save when I ride a bicycle from {trip.start.name} to "
         f"{trip.end.name} in {trip.start.town} instead of walking? Answer with the number only.",
         start=_START,
         criteria=answered_exactly(saved),
-        plan=(*_ask(trip, Engine.FOOT), *_ask(trip, Engine.BIKE), Answer(saved)),
+        plan=(*ask(trip, Engine.FOOT), *ask(trip, Engine.BIKE), Answer(saved)),
     )
 
 
-def _two_trips(world: World) -> Sequence[tuple[_Trip, _Trip]]:
+def _two_trips(world: World) -> Sequence[tuple[Trip, Trip]]:
     first = _trips("hotel", "museum")(world)
     stadiums = {place.town: place for place in world[PLACES].where(kind="stadium")}
-    return [(trip, _Trip(trip.end, stadiums[trip.end.town])) for trip in first]
+    return [(trip, Trip(trip.end, stadiums[trip.end.town])) for trip in first]
 
 
-def _walk_then_drive(_: World, trips: tuple[_Trip, _Trip]) -> SiteTask:
+def _walk_then_drive(_: World, trips: tuple[Trip, Trip]) -> SiteTask:
     first, second = trips
     total = str(first.minutes(Engine.FOOT) + second.minutes(Engine.CAR))
     return SiteTask(
@@ -188,23 +187,23 @@ def _walk_then_drive(_: World, trips: tuple[_Trip, _Trip]) -> SiteTask:
         "Answer with the number only.",
         start=_START,
         criteria=answered_exactly(total),
-        plan=(*_ask(first, Engine.FOOT), *_ask(second, Engine.CAR), Answer(total)),
+        plan=(*ask(first, Engine.FOOT), *ask(second, Engine.CAR), Answer(total)),
     )
 
 
-def _choices(world: World) -> Sequence[tuple[_Trip, _Trip]]:
+def _choices(world: World) -> Sequence[tuple[Trip, Trip]]:
     """Two ways to a theatre of which one is clearly shorter."""
-    found: list[tuple[_Trip, _Trip]] = []
+    found: list[tuple[Trip, Trip]] = []
     for place in world[PLACES].where(kind="university") + world[PLACES].where(kind="courthouse"):
         theatres = [t for t in world[PLACES].where(kind="theatre") if t.town == place.town]
-        first, second = (_Trip(place, theatre) for theatre in theatres)
+        first, second = (Trip(place, theatre) for theatre in theatres)
         lengths = sorted(trip.way(Engine.FOOT).meters for trip in (first, second))
         if lengths[0] * 1.1 < lengths[1]:
             found.append((first, second))
     return found
 
 
-def _shorter(_: World, trips: tuple[_Trip, _Trip]) -> SiteTask:
+def _shorter(_: World, trips: tuple[Trip, Trip]) -> SiteTask:
     nearer = min(trips, key=lambda trip: trip.way(Engine.FOOT).meters)
     first, second = trips
     return SiteTask(
@@ -212,11 +211,11 @@ def _shorter(_: World, trips: tuple[_Trip, _Trip]) -> SiteTask:
         f"{second.end.name}? Answer with its name only.",
         start=_START,
         criteria=answered_exactly(nearer.end.name),
-        plan=(*_ask(first, Engine.FOOT), *_ask(second, Engine.FOOT), Answer(nearer.end.name)),
+        plan=(*ask(first, Engine.FOOT), *ask(second, Engine.FOOT), Answer(nearer.end.name)),
     )
 
 
-def _in_time(_: World, trip: _Trip) -> SiteTask:
+def _in_time(_: World, trip: Trip) -> SiteTask:
     limit = 15 if trip.start.id % 2 else 30
     answer = "yes" if trip.minutes(Engine.FOOT) <= limit else "no"
     return SiteTask(
@@ -224,83 +223,83 @@ def _in_time(_: World, trip: _Trip) -> SiteTask:
         f"{limit} minutes or less, according to the map? Answer yes or no.",
         start=_START,
         criteria=answered_exactly(answer),
-        plan=(*_ask(trip, Engine.FOOT), Answer(answer)),
+        plan=(*ask(trip, Engine.FOOT), Answer(answer)),
     )
 
 
-def _first_road(world: World) -> Sequence[_Trip]:
+def _first_road(world: World) -> Sequence[Trip]:
     trips = _trips("bank", "post_office")(world)
     return [trip for trip in trips if len(trip.way(Engine.BIKE).legs) > 1]
 
 
-def _sets_out(_: World, trip: _Trip) -> SiteTask:
+def _sets_out(_: World, trip: Trip) -> SiteTask:
     road = trip.way(Engine.BIKE).legs[0].name
     return SiteTask(
         intent=f"On which street does the bicycle route from {trip.start.name} to {trip.end.name} "
         f"in {trip.start.town} begin?",
         start=_START,
         criteria=answered(road),
-        plan=(*_ask(trip, Engine.BIKE), Answer(road)),
+        plan=(*ask(trip, Engine.BIKE), Answer(road)),
     )
 
 
-def _interstates(trip: _Trip) -> tuple[str, ...]:
+def _interstates(trip: Trip) -> tuple[str, ...]:
     names = [leg.name for leg in trip.way(Engine.CAR).legs if leg.name.startswith("Interstate")]
     return tuple(dict.fromkeys(names))
 
 
-def _with_interstates(world: World) -> Sequence[_Trip]:
+def _with_interstates(world: World) -> Sequence[Trip]:
     trips = _trips("aerodrome", "aerodrome", far=True)(world)
     return [trip for trip in trips if _interstates(trip)]
 
 
-def _motorways(_: World, trip: _Trip) -> SiteTask:
+def _motorways(_: World, trip: Trip) -> SiteTask:
     first = _interstates(trip)[0]
     return SiteTask(
         intent=f"I drive from {trip.start.name} to {trip.end.name}. Which interstate do I take "
         'first? Answer like "Interstate 5".',
         start=_START,
         criteria=answered_exactly(first),
-        plan=(*_ask(trip, Engine.CAR), Answer(first)),
+        plan=(*ask(trip, Engine.CAR), Answer(first)),
     )
 
 
-def _between_towns(_: World, trip: _Trip) -> SiteTask:
+def _between_towns(_: World, trip: Trip) -> SiteTask:
     time = trip.time(Engine.CAR)
     return SiteTask(
         intent=f"How long is the drive from {trip.start.town} to {trip.end.town}, from the one "
-        f"railway station to the other? {_AS_SHOWN}",
+        f"railway station to the other? {AS_SHOWN}",
         start=_START,
         criteria=answered_exactly(time),
-        plan=(*_ask(trip, Engine.CAR), Answer(time)),
+        plan=(*ask(trip, Engine.CAR), Answer(time)),
     )
 
 
-def _to_nearest(world: World) -> Sequence[_Trip]:
+def _to_nearest(world: World) -> Sequence[Trip]:
     """From hotels to the supermarket that is clearly nearest."""
-    found: list[_Trip] = []
+    found: list[Trip] = []
     for place in world[PLACES].where(kind="hotel")[::2]:
         first, second = nearest(world, place.point, kind="supermarket")[:2]
         near, far = (meters_between(place.point, other.point) for other in (first, second))
         if near * 1.15 < far:
-            found.append(_Trip(place, first))
+            found.append(Trip(place, first))
     return found
 
 
-def _walk_to_nearest(_: World, trip: _Trip) -> SiteTask:
+def _walk_to_nearest(_: World, trip: Trip) -> SiteTask:
     return SiteTask(
         intent=f"Find the walkway from {trip.start.name} to the closest supermarket.",
         start=_START,
-        criteria=at_page(_directions(trip, Engine.FOOT)),
+        criteria=at_page(directions(trip, Engine.FOOT)),
         plan=(
             TypeInto("textbox", "Search", f"supermarkets near {trip.start.name}", enter=True),
-            *_ask(trip, Engine.FOOT),
+            *ask(trip, Engine.FOOT),
             Answer(),
         ),
     )
 
 
-def _how_far_to_nearest(_: World, trip: _Trip) -> SiteTask:
+def _how_far_to_nearest(_: World, trip: Trip) -> SiteTask:
     length = distance(trip.way(Engine.FOOT).meters)
     return SiteTask(
         intent=f"Where is the supermarket nearest to {trip.start.name}, and how far is the walk? "
@@ -309,45 +308,18 @@ def _how_far_to_nearest(_: World, trip: _Trip) -> SiteTask:
         criteria=answered(trip.end.name, f" {length}"),
         plan=(
             TypeInto("textbox", "Search", f"supermarkets near {trip.start.name}", enter=True),
-            *_ask(trip, Engine.FOOT),
+            *ask(trip, Engine.FOOT),
             Answer(f"{trip.end.name}, {length}"),
         ),
     )
 
 
-def _no_way(_: World, trip: _Trip) -> SiteTask:
+def _no_way(_: World, trip: Trip) -> SiteTask:
     return SiteTask(
         intent=f"How long does the ferry from {trip.start.name} to {trip.end.name} take?",
         start=_START,
         criteria=unachievable(),
-        plan=(*_ask(trip, Engine.CAR), Answer("N/A")),
-    )
-
-
-def _teams(world: World) -> Sequence[tuple[Article, _Trip]]:
-    places = {place.name: place for place in world[PLACES]}
-    found: list[tuple[Article, _Trip]] = []
-    for team in world[ARTICLES].where(kind="team"):
-        ground = places[team.fact("Home ground")]
-        station = places[f"{ground.town} Union Station"]
-        found.append((team, _Trip(station, ground)))
-    return found
-
-
-def _to_the_game(_: World, chosen: tuple[Article, _Trip]) -> SiteTask:
-    team, trip = chosen
-    return SiteTask(
-        intent=f"Show me the way by car from {trip.start.name} to the home ground of the "
-        f"{team.title}.",
-        start=_START,
-        criteria=at_page(_directions(trip, Engine.CAR)),
-        plan=(
-            Open("http://wikipedia.org"),
-            TypeInto("searchbox", "Search the encyclopedia", team.title, enter=True),
-            Open(_START),
-            *_ask(trip, Engine.CAR),
-            Answer(),
-        ),
+        plan=(*ask(trip, Engine.CAR), Answer("N/A")),
     )
 
 
@@ -381,5 +353,4 @@ TEMPLATES: Final = (
     Template("map.show_walk_to_nearest", _to_nearest, _walk_to_nearest),
     Template("map.walk_to_nearest", _to_nearest, _how_far_to_nearest),
     Template("map.no_ferry", _trips("aerodrome", "aerodrome", far=True), _no_way),
-    Template("map+wiki.way_to_home_ground", _teams, _to_the_game),
 )

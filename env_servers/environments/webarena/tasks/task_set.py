@@ -13,6 +13,7 @@ from env_servers.environments.webarena.tasks.forum_writing import TEMPLATES as F
 from env_servers.environments.webarena.tasks.git_pages import TEMPLATES as GIT_PAGES
 from env_servers.environments.webarena.tasks.git_reading import TEMPLATES as GIT_READING
 from env_servers.environments.webarena.tasks.home import TEMPLATES as HOME_TEMPLATES
+from env_servers.environments.webarena.tasks.map_errands import TEMPLATES as MAP_ERRANDS
 from env_servers.environments.webarena.tasks.map_places import TEMPLATES as MAP_PLACES
 from env_servers.environments.webarena.tasks.map_ways import TEMPLATES as MAP_WAYS
 from env_servers.environments.webarena.tasks.shop_account import TEMPLATES as SHOP_ACCOUNT
@@ -38,6 +39,7 @@ TEMPLATES: Final[tuple[Template[Any], ...]] = (
     *FORUM_VOTES,
     *FORUM_WRITING,
     *HOME_TEMPLATES,
+    *MAP_ERRANDS,
     *MAP_PLACES,
     *MAP_WAYS,
     *WIKI_RELATIONS,
