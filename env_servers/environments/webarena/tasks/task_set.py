@@ -10,7 +10,9 @@ from env_servers.environments.webarena.tasks.forum_errands import TEMPLATES as F
 from env_servers.environments.webarena.tasks.forum_reading import TEMPLATES as FORUM_READING
 from env_servers.environments.webarena.tasks.forum_votes import TEMPLATES as FORUM_VOTES
 from env_servers.environments.webarena.tasks.forum_writing import TEMPLATES as FORUM_WRITING
+from env_servers.environments.webarena.tasks.git_issues import TEMPLATES as GIT_ISSUES
 from env_servers.environments.webarena.tasks.git_pages import TEMPLATES as GIT_PAGES
+from env_servers.environments.webarena.tasks.git_projects import TEMPLATES as GIT_PROJECTS
 from env_servers.environments.webarena.tasks.git_reading import TEMPLATES as GIT_READING
 from env_servers.environments.webarena.tasks.home import TEMPLATES as HOME_TEMPLATES
 from env_servers.environments.webarena.tasks.map_errands import TEMPLATES as MAP_ERRANDS
@@ -48,6 +50,8 @@ TEMPLATES: Final[tuple[Template[Any], ...]] = (
     *SHOP_ORDERS,
     *SHOP_BUYING,
     *SHOP_ACCOUNT,
+    *GIT_ISSUES,
+    *GIT_PROJECTS,
 )
 _HELD_OUT: Final = 2
 """Instances of each template that are for evaluation: its last ones."""
