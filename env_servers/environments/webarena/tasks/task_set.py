@@ -6,6 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any, Final
 
+from env_servers.environments.webarena.tasks.admin_business import TEMPLATES as ADMIN_BUSINESS
+from env_servers.environments.webarena.tasks.admin_catalog import TEMPLATES as ADMIN_CATALOG
+from env_servers.environments.webarena.tasks.admin_orders import TEMPLATES as ADMIN_ORDERS
 from env_servers.environments.webarena.tasks.forum_errands import TEMPLATES as FORUM_ERRANDS
 from env_servers.environments.webarena.tasks.forum_reading import TEMPLATES as FORUM_READING
 from env_servers.environments.webarena.tasks.forum_votes import TEMPLATES as FORUM_VOTES
@@ -52,6 +55,9 @@ TEMPLATES: Final[tuple[Template[Any], ...]] = (
     *SHOP_ACCOUNT,
     *GIT_ISSUES,
     *GIT_PROJECTS,
+    *ADMIN_ORDERS,
+    *ADMIN_CATALOG,
+    *ADMIN_BUSINESS,
 )
 _HELD_OUT: Final = 2
 """Instances of each template that are for evaluation: its last ones."""
