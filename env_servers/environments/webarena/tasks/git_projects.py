@@ -263,7 +263,7 @@ def _invitation_by_name(_: World, chosen: tuple[Project, User, Role]) -> SiteTas
 
 
 def _my_members(world: World) -> Sequence[Member]:
-    """Members of the agent's projects who own none, none of whose names begins another's."""
+    """Return the members of the agent's projects who are not their owners."""
     paths = {project.path for project in my_projects(world)}
     return [row for row in world[MEMBERS] if row.path in paths and row.role is not Role.OWNER]
 

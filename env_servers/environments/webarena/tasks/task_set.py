@@ -21,6 +21,7 @@ from env_servers.environments.webarena.tasks.home import TEMPLATES as HOME_TEMPL
 from env_servers.environments.webarena.tasks.map_errands import TEMPLATES as MAP_ERRANDS
 from env_servers.environments.webarena.tasks.map_places import TEMPLATES as MAP_PLACES
 from env_servers.environments.webarena.tasks.map_ways import TEMPLATES as MAP_WAYS
+from env_servers.environments.webarena.tasks.several_sites import TEMPLATES as SEVERAL_SITES
 from env_servers.environments.webarena.tasks.shop_account import TEMPLATES as SHOP_ACCOUNT
 from env_servers.environments.webarena.tasks.shop_buying import TEMPLATES as SHOP_BUYING
 from env_servers.environments.webarena.tasks.shop_orders import TEMPLATES as SHOP_ORDERS
@@ -58,6 +59,7 @@ TEMPLATES: Final[tuple[Template[Any], ...]] = (
     *ADMIN_ORDERS,
     *ADMIN_CATALOG,
     *ADMIN_BUSINESS,
+    *SEVERAL_SITES,
 )
 _HELD_OUT: Final = 2
 """Instances of each template that are for evaluation: its last ones."""
