@@ -23,8 +23,8 @@ from env_servers.environments.webarena.sites.world import START as NOW
 from env_servers.environments.webarena.sites.world import World
 from env_servers.environments.webarena.tasks.changes import only_change
 from env_servers.environments.webarena.tasks.git_places import (
-    START,
     all_projects,
+    change,
     find_issue,
     find_request,
     issues,
@@ -34,7 +34,7 @@ from env_servers.environments.webarena.tasks.git_places import (
     requests,
     worded,
 )
-from env_servers.environments.webarena.tasks.plan import Answer, ClickOn, Move, TypeInto
+from env_servers.environments.webarena.tasks.plan import ClickOn, Move, TypeInto
 from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck
 from env_servers.environments.webarena.tasks.template import Template
 
@@ -42,10 +42,6 @@ __all__ = ["TEMPLATES"]
 
 _EDIT: Final = ClickOn("link", "Edit title and description")
 _SAVE: Final = ClickOn("button", "Save changes")
-
-
-def _change(intent: str, check: WorldCheck, *moves: Move) -> SiteTask:
-    return SiteTask(intent=intent, start=START, check=check, plan=(*moves, Answer()))
 
 
 def _day(number: int) -> date:
@@ -78,7 +74,7 @@ def _new_issue(_: World, chosen: tuple[Project, str]) -> SiteTask:
         f"Report an issue called “{title}” to the project {project.path}.",
     )
     clicks = ClickOn("link", "New issue"), TypeInto("textbox", "Title", title, enter=True)
-    return _change(intent, check, *menu(project, "Issues"), *clicks)
+    return change(intent, check, *menu(project, "Issues"), *clicks)
 
 
 def _plans(world: World) -> Sequence[tuple[Project, str, str, date]]:
@@ -98,7 +94,7 @@ def _planned_issue(_: World, chosen: tuple[Project, str, str, date]) -> SiteTask
         wanted = (project.path, title, (user,), day)
         return row is not None and (row.path, row.title, row.assignees, row.due) == wanted
 
-    return _change(
+    return change(
         f"Create an issue “{title}” in {project.path}, assign it to @{user} and make it due on"
         f" {long_day(day)}.",
         check,
@@ -134,14 +130,14 @@ def _comment(world: World, chosen: tuple[Issue, str]) -> SiteTask:
     issue, text = chosen
     intent = f"Comment “{text}” on the issue “{issue.title}” of {issue.path}."
     moves = find_issue(world, issue)
-    return _change(intent, lambda w: _noted(w, issue.id, text), *moves, *_say(text))
+    return change(intent, lambda w: _noted(w, issue.id, text), *moves, *_say(text))
 
 
 def _remark(world: World, chosen: tuple[MergeRequest, str]) -> SiteTask:
     request, text = chosen
     intent = f"Post “{text}” to the merge request “{request.title}” in {request.path}."
     moves = find_request(world, request)
-    return _change(intent, lambda w: _noted(w, request.id, text), *moves, *_say(text))
+    return change(intent, lambda w: _noted(w, request.id, text), *moves, *_say(text))
 
 
 def _edited(issue: Issue, **values: object) -> WorldCheck:
@@ -171,20 +167,20 @@ def _close(world: World, issue: Issue) -> SiteTask:
         f"Close the issue “{issue.title}” in my project {issue.path}.",
     )
     moves = find_issue(world, issue)
-    return _change(intent, _edited(issue, open=False), *moves, ClickOn("button", "Close issue"))
+    return change(intent, _edited(issue, open=False), *moves, ClickOn("button", "Close issue"))
 
 
 def _reopen(world: World, issue: Issue) -> SiteTask:
     intent = f"“{issue.title}” is back in {issue.path}: open the closed issue again."
     moves = find_issue(world, issue)
-    return _change(intent, _edited(issue, open=True), *moves, ClickOn("button", "Reopen issue"))
+    return change(intent, _edited(issue, open=True), *moves, ClickOn("button", "Reopen issue"))
 
 
 def _label(world: World, issue: Issue) -> SiteTask:
     labels = [row.name for row in world[LABELS].where(path=issue.path)]
     names = [name for name in labels if name not in issue.labels]
     name = names[issue.iid % len(names)]
-    return _change(
+    return change(
         f"Give the issue “{issue.title}” of {issue.path} the label “{name}” and no other.",
         _edited(issue, labels=(name,), assignees=issue.assignees),
         *find_issue(world, issue),
@@ -197,7 +193,7 @@ def _label(world: World, issue: Issue) -> SiteTask:
 def _assign(world: World, issue: Issue) -> SiteTask:
     names = [row.user for row in world[MEMBERS].where(path=issue.path)]
     name = names[issue.iid % len(names)]
-    return _change(
+    return change(
         f"Nobody cares for the issue “{issue.title}” of {issue.path}. Assign it to @{name}.",
         _edited(issue, assignees=(name,), labels=issue.labels),
         *find_issue(world, issue),
@@ -209,7 +205,7 @@ def _assign(world: World, issue: Issue) -> SiteTask:
 
 def _retitle(world: World, issue: Issue) -> SiteTask:
     title = f"{issue.title} (needs a test)"
-    return _change(
+    return change(
         f"Change the title of the issue “{issue.title}” of {issue.path} to “{title}”.",
         _edited(issue, title=title, text=issue.text),
         *find_issue(world, issue),
@@ -221,7 +217,7 @@ def _retitle(world: World, issue: Issue) -> SiteTask:
 
 def _put_off(world: World, issue: Issue) -> SiteTask:
     day = _day(issue.iid)
-    return _change(
+    return change(
         f"Set the due date of the issue “{issue.title}” in {issue.path} to {long_day(day)}.",
         _edited(issue, due=day),
         *find_issue(world, issue),
@@ -234,7 +230,7 @@ def _put_off(world: World, issue: Issue) -> SiteTask:
 def _schedule(world: World, issue: Issue) -> SiteTask:
     rows = world[MILESTONES].where(path=issue.path)
     title = rows[issue.iid % len(rows)].title
-    return _change(
+    return change(
         f"Plan the issue “{issue.title}” of {issue.path} for the milestone {title}.",
         _edited(issue, milestone=title),
         *find_issue(world, issue),
@@ -259,7 +255,7 @@ def _new_milestone(_: World, chosen: tuple[Project, str]) -> SiteTask:
         wanted = (project.path, event, first, last)
         return row is not None and (row.path, row.title, row.start, row.due) == wanted
 
-    return _change(
+    return change(
         f"Create a milestone “{event}” in {project.path} that starts on {long_day(first)} and ends"
         " 14 days later.",
         check,
@@ -281,7 +277,7 @@ def _new_label(_: World, chosen: tuple[Project, str]) -> SiteTask:
 
     intent = f"I want to mark issues of {project.path} as “{name}”. Add this label to the project."
     typed = TypeInto("textbox", "Title", name, enter=True)
-    return _change(intent, check, *menu(project, "Labels"), typed)
+    return change(intent, check, *menu(project, "Labels"), typed)
 
 
 def _offers(world: World) -> Sequence[tuple[Project, str, str]]:
@@ -302,7 +298,7 @@ def _new_request(_: World, chosen: tuple[Project, str, str]) -> SiteTask:
         wanted = (project.path, branch, project.branch, (user,))
         return row is not None and (row.path, row.source, row.target, row.reviewers) == wanted
 
-    return _change(
+    return change(
         f"Ask for merging {branch} into {project.branch} in {project.path}, with @{user} as the"
         " reviewer.",
         check,
@@ -334,11 +330,11 @@ def _merge(world: World, request: MergeRequest) -> SiteTask:
         f"Merge “{request.title}” in {request.path}.",
     )
     moves = find_request(world, request)
-    return _change(intent, _settled(request, "merged"), *moves, ClickOn("button", "Merge"))
+    return change(intent, _settled(request, "merged"), *moves, ClickOn("button", "Merge"))
 
 
 def _decline(world: World, request: MergeRequest) -> SiteTask:
-    return _change(
+    return change(
         f"We do not want “{request.title}” in {request.path}: close the merge request unmerged.",
         _settled(request, "closed"),
         *find_request(world, request),
@@ -355,7 +351,7 @@ def _ask_review(world: World, request: MergeRequest) -> SiteTask:
         wanted = (request.id, (name,), request.assignees)
         return row is not None and (row.id, row.reviewers, row.assignees) == wanted
 
-    return _change(
+    return change(
         f"Make @{name} the only reviewer of the merge request “{request.title}” in {request.path}.",
         check,
         *find_request(world, request),

@@ -20,16 +20,19 @@ from env_servers.environments.webarena.sites.git.rows import (
     User,
 )
 from env_servers.environments.webarena.sites.world import World
-from env_servers.environments.webarena.tasks.plan import ClickOn, Keys, Move, TypeInto
+from env_servers.environments.webarena.tasks.plan import Answer, ClickOn, Keys, Move, TypeInto
+from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck
 
 __all__ = [
     "HOST",
     "START",
     "all_projects",
+    "change",
     "find_issue",
     "find_person",
     "find_project",
     "find_request",
+    "invite",
     "issues",
     "link_of",
     "menu",
@@ -150,3 +153,17 @@ def replace_text(name: str, text: str, nth: int = 0) -> tuple[Move, ...]:
     """Return the moves that empty a text field and write into it."""
     clear = ClickOn("textbox", name, nth), Keys("Control+a"), Keys("Backspace")
     return *clear, TypeInto("textbox", name, text, nth=nth)
+
+
+def change(intent: str, check: WorldCheck, *moves: Move) -> SiteTask:
+    """Return the task of a change, from the first page on."""
+    return SiteTask(intent=intent, start=START, check=check, plan=(*moves, Answer()))
+
+
+def invite(user: User, role: Role) -> tuple[Move, ...]:
+    """Return the moves on a page of members that add somebody."""
+    return (
+        TypeInto("textbox", "Username, several with commas", user.name),
+        TypeInto("combobox", "Select a role", role.title),
+        ClickOn("button", "Invite"),
+    )

@@ -15,6 +15,7 @@ from env_servers.environments.webarena.tasks.forum_votes import TEMPLATES as FOR
 from env_servers.environments.webarena.tasks.forum_writing import TEMPLATES as FORUM_WRITING
 from env_servers.environments.webarena.tasks.git_issues import TEMPLATES as GIT_ISSUES
 from env_servers.environments.webarena.tasks.git_pages import TEMPLATES as GIT_PAGES
+from env_servers.environments.webarena.tasks.git_people import TEMPLATES as GIT_PEOPLE
 from env_servers.environments.webarena.tasks.git_projects import TEMPLATES as GIT_PROJECTS
 from env_servers.environments.webarena.tasks.git_reading import TEMPLATES as GIT_READING
 from env_servers.environments.webarena.tasks.home import TEMPLATES as HOME_TEMPLATES
@@ -56,6 +57,7 @@ TEMPLATES: Final[tuple[Template[Any], ...]] = (
     *SHOP_ACCOUNT,
     *GIT_ISSUES,
     *GIT_PROJECTS,
+    *GIT_PEOPLE,
     *ADMIN_ORDERS,
     *ADMIN_CATALOG,
     *ADMIN_BUSINESS,
