@@ -35,7 +35,7 @@ class SiteTask:
     """Address where it begins, as agents know it."""
     criteria: Criteria = AT_ANY_PAGE
     check: WorldCheck | None = None
-    """None = the task changes nothing, and any change fails it."""
+    """None = nothing is asked of the sites, as in the original's tasks of reading and finding."""
     plan: tuple[Move, ...]
     """How it is solved, from its start to its answer."""
 

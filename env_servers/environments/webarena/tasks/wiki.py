@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from env_servers.environments.webarena.sites.wiki.articles import ARTICLES, Article
 from env_servers.environments.webarena.sites.world import World
@@ -20,7 +20,7 @@ def _search(title: str) -> Move:
     return TypeInto("searchbox", "Search the encyclopedia", title, enter=True)
 
 
-def _with(kind: str, label: str) -> Any:
+def _with(kind: str, label: str) -> Callable[[World], Sequence[Article]]:
     def candidates(world: World) -> Sequence[Article]:
         articles = world[ARTICLES].where(kind=kind)
         return [article for article in articles if label in dict(article.facts)]
@@ -58,7 +58,7 @@ def _show(kind: str) -> Template[Article]:
 
 
 TEMPLATES: Final = (
-    _fact("river", "Length", "How long is the {title}, according to the encyclopedia?"),
+    _fact("river", "Length", "How long is the {title}? Quote the encyclopedia, with its unit."),
     _fact("album", "Length", "How long does the album {title} play?"),
     _fact("person", "Awards", "Which prize did {title} get? Quote it with its year."),
     _fact("plant", "Described by", "Who described the {title} first?"),

@@ -41,8 +41,9 @@ def play(item_id, profile="agentgym"):
     return told, observation.reward
 
 
-@pytest.mark.parametrize("item_id", TASKS.item_ids("eval", 0, len(TEMPLATES)))
-def test_the_expert_solves_a_task_of_every_template_through_the_browser(item_id):
+# Every template takes minutes: `python -m orchestrator.evaluate` plays them all.
+@pytest.mark.parametrize("item_id", TASKS.item_ids("eval", 0, len(TEMPLATES))[::12])
+def test_the_expert_solves_tasks_of_every_site_through_the_browser(item_id):
     assert play(item_id)[1] == 1.0
 
 
