@@ -35,14 +35,21 @@ from env_servers.environments.webarena.tasks.admin_moves import (
     told,
 )
 from env_servers.environments.webarena.tasks.changes import changed_rows
-from env_servers.environments.webarena.tasks.plan import Answer, ClickOn, Keys, Move, TypeInto
-from env_servers.environments.webarena.tasks.shop_moves import (
-    one_of,
-    product_of,
+from env_servers.environments.webarena.tasks.plan import (
+    Answer,
+    ClickOn,
+    Keys,
+    Move,
+    TypeInto,
     refill,
-    short_name,
 )
-from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck, unachievable
+from env_servers.environments.webarena.tasks.shop_moves import product_of, short_name
+from env_servers.environments.webarena.tasks.site_task import (
+    SiteTask,
+    WorldCheck,
+    unachievable,
+    worded,
+)
 from env_servers.environments.webarena.tasks.template import template
 
 __all__ = ["TEMPLATES"]
@@ -79,7 +86,7 @@ def customer_by_phone(world: World, address: Address) -> SiteTask:
     """Whom a telephone number belongs to."""
     customer = world[CUSTOMERS].get(address.customer)
     assert customer is not None, "every address has its customer"
-    intent = one_of(
+    intent = worded(
         address.id,
         f"Which customer has the phone number {address.phone}? Give the name and the e-mail.",
         f"{address.phone} has called us. Find that customer's name and e-mail address.",
@@ -117,7 +124,7 @@ def order_count(world: World, customer: Customer) -> SiteTask:
 @template("admin.last_order", _buyers)
 def last_order(world: World, customer: Customer) -> SiteTask:
     """The newest order of somebody."""
-    intent = one_of(
+    intent = worded(
         customer.id // 4,
         f"What is the number of the newest order of {customer.email}?",
         f"Find the order that {customer.name} ({customer.email}) placed last; tell its number.",
@@ -145,7 +152,7 @@ def open_customer(_: World, customer: Customer) -> SiteTask:
 )
 def customer_group(_: World, customer: Customer) -> SiteTask:
     """A customer who belongs to another group from now on."""
-    group = one_of(customer.id // 4, "Wholesale", "Retailer")
+    group = worded(customer.id // 4, "Wholesale", "Retailer")
     plan = (
         *to_customer(customer),
         TypeInto("combobox", "Group", group),
@@ -184,7 +191,7 @@ def customer_name(_: World, customer: Customer) -> SiteTask:
 @template("admin.search_uses", lambda world: [*world[TERMS]])
 def search_uses(_: World, term: SearchTerm) -> SiteTask:
     """How often something was searched for."""
-    intent = one_of(
+    intent = worded(
         term.id,
         f'How often did customers search for "{term.text}"?',
         f'Look up the number of uses of the search term "{term.text}".',
@@ -228,7 +235,7 @@ def percent_rule(_: World, chosen: tuple[str, int]) -> SiteTask:
             TypeInto("textbox", "Discount Amount", str(percent)),
         )
     )
-    intent = one_of(
+    intent = worded(
         percent // 5,
         f'Make a cart price rule "{name}": {percent} percent off for all customer groups.',
         f'All customer groups get {percent} percent off. Set up the cart price rule "{name}".',
@@ -337,7 +344,7 @@ def _with_bestseller(world: World) -> Sequence[_Period]:
 def bestseller(world: World, period: _Period) -> SiteTask:
     """What sold best in a time."""
     best = short_name(product_of(world, _sold(world, period)[0][0]))
-    intent = one_of(
+    intent = worded(
         period[0].month,
         f"Which product sold most pieces {_span(period)}?",
         f"Name the best-selling product {_span(period)}.",

@@ -21,15 +21,9 @@ from env_servers.environments.webarena.tasks.admin_moves import (
     told,
 )
 from env_servers.environments.webarena.tasks.changes import changed_rows, only_removal
-from env_servers.environments.webarena.tasks.plan import ClickOn, Move, TypeInto
-from env_servers.environments.webarena.tasks.shop_moves import (
-    leaves,
-    one_of,
-    product_of,
-    refill,
-    short_name,
-)
-from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck
+from env_servers.environments.webarena.tasks.plan import ClickOn, Move, TypeInto, refill
+from env_servers.environments.webarena.tasks.shop_moves import leaves, product_of, short_name
+from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck, worded
 from env_servers.environments.webarena.tasks.template import template
 
 __all__ = ["TEMPLATES"]
@@ -65,7 +59,7 @@ def stock(_: World, product: Product) -> SiteTask:
 @template("admin.name_of_sku", some_products)
 def name_of_sku(_: World, product: Product) -> SiteTask:
     """Which product a number stands for."""
-    intent = one_of(
+    intent = worded(
         product.id, f"Which product has the SKU {product.sku}?", f"What is {product.sku} called?"
     )
     return told(intent, find("Products", product.sku), short_name(product))
@@ -82,7 +76,7 @@ def open_product(_: World, product: Product) -> SiteTask:
 def set_price(_: World, product: Product) -> SiteTask:
     """Another price."""
     price = product.price // 100 * 110 + 75
-    intent = one_of(
+    intent = worded(
         product.id,
         f"Set the price of the {short_name(product)} to {money(price)}.",
         f"From today the {short_name(product)} costs {money(price)}. Update it.",
@@ -118,7 +112,7 @@ def put_on_sale(_: World, product: Product) -> SiteTask:
 def restock(_: World, product: Product) -> SiteTask:
     """Pieces that have arrived."""
     arrived = 5 + product.id % 40
-    intent = one_of(
+    intent = worded(
         product.id,
         f"{arrived} more pieces of the {short_name(product)} have arrived. Update the stock.",
         f"Add {arrived} pieces to the quantity of the {short_name(product)}.",
@@ -139,7 +133,7 @@ def out_of_stock(_: World, product: Product) -> SiteTask:
 @template("admin.disable", _in_stock)
 def disable(_: World, product: Product) -> SiteTask:
     """A product that is not sold any more."""
-    intent = one_of(
+    intent = worded(
         product.id,
         f"Disable the {short_name(product)}, there are complaints about it.",
         f"Customers must not see the {short_name(product)} for now. Disable it.",
@@ -167,7 +161,7 @@ def delete_product(_: World, product: Product) -> SiteTask:
 @template("admin.describe", _in_stock)
 def describe(_: World, product: Product) -> SiteTask:
     """Another description."""
-    text = one_of(product.id, *_SENTENCES)
+    text = worded(product.id, *_SENTENCES)
     intent = f'Replace the whole description of the {short_name(product)} by "{text}"'
     plan = (*to_product(product), *refill("textbox", "Description", text), _SAVE)
     return changed(intent, plan, _becomes(product, description=text))

@@ -33,8 +33,12 @@ from env_servers.environments.webarena.tasks.admin_moves import (
 )
 from env_servers.environments.webarena.tasks.changes import changed_rows
 from env_servers.environments.webarena.tasks.plan import Answer, ClickOn, Move, TypeInto
-from env_servers.environments.webarena.tasks.shop_moves import one_of
-from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck, unachievable
+from env_servers.environments.webarena.tasks.site_task import (
+    SiteTask,
+    WorldCheck,
+    unachievable,
+    worded,
+)
 from env_servers.environments.webarena.tasks.template import template
 
 __all__ = ["TEMPLATES"]
@@ -71,7 +75,7 @@ def _becomes(order: Order, **values: object) -> WorldCheck:
 @template("admin.order_buyer", _complete(0))
 def order_buyer(_: World, order: Order) -> SiteTask:
     """Who placed an order."""
-    intent = one_of(
+    intent = worded(
         order.id // 5,
         f"Which e-mail address belongs to the customer of order {order.number}?",
         f"Get me the e-mail address under which order {order.number} was placed.",
@@ -89,7 +93,7 @@ def order_subtotal(_: World, order: Order) -> SiteTask:
 @template("admin.invoice_total", lambda world: [*world[INVOICES]][1000::7])
 def invoice_total(_: World, invoice: Invoice) -> SiteTask:
     """The amount of a bill."""
-    intent = one_of(
+    intent = worded(
         invoice.id,
         f"Tell me the amount of invoice {invoice.number}.",
         f"How much money does invoice {invoice.number} ask for?",
@@ -194,7 +198,7 @@ def unknown_order(_: World, order: Order) -> SiteTask:
 @template("admin.cancel", _of_state("pending", "processing"))
 def cancel(_: World, order: Order) -> SiteTask:
     """An order that is not wanted any more."""
-    intent = one_of(
+    intent = worded(
         order.id,
         f"Cancel order {order.number}.",
         f"{order.name} does not want order {order.number} any more. Cancel it.",
@@ -282,7 +286,7 @@ def track(_: World, shipment: Shipment) -> SiteTask:
 @template("admin.notify", _complete(4))
 def notify(_: World, order: Order) -> SiteTask:
     """A message to the customer of an order."""
-    text = one_of(order.id // 5, *_TOLD)
+    text = worded(order.id // 5, *_TOLD)
 
     def check(world: World) -> bool:
         notes = [
@@ -324,7 +328,7 @@ def comment(_: World, order: Order) -> SiteTask:
 @template("admin.refund", _complete(1))
 def refund(_: World, order: Order) -> SiteTask:
     """Money that goes back."""
-    intent = one_of(
+    intent = worded(
         order.id // 5,
         f"Refund order {order.number} with a credit memo.",
         f"{order.name} gets the money for order {order.number} back. Create the credit memo.",

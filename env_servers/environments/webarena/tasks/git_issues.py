@@ -30,12 +30,10 @@ from env_servers.environments.webarena.tasks.git_places import (
     issues,
     menu,
     my_projects,
-    replace_text,
     requests,
-    worded,
 )
-from env_servers.environments.webarena.tasks.plan import ClickOn, Move, TypeInto
-from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck
+from env_servers.environments.webarena.tasks.plan import ClickOn, Move, TypeInto, refill
+from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck, worded
 from env_servers.environments.webarena.tasks.template import Template
 
 __all__ = ["TEMPLATES"]
@@ -210,7 +208,7 @@ def _retitle(world: World, issue: Issue) -> SiteTask:
         _edited(issue, title=title, text=issue.text),
         *find_issue(world, issue),
         _EDIT,
-        *replace_text("Title", title),
+        *refill("textbox", "Title", title),
         _SAVE,
     )
 
@@ -222,7 +220,7 @@ def _put_off(world: World, issue: Issue) -> SiteTask:
         _edited(issue, due=day),
         *find_issue(world, issue),
         _EDIT,
-        *replace_text("Due date", str(day)),
+        *refill("textbox", "Due date", str(day)),
         _SAVE,
     )
 

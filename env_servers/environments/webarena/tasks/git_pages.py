@@ -33,10 +33,14 @@ from env_servers.environments.webarena.tasks.git_places import (
     menu,
     people,
     project_of,
-    worded,
 )
 from env_servers.environments.webarena.tasks.plan import Answer, ClickOn, Move, TypeInto
-from env_servers.environments.webarena.tasks.site_task import SiteTask, at_page, unachievable
+from env_servers.environments.webarena.tasks.site_task import (
+    SiteTask,
+    at_page,
+    unachievable,
+    worded,
+)
 from env_servers.environments.webarena.tasks.template import Template
 
 __all__ = ["TEMPLATES"]

@@ -27,11 +27,9 @@ from env_servers.environments.webarena.tasks.git_places import (
     my_projects,
     people,
     project_of,
-    replace_text,
-    worded,
 )
-from env_servers.environments.webarena.tasks.plan import ClickOn, TypeInto
-from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck
+from env_servers.environments.webarena.tasks.plan import ClickOn, TypeInto, refill
+from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck, worded
 from env_servers.environments.webarena.tasks.template import Template
 
 __all__ = ["TEMPLATES"]
@@ -164,7 +162,7 @@ def _profile(entry: _Entry, texts: Callable[[World], Sequence[str]]) -> Template
             entry.wish.format(text=text),
             check,
             ClickOn("link", "Edit profile"),
-            *replace_text(entry.label, text),
+            *refill("textbox", entry.label, text),
             ClickOn("button", "Update profile settings"),
         )
 

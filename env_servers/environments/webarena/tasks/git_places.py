@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -20,7 +19,7 @@ from env_servers.environments.webarena.sites.git.rows import (
     User,
 )
 from env_servers.environments.webarena.sites.world import World
-from env_servers.environments.webarena.tasks.plan import Answer, ClickOn, Keys, Move, TypeInto
+from env_servers.environments.webarena.tasks.plan import Answer, ClickOn, Move, TypeInto
 from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck
 
 __all__ = [
@@ -40,20 +39,13 @@ __all__ = [
     "others_projects",
     "people",
     "project_of",
-    "replace_text",
     "requests",
-    "worded",
 ]
 
 START: Final = "http://gitlab.com"
 HOST: Final = "http://git.test"
 _TWICE: Final = ("Issues", "Merge requests")
 """Links that are also in the head of every page."""
-
-
-def worded(key: str, *forms: str) -> str:
-    """Return one of several wordings, always the same for a key."""
-    return forms[zlib.crc32(key.encode()) % len(forms)]
 
 
 def all_projects(world: World) -> Sequence[Project]:
@@ -147,12 +139,6 @@ def find_person(user: User) -> tuple[Move, ...]:
         ClickOn("link", "Users"),
         ClickOn("link", user.title),
     )
-
-
-def replace_text(name: str, text: str, nth: int = 0) -> tuple[Move, ...]:
-    """Return the moves that empty a text field and write into it."""
-    clear = ClickOn("textbox", name, nth), Keys("Control+a"), Keys("Backspace")
-    return *clear, TypeInto("textbox", name, text, nth=nth)
 
 
 def change(intent: str, check: WorldCheck, *moves: Move) -> SiteTask:

@@ -27,11 +27,9 @@ from env_servers.environments.webarena.tasks.git_places import (
     my_projects,
     others_projects,
     people,
-    replace_text,
-    worded,
 )
-from env_servers.environments.webarena.tasks.plan import ClickOn, TypeInto
-from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck
+from env_servers.environments.webarena.tasks.plan import ClickOn, TypeInto, refill
+from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck, worded
 from env_servers.environments.webarena.tasks.template import Template
 
 __all__ = ["TEMPLATES"]
@@ -181,7 +179,7 @@ def _renamed_fork(_: World, project: Project) -> SiteTask:
         check,
         *find_project(project),
         ClickOn("link", "Fork"),
-        *replace_text("Project slug", slug),
+        *refill("textbox", "Project slug", slug),
         TypeInto("combobox", "Visibility level", "Private"),
         ClickOn("button", "Fork project"),
     )
@@ -247,8 +245,8 @@ def _edit_file(_: World, chosen: tuple[Project, str]) -> SiteTask:
         *find_project(project),
         ClickOn("link", name),
         ClickOn("link", "Edit"),
-        *replace_text("Content", text),
-        *replace_text("Commit message", message),
+        *refill("textbox", "Content", text),
+        *refill("textbox", "Commit message", message),
         ClickOn("button", "Commit changes"),
     )
 
@@ -268,7 +266,7 @@ def _describe(_: World, chosen: tuple[Project, str]) -> SiteTask:
         f"Set the description of {project.path} to “{text}”.",
         _settings(project, "about", text),
         *menu(project, "Settings"),
-        *replace_text("Project description", text),
+        *refill("textbox", "Project description", text),
         ClickOn("button", "Save changes"),
     )
 
@@ -280,7 +278,7 @@ def _rename(_: World, chosen: tuple[Project, str]) -> SiteTask:
         f"Rename {project.path} in its settings; its new name is “{title}”.",
         _settings(project, "title", title),
         *menu(project, "Settings"),
-        *replace_text("Project name", title),
+        *refill("textbox", "Project name", title),
         ClickOn("button", "Save changes"),
     )
 

@@ -32,10 +32,14 @@ from env_servers.environments.webarena.tasks.git_places import (
     menu,
     people,
     project_of,
-    worded,
 )
 from env_servers.environments.webarena.tasks.plan import Answer, ClickOn, Move, TypeInto
-from env_servers.environments.webarena.tasks.site_task import SiteTask, answered, answered_exactly
+from env_servers.environments.webarena.tasks.site_task import (
+    SiteTask,
+    answered,
+    answered_exactly,
+    worded,
+)
 from env_servers.environments.webarena.tasks.template import Template
 
 __all__ = ["TEMPLATES"]

@@ -15,7 +15,7 @@ from env_servers.environments.webarena.observation.rectangles import WINDOW_HEIG
 from env_servers.environments.webarena.observation.tree import Element
 from env_servers.sdk import InvalidOption
 
-__all__ = ["Answer", "ClickOn", "Follower", "Keys", "Move", "Open", "TypeInto"]
+__all__ = ["Answer", "ClickOn", "Follower", "Keys", "Move", "Open", "TypeInto", "refill"]
 
 _MOST_SCROLLS: Final = 40
 """For one move; the longest pages of the sites have some thirty windows."""
@@ -63,6 +63,12 @@ class Answer:
 
 
 Move = ClickOn | TypeInto | Keys | Open | Answer
+
+
+def refill(role: str, name: str, text: str, nth: int = 0) -> tuple[Move, ...]:
+    """Return the moves by which a field that has a text gets another one."""
+    clear = ClickOn(role, name, nth), Keys("Control+a"), Keys("Backspace")
+    return *clear, TypeInto(role, name, text, nth=nth)
 
 
 @dataclass(slots=True)

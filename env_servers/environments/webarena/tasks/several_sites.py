@@ -33,9 +33,15 @@ from env_servers.environments.webarena.tasks.git_places import (
     find_project,
     menu,
     my_projects,
-    replace_text,
 )
-from env_servers.environments.webarena.tasks.plan import Answer, ClickOn, Move, Open, TypeInto
+from env_servers.environments.webarena.tasks.plan import (
+    Answer,
+    ClickOn,
+    Move,
+    Open,
+    TypeInto,
+    refill,
+)
 from env_servers.environments.webarena.tasks.site_task import (
     SiteTask,
     WorldCheck,
@@ -238,7 +244,7 @@ def _status_of_address(_: World, place: Place) -> SiteTask:
         *_locate(place),
         Open(START),
         ClickOn("link", "Edit profile"),
-        *replace_text("Your status", text),
+        *refill("textbox", "Your status", text),
         ClickOn("button", "Update profile settings"),
     )
 

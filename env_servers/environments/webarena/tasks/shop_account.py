@@ -19,9 +19,9 @@ from env_servers.environments.webarena.sites.shop.rows import (
 from env_servers.environments.webarena.sites.shop.trade import PASSWORD, SHOPPER
 from env_servers.environments.webarena.sites.world import World
 from env_servers.environments.webarena.tasks.changes import changed_rows
-from env_servers.environments.webarena.tasks.plan import Answer, ClickOn, Move, TypeInto
-from env_servers.environments.webarena.tasks.shop_moves import START, one_of, own_orders, refill
-from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck
+from env_servers.environments.webarena.tasks.plan import Answer, ClickOn, Move, TypeInto, refill
+from env_servers.environments.webarena.tasks.shop_moves import START, own_orders
+from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck, worded
 from env_servers.environments.webarena.tasks.template import template
 
 __all__ = ["TEMPLATES"]
@@ -93,7 +93,7 @@ def move_house(world: World, place: Address) -> SiteTask:
         return changed_rows(now, ADDRESSES) == [wanted]
 
     return _changed(
-        one_of(
+        worded(
             place.id // 9,
             f"I have moved to {_where(place)}. Correct my default address; the phone is the same.",
             f"Change my default shipping and billing address to {_where(place)}.",
@@ -138,7 +138,7 @@ def new_name(world: World, name: str) -> SiteTask:
         return changed_rows(now, CUSTOMERS) == [wanted]
 
     return _changed(
-        one_of(
+        worded(
             len(name),
             f"I have married: my last name is {name} from now on. Update my account.",
             f"Set the last name of my account to {name}.",
@@ -180,7 +180,7 @@ def newsletter_for(_: World, name: str) -> SiteTask:
         return [row.email for row in changed_rows(world, SUBSCRIBERS) or ()] == [email]
 
     return _changed(
-        one_of(
+        worded(
             len(name),
             f"Subscribe {email} to the newsletter of the shop.",
             f"The shop's newsletter should go to {email}, too. Sign that address up.",
@@ -194,7 +194,7 @@ def newsletter_for(_: World, name: str) -> SiteTask:
 def contact(world: World, order: Order) -> SiteTask:
     """A letter to the shop."""
     own = _me(world)
-    text = one_of(
+    text = worded(
         order.id,
         f"Please refund order {order.number}, it arrived broken.",
         f"Where is the parcel of order {order.number}?",

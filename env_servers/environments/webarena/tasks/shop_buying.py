@@ -26,20 +26,18 @@ from env_servers.environments.webarena.sites.shop.rows import (
 from env_servers.environments.webarena.sites.shop.trade import PAYMENTS, SHOPPER
 from env_servers.environments.webarena.sites.world import World
 from env_servers.environments.webarena.tasks.changes import changed_rows
-from env_servers.environments.webarena.tasks.plan import Answer, ClickOn, Move, TypeInto
+from env_servers.environments.webarena.tasks.plan import Answer, ClickOn, Move, TypeInto, refill
 from env_servers.environments.webarena.tasks.shop_moves import (
     CART_OWNER,
     START,
     deliverable,
     leaves,
-    one_of,
     product_of,
-    refill,
     short_name,
     to_product,
     to_shelf,
 )
-from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck
+from env_servers.environments.webarena.tasks.site_task import SiteTask, WorldCheck, worded
 from env_servers.environments.webarena.tasks.template import template
 
 __all__ = ["TEMPLATES"]
@@ -86,7 +84,7 @@ def _buyable(remainder: int) -> Callable[[World], Sequence[Product]]:
 def fill_cart(_: World, product: Product) -> SiteTask:
     """Several pieces of a product for the cart."""
     pieces, name = product.id % 6 + 2, short_name(product)
-    intent = one_of(
+    intent = worded(
         product.id // 5,
         f"Put {pieces} pieces of the {name} into my cart.",
         f"I need {pieces} of the {name}, add them to the shopping cart.",
@@ -106,7 +104,7 @@ def choose_options(_: World, product: Product) -> SiteTask:
     draw = random.Random(product.id)
     options = tuple((name, draw.choice(values)) for name, values in product.options)
     said = " and ".join(f"{name.lower()} {value}" for name, value in options)
-    intent = one_of(
+    intent = worded(
         product.id,
         f"Add the {short_name(product)} to my cart, with {said}.",
         f"I would like the {short_name(product)} with {said}; put it into the cart.",
@@ -127,7 +125,7 @@ def _wishes_one(product: Product) -> WorldCheck:
 def wish(_: World, product: Product) -> SiteTask:
     """A product for the wish list."""
     name = short_name(product)
-    intent = one_of(
+    intent = worded(
         product.id,
         f"Add the {name} to my wish list.",
         f"I may buy the {name} later, so keep it on my wish list.",
@@ -210,7 +208,7 @@ def count_wish(world: World, counted: tuple[Wish, int]) -> SiteTask:
 @template("shop.coupon", _buyable(1))
 def coupon(_: World, product: Product) -> SiteTask:
     """A cart with a coupon."""
-    code = one_of(product.id // 5, "H20", "THANKS5")
+    code = worded(product.id // 5, "H20", "THANKS5")
 
     def check(world: World) -> bool:
         used = changed_rows(world, COUPONS) == [CartCoupon(CART_OWNER, code)]

@@ -20,7 +20,7 @@ from env_servers.environments.webarena.sites.shop.rows import (
 )
 from env_servers.environments.webarena.sites.shop.trade import SHOPPER
 from env_servers.environments.webarena.sites.world import World
-from env_servers.environments.webarena.tasks.plan import ClickOn, Keys, Move, TypeInto
+from env_servers.environments.webarena.tasks.plan import ClickOn, Move, TypeInto
 
 __all__ = [
     "CART_OWNER",
@@ -30,10 +30,8 @@ __all__ = [
     "deliverable",
     "in_order_history",
     "leaves",
-    "one_of",
     "own_orders",
     "product_of",
-    "refill",
     "search",
     "short_name",
     "to_order",
@@ -45,11 +43,6 @@ START: Final = "http://onestopmarket.com"
 SERVED: Final = "http://shop.test"
 CART_OWNER: Final = f"customer:{SHOPPER}"
 _ORDERS_PER_PAGE: Final = 10
-
-
-def one_of(number: int, *phrasings: str) -> str:
-    """Return one of several ways to say the same."""
-    return phrasings[number % len(phrasings)]
 
 
 def short_name(product: Product) -> str:
@@ -115,13 +108,3 @@ def to_order(world: World, order: Order) -> tuple[Move, ...]:
     """Return the way to the page of an order."""
     place = own_orders(world).index(order) % _ORDERS_PER_PAGE
     return *in_order_history(world, order), ClickOn("link", "View Order", place)
-
-
-def refill(role: str, name: str, text: str, nth: int = 0) -> tuple[Move, ...]:
-    """Return how a field that has a text gets another."""
-    return (
-        ClickOn(role, name, nth),
-        Keys("Control+a"),
-        Keys("Backspace"),
-        TypeInto(role, name, text, nth=nth),
-    )

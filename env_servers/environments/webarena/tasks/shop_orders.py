@@ -26,7 +26,6 @@ from env_servers.environments.webarena.tasks.shop_moves import (
     SERVED,
     START,
     in_order_history,
-    one_of,
     own_orders,
     product_of,
     short_name,
@@ -38,6 +37,7 @@ from env_servers.environments.webarena.tasks.site_task import (
     answered_exactly,
     at_page,
     unachievable,
+    worded,
 )
 from env_servers.environments.webarena.tasks.template import template
 
@@ -68,7 +68,7 @@ def _day(order: Order) -> str:
 def order_total(world: World, order: Order) -> SiteTask:
     """What an order cost."""
     number = order.number
-    intent = one_of(
+    intent = worded(
         order.id,
         f"How much did I pay for order {number}?",
         f"What was the total of order {number}?",
@@ -101,7 +101,7 @@ def payment(world: World, order: Order) -> SiteTask:
 @template("shop.shipping_cost", _alone_on_its_day)
 def shipping_cost(world: World, order: Order) -> SiteTask:
     """What the shipping of an order cost."""
-    intent = one_of(
+    intent = worded(
         order.id,
         f"How much was shipping for my order of {_day(order)}?",
         f"What did the shop charge for shipping and handling of what I ordered on {_day(order)}?",
@@ -148,7 +148,7 @@ def last_bought(world: World, bought: tuple[int, Order]) -> SiteTask:
     """When a product was bought last."""
     number, order = bought
     name = short_name(product_of(world, number))
-    intent = one_of(
+    intent = worded(
         number,
         f"When did I last order the {name}? Write the date as the order history does.",
         f"Find the date of my latest order of the {name}, written as in the order history.",
@@ -226,7 +226,7 @@ def _tellable(world: World) -> Sequence[Order]:
 @template("shop.show_order", _tellable)
 def show_order(world: World, order: Order) -> SiteTask:
     """The page of an order."""
-    intent = one_of(
+    intent = worded(
         order.id,
         f"Show me the order I placed on {_day(order)}.",
         f"Open my order of {_day(order)}.",
@@ -261,7 +261,7 @@ def reorder(world: World, order: Order) -> SiteTask:
 
     place = own_orders(world).index(order) % 10
     plan = (*in_order_history(world, order), ClickOn("button", "Reorder", place), Answer())
-    intent = one_of(
+    intent = worded(
         order.id,
         f"Put everything from my order {order.number} into the cart again.",
         f"I want the same as in order {order.number} once more: fill my cart with it.",

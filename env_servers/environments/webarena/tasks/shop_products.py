@@ -14,7 +14,6 @@ from env_servers.environments.webarena.tasks.plan import Answer
 from env_servers.environments.webarena.tasks.shop_moves import (
     START,
     approved_reviews,
-    one_of,
     search,
     short_name,
     to_product,
@@ -24,6 +23,7 @@ from env_servers.environments.webarena.tasks.site_task import (
     answered,
     answered_exactly,
     unachievable,
+    worded,
 )
 from env_servers.environments.webarena.tasks.template import template
 
@@ -67,7 +67,7 @@ def _with_reviews(
 def price(_: World, product: Product) -> SiteTask:
     """What a product costs."""
     name = short_name(product)
-    intent = one_of(product.id, f"What does the {name} cost?", f"Tell me the price of the {name}.")
+    intent = worded(product.id, f"What does the {name} cost?", f"Tell me the price of the {name}.")
     return _asked(product, intent, money(product.price))
 
 
@@ -75,7 +75,7 @@ def price(_: World, product: Product) -> SiteTask:
 def saving(_: World, product: Product) -> SiteTask:
     """How much cheaper a product on sale has become."""
     name = short_name(product)
-    intent = one_of(
+    intent = worded(
         product.id,
         f"The {name} is on sale. How much do I save against its regular price?",
         f"By how many dollars and cents has the {name} become cheaper?",
@@ -97,7 +97,7 @@ def fact(_: World, asked: tuple[Product, str, str]) -> SiteTask:
     """What is listed under More Information."""
     product, label, value = asked
     name = short_name(product)
-    intent = one_of(
+    intent = worded(
         product.id,
         f"What is given as the {label} of the {name}?",
         f"Look up the {label} of the {name}.",
@@ -144,7 +144,7 @@ def _starred(stars: int) -> Callable[[list[Review]], Sequence[Review]]:
 def unhappy_reviewer(_: World, asked: tuple[Product, Review]) -> SiteTask:
     """Who gave the fewest stars."""
     product, review = asked
-    intent = one_of(
+    intent = worded(
         product.id,
         f"Who gave the {short_name(product)} the lowest rating, 20%?",
         f"Name the reviewer who rated the {short_name(product)} with one star (20%) only.",
@@ -194,7 +194,7 @@ def complaint(_: World, asked: tuple[Product, str, Review]) -> SiteTask:
     """Who complains about a part of a product."""
     product, aspect, review = asked
     name = short_name(product)
-    intent = one_of(
+    intent = worded(
         product.id,
         f"Which reviewer of the {name} is disappointed with the {aspect}?",
         f"Find the person who complains about the {aspect} of the {name}.",

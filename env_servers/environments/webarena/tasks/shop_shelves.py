@@ -20,7 +20,6 @@ from env_servers.environments.webarena.tasks.shop_moves import (
     SERVED,
     START,
     leaves,
-    one_of,
     search,
     to_shelf,
 )
@@ -29,6 +28,7 @@ from env_servers.environments.webarena.tasks.site_task import (
     answered,
     answered_exactly,
     at_page,
+    worded,
 )
 from env_servers.environments.webarena.tasks.template import template
 
@@ -78,7 +78,7 @@ def open_category(world: World, category: Category) -> SiteTask:
     """A shelf to be looked at."""
     name = _shown(category)
     return SiteTask(
-        intent=one_of(
+        intent=worded(
             category.id, f"Take me to the category {name}.", f"Show what there is in {name}."
         ),
         start=START,
@@ -122,7 +122,7 @@ def sorted_by_name(world: World, category: Category) -> SiteTask:
 def search_for(_: World, term: SearchTerm) -> SiteTask:
     """A search to be made."""
     return SiteTask(
-        intent=one_of(
+        intent=worded(
             term.id,
             f'Search the shop for "{term.text}".',
             f'Show me what the shop finds for "{term.text}".',
@@ -171,7 +171,7 @@ def price_range(world: World, category: Category) -> SiteTask:
         Answer(f"{low} to {high}"),
     )
     return SiteTask(
-        intent=one_of(
+        intent=worded(
             category.id,
             f"What is the price range of the {category.name}?",
             f"Between which prices are the {category.name} that the shop sells?",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,7 @@ __all__ = [
     "answered_exactly",
     "at_page",
     "unachievable",
+    "worded",
 ]
 
 WorldCheck = Callable[[World], bool]
@@ -58,3 +60,8 @@ def at_page(url: str) -> Criteria:
 def unachievable() -> Criteria:
     """Return the criteria of a task that cannot be done: the answer has to be N/A."""
     return answered_exactly("N/A")
+
+
+def worded(key: str | int, *forms: str) -> str:
+    """Return one of several wordings, always the same for a key."""
+    return forms[zlib.crc32(str(key).encode()) % len(forms)]
