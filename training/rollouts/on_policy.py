@@ -33,6 +33,7 @@ from orchestrator.manifest import (
 )
 from orchestrator.records import EpisodeKey
 from orchestrator.retry import RetryBudget, RetryPolicy
+from orchestrator.run_limits import RunAccount, RunLimits
 from orchestrator.scheduler import Assignment, Limits, Scheduler
 from orchestrator.servers import LogFolder
 from orchestrator.store import RunReader, RunStore
@@ -182,6 +183,8 @@ class Rollouts:
             lambda _environment: store,
             plan,
             lambda _record: None,
+            account=RunAccount(RunLimits()),
+            on_limit=lambda _limit: None,
         )
         await dispatcher.run()
 
