@@ -137,7 +137,8 @@ async def test_clients_that_never_read_are_bounded_together(served):
         await play.ask(heartbeat=pb.Heartbeat())
         for call in calls:
             call.cancel()
-        assert grown < 700 * MIB
+        # 430 to 710 MiB with both bounds, by how fast gRPC reads; 820 to 1,100 without.
+        assert grown < 800 * MIB
 
 
 async def test_a_client_that_holds_all_seats_gives_another_its_share(served):
