@@ -155,7 +155,7 @@ class Window:
         for tab in self.tabs:
             tab.windows_opening = 0 if self._pages or not loaded else tab.windows_opening
         while self._pages:
-            await self._watch(self._pages.pop(0), opened_by_page=True)
+            await self._take_in(self._pages.pop(0))
             await current.wait_until(lambda: bool(self._pages) or not self._busy(), limits.settled)
         if current.lost:
             raise TabLost(current.lost)
@@ -208,6 +208,16 @@ class Window:
         task = asyncio.ensure_future(finish())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+    async def _take_in(self, page: Page) -> None:
+        """Watch a page that another one opened; one that does not answer is closed."""
+        try:
+            await self._watch(page, opened_by_page=True)
+        except TabLost:
+            # Not the agent's tab: that one goes on.
+            self.tabs = [tab for tab in self.tabs if tab.page is not page]
+            self.notices.append("A tab that a page opened did not answer and was closed.")
+            self._in_background(page.close())
 
     async def _watch(self, page: Page, *, opened_by_page: bool) -> Tab:
         session = cast("ProtocolSession", await self._guarded(self.context.new_cdp_session(page)))
