@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agentgym.episode.v1 import episode_pb2
 
-__all__ = ["Message", "Role", "normalize_reply"]
+__all__ = ["CHAT_ROLES", "Message", "Role", "normalize_reply"]
 
 
 class Role(IntEnum):
@@ -16,6 +16,10 @@ class Role(IntEnum):
     SYSTEM = episode_pb2.ROLE_SYSTEM
     USER = episode_pb2.ROLE_USER
     ASSISTANT = episode_pb2.ROLE_ASSISTANT
+
+
+CHAT_ROLES: Final = {Role.SYSTEM: "system", Role.USER: "user", Role.ASSISTANT: "assistant"}
+"""What chat templates and chat APIs call who speaks."""
 
 
 class Message(NamedTuple):

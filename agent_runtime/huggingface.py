@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from agent_runtime.conversation import Message, Role
+from agent_runtime.conversation import CHAT_ROLES, Message
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.extras import install_command
 from agent_runtime.rendering import Template, TemplateRenderer
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HuggingFaceRenderer", "ModelTokenizer", "check_vocabulary", "load_renderer"]
 
-_ROLES = {Role.SYSTEM: "system", Role.USER: "user", Role.ASSISTANT: "assistant"}
 _TEMPLATE_FILE = "chat_template.jinja"
 _CONFIG_FILES = ("tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
 _EXTRA = "tokenizers"
@@ -173,7 +172,9 @@ def compile_template(
         raise PolicyMisconfigured(f"the chat template does not parse: {error}") from error
 
     def render(messages: Sequence[Message]) -> str:
-        turns = [{"role": _ROLES[message.role], "content": message.text} for message in messages]
+        turns = [
+            {"role": CHAT_ROLES[message.role], "content": message.text} for message in messages
+        ]
         try:
             return template.render(messages=turns, add_generation_prompt=True)
         except (jinja2.TemplateError, TypeError, ValueError, LookupError) as error:

@@ -23,6 +23,11 @@ class Pricing(StrEnum):
     UNKNOWN = "unknown"
     """They may cost something, and do not say what."""
 
+    @property
+    def unbilled(self) -> float | None:
+        """What a reply costs that no answer was billed for; None where prices are unknown."""
+        return None if self is Pricing.UNKNOWN else 0.0
+
 
 class Limit(StrEnum):
     """Which limit was reached."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, cast
 
-from agent_runtime.conversation import Message, Role
+from agent_runtime.conversation import CHAT_ROLES, Message
 from agent_runtime.errors import PolicyRejected, Trouble
 from agent_runtime.openai.answer import (
     Answer,
@@ -29,7 +29,6 @@ __all__ = ["ChatApi"]
 
 _SEED_MASK: Final = 2**31 - 1
 """Some servers take 32-bit seeds only; the low bits of a derived seed differ just as well."""
-_ROLES: Final = {Role.SYSTEM: "system", Role.USER: "user", Role.ASSISTANT: "assistant"}
 _FINISH: Final = {
     "length": FinishReason.LENGTH,
     "max_tokens": FinishReason.LENGTH,
@@ -67,11 +66,7 @@ class ChatApi:
             body["top_k"] = sampling.top_k
         if sampling.stop:
             body["stop"] = list(sampling.stop)
-        if self._tools:
-            body |= {"tools": self._tools, "tool_choice": options.tool_choice}
-            if not options.parallel_tool_calls:
-                body["parallel_tool_calls"] = False
-        return body
+        return body | options.tool_fields(self._tools)
 
     def read(self, body: Mapping[str, Any], turn: int) -> Answer:
         """Read the answer of a turn of the episode.
@@ -109,7 +104,7 @@ def _messages(turn: Turn) -> Sequence[Mapping[str, Any]]:
         case ToolResult(call, text):
             return [{"role": "tool", "tool_call_id": call.id, "content": text}]
         case Message():
-            return [{"role": _ROLES[turn.role], "content": turn.text}]
+            return [{"role": CHAT_ROLES[turn.role], "content": turn.text}]
 
 
 def _calls(message: Mapping[str, Any], turn: int) -> tuple[ToolCall, ...]:

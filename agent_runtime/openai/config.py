@@ -5,9 +5,10 @@ Plain data with no heavy imports, so that `--help` is quick.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.openai.opening import Opening
@@ -77,6 +78,17 @@ class OpenAIOptions:
             raise ValueError("prompt_cache breakpoints are of the API chat")
         if self.reasoning_summary and self.api != "responses":
             raise ValueError("reasoning_summary is of the API responses")
+
+    def without_omitted(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of a request that the server is to get."""
+        return {name: value for name, value in request.items() if name not in self.omit}
+
+    def tool_fields(self, tools: Sequence[Any]) -> dict[str, Any]:
+        """Return the fields that declare tools, which both APIs call the same; none without any."""
+        if not tools:
+            return {}
+        fields: dict[str, Any] = {"tools": list(tools), "tool_choice": self.tool_choice}
+        return fields if self.parallel_tool_calls else fields | {"parallel_tool_calls": False}
 
     def resolve(self) -> Self:
         """Return the same settings with the texts of the files that are named in them.

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, cast
 
 import orjson
 
-from agent_runtime.conversation import Message, Role
+from agent_runtime.conversation import CHAT_ROLES, Message
 from agent_runtime.errors import (
     PolicyError,
     PolicyMisbehaved,
@@ -36,7 +36,6 @@ from agent_runtime.sampling import FinishReason, Sampling
 
 __all__ = ["ResponsesApi"]
 
-_ROLES: Final = {Role.SYSTEM: "system", Role.USER: "user", Role.ASSISTANT: "assistant"}
 _ENCRYPTED: Final = "reasoning.encrypted_content"
 
 
@@ -71,11 +70,7 @@ class ResponsesApi:
             body["include"] = [_ENCRYPTED]
         if options.reasoning_summary:
             body["reasoning"] = {"summary": "auto"}
-        if self._tools:
-            body |= {"tools": self._tools, "tool_choice": options.tool_choice}
-            if not options.parallel_tool_calls:
-                body["parallel_tool_calls"] = False
-        return body
+        return body | options.tool_fields(self._tools)
 
     def read(self, body: Mapping[str, Any], turn: int) -> Answer:
         """Read the answer of a turn of the episode.
@@ -120,7 +115,7 @@ def _items(turn: Turn) -> Sequence[Mapping[str, Any]]:
         case ToolResult(call, text):
             return [{"type": "function_call_output", "call_id": call.id, "output": text}]
         case Message():
-            return [{"role": _ROLES[turn.role], "content": turn.text}]
+            return [{"role": CHAT_ROLES[turn.role], "content": turn.text}]
 
 
 def _plain(

@@ -95,11 +95,6 @@ class _Vendor:
         priced = self._priced_here or self._table_price(Usage(prompt=1, completion=1)) is not None
         self.pricing = Pricing.PRICED if priced else Pricing.UNKNOWN
 
-    @property
-    def unbilled(self) -> float | None:
-        """What a reply costs that no answer was billed for; None where prices are unknown."""
-        return 0.0 if self.pricing is Pricing.PRICED else None
-
     async def ask(
         self,
         path: str,
@@ -112,7 +107,7 @@ class _Vendor:
         repeats: Counter[str],
     ) -> Asked[T]:
         """Get the answer to a request; see `OpenAIServer.ask`. Raises PolicyError."""
-        body = {name: value for name, value in request.items() if name not in self._options.omit}
+        body = self._options.without_omitted(request)
         answer = await self.sender.send(
             lambda: self._complete(body, read), tokens=tokens, repeats=repeats
         )

@@ -133,7 +133,9 @@ class TextSession(PolicySession):
             call = self._waiting.popleft()
             self._further[len(messages)] = call
             return Completion(
-                text=call.as_action(""), same_completion=True, cost_usd=self._server.unbilled
+                text=call.as_action(""),
+                same_completion=True,
+                cost_usd=self._server.pricing.unbilled,
             )
         request = self._api.request(self._turns(messages), seed)
         repeats: Counter[str] = Counter()
@@ -149,7 +151,7 @@ class TextSession(PolicySession):
                 repeats=repeats,
             )
         except ContextOverflow:
-            unbilled = self._server.unbilled
+            unbilled = self._server.pricing.unbilled
             return Completion(text="", finish_reason=FinishReason.CONTEXT, cost_usd=unbilled)
         self._answers[len(messages)] = asked.answer
         self._waiting.extend(asked.answer.calls[1:])

@@ -47,7 +47,7 @@ class TextServer(Protocol):
     """What a session needs of a server; `OpenAIServer` says what the members do."""
 
     @property
-    def unbilled(self) -> float | None: ...
+    def pricing(self) -> Pricing: ...
 
     async def ask(
         self,
@@ -148,7 +148,7 @@ class OpenAIServer:
         Raises:
             PolicyError: The server refused it, failed or did not come back.
         """
-        body = {name: value for name, value in request.items() if name not in self._options.omit}
+        body = self._options.without_omitted(request)
         if self._cache is None:
             reply, _ = await self._send(path, body, read, episode_id, tokens, repeats)
             return Asked(reply, from_cache=False)
@@ -188,11 +188,6 @@ class OpenAIServer:
         """Whether the user said what replies cost."""
         prices = (self._options.usd_per_million_input, self._options.usd_per_million_output)
         return Pricing.UNKNOWN if None in prices else Pricing.PRICED
-
-    @property
-    def unbilled(self) -> float | None:
-        """What a reply costs that no answer was billed for; None where prices are unknown."""
-        return 0.0 if self.pricing is Pricing.PRICED else None
 
     async def model_card(self, model: str) -> Mapping[str, Any]:
         """Return what the server says of a model that it serves; raises PolicyError."""

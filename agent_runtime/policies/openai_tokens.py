@@ -105,7 +105,7 @@ class VLLMSession(TokenSession):
         completion = await super().reply(messages, turn=turn, seed=seed)
         asked = self._asked
         if asked is None:
-            return replace(completion, cost_usd=self._model.server.unbilled)
+            return replace(completion, cost_usd=self._model.server.pricing.unbilled)
         cost = self._model.server.cost(asked.answer.usage, from_cache=asked.from_cache)
         return replace(completion, cost_usd=cost, from_cache=asked.from_cache)
 
