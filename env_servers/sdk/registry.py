@@ -32,12 +32,18 @@ BUILT_IN: Final = (
     "textcraft",
     "todo",
     "weather",
+    "webarena",
     "webshop",
     "wordle",
 )
 """Environments of this distribution, each the package `env_servers.environments.<name>`."""
 ENTRY_POINT_GROUP: Final = "agentgym.environments"
-_EXTRAS: Final = {"babyai": "babyai", "sciworld": "sciworld", "weather": "weather"}
+_EXTRAS: Final = {
+    "babyai": "babyai",
+    "sciworld": "sciworld",
+    "weather": "weather",
+    "webarena": "webarena",
+}
 """Environments whose engine is an optional dependency, with the extra that brings it."""
 
 

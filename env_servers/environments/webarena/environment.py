@@ -30,6 +30,7 @@ from env_servers.environments.webarena.browsing import (
 )
 from env_servers.environments.webarena.evaluation.evaluator import evaluate
 from env_servers.environments.webarena.evaluation.judge import OfflineJudge
+from env_servers.environments.webarena.expert import Follower
 from env_servers.environments.webarena.grammar import GRAMMAR
 from env_servers.environments.webarena.judged_page import JudgedPage
 from env_servers.environments.webarena.probe import PlainRequest
@@ -41,9 +42,8 @@ from env_servers.environments.webarena.sites.network import Network
 from env_servers.environments.webarena.sites.shop.service import WorldShop
 from env_servers.environments.webarena.sites.shop.trade import SHOPPER
 from env_servers.environments.webarena.sites.world import World
-from env_servers.environments.webarena.tasks.plan import Follower
-from env_servers.environments.webarena.tasks.site_task import SiteTask
-from env_servers.environments.webarena.tasks.task_set import WebArenaTasks, load_tasks
+from env_servers.environments.webarena.tasks import WebArenaTasks, load_tasks
+from env_servers.environments.webarena.templates.site_task import SiteTask
 from env_servers.sdk import (
     Advice,
     AsyncEnvironment,

@@ -76,6 +76,11 @@ def goal_and_account(environment: type[Environment], tasks: TaskSet, task: Task)
     return task.payload.goal, spec.world, spec.date, spec.location
 
 
+def intent_and_start(environment: type[Environment], tasks: TaskSet, task: Task) -> Hashable:
+    drawn = task.payload.draw()
+    return drawn.intent, drawn.start
+
+
 class Rule(NamedTuple):
     """How an environment's tasks are compared."""
 
@@ -99,6 +104,7 @@ RULES: Final = {
     "textcraft": Rule(shown),
     "todo": Rule(goal_and_account, 3),
     "weather": Rule(goal_and_place, 3),
+    "webarena": Rule(intent_and_start, 11),
     "webshop": Rule(shown),
     "wordle": Rule(word_game),
 }

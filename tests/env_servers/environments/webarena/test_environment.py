@@ -5,23 +5,12 @@ import pytest
 
 pytest.importorskip("playwright", reason="needs the extra webarena")
 
-from env_servers.environments.webarena.browser.chromium import AUTO, find_chromium
 from env_servers.environments.webarena.environment import WebArena
-from env_servers.environments.webarena.tasks.task_set import TEMPLATES
-from env_servers.sdk import EnvironmentConfig, EnvironmentUnavailable, ResetOptions
+from env_servers.environments.webarena.tasks import TEMPLATES
+from env_servers.sdk import EnvironmentConfig, ResetOptions
+from tests.env_servers.environments.webarena.chromium import needs_chromium
 
-
-def has_browser():
-    try:
-        return bool(find_chromium(AUTO, ""))
-    except EnvironmentUnavailable:
-        return False
-
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not has_browser(), reason="no Chromium is installed"),
-]
+pytestmark = [pytest.mark.slow, needs_chromium]
 TASKS = WebArena.load_tasks(EnvironmentConfig())
 
 

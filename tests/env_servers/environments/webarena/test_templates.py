@@ -5,10 +5,10 @@ import pytest
 from env_servers.environments.webarena.addresses import PUBLIC
 from env_servers.environments.webarena.evaluation.criteria import Evaluator
 from env_servers.environments.webarena.sites.embedded import new_world
-from env_servers.environments.webarena.tasks.plan import Answer
-from env_servers.environments.webarena.tasks.site_task import AT_ANY_PAGE
-from env_servers.environments.webarena.tasks.task_set import TEMPLATES
-from env_servers.environments.webarena.tasks.template import INSTANCES
+from env_servers.environments.webarena.tasks import TEMPLATES
+from env_servers.environments.webarena.templates.plan import Answer
+from env_servers.environments.webarena.templates.site_task import AT_ANY_PAGE
+from env_servers.environments.webarena.templates.template import INSTANCES
 
 MOST_ROUNDS = 30
 

@@ -1,0 +1,108 @@
+"""Item ids to tasks: embedded tasks of all templates, disjoint between train and eval."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+from env_servers.environments.webarena.templates.admin_business import TEMPLATES as ADMIN_BUSINESS
+from env_servers.environments.webarena.templates.admin_catalog import TEMPLATES as ADMIN_CATALOG
+from env_servers.environments.webarena.templates.admin_orders import TEMPLATES as ADMIN_ORDERS
+from env_servers.environments.webarena.templates.forum_errands import TEMPLATES as FORUM_ERRANDS
+from env_servers.environments.webarena.templates.forum_reading import TEMPLATES as FORUM_READING
+from env_servers.environments.webarena.templates.forum_votes import TEMPLATES as FORUM_VOTES
+from env_servers.environments.webarena.templates.forum_writing import TEMPLATES as FORUM_WRITING
+from env_servers.environments.webarena.templates.git_issues import TEMPLATES as GIT_ISSUES
+from env_servers.environments.webarena.templates.git_pages import TEMPLATES as GIT_PAGES
+from env_servers.environments.webarena.templates.git_people import TEMPLATES as GIT_PEOPLE
+from env_servers.environments.webarena.templates.git_projects import TEMPLATES as GIT_PROJECTS
+from env_servers.environments.webarena.templates.git_reading import TEMPLATES as GIT_READING
+from env_servers.environments.webarena.templates.home import TEMPLATES as HOME_TEMPLATES
+from env_servers.environments.webarena.templates.map_errands import TEMPLATES as MAP_ERRANDS
+from env_servers.environments.webarena.templates.map_places import TEMPLATES as MAP_PLACES
+from env_servers.environments.webarena.templates.map_ways import TEMPLATES as MAP_WAYS
+from env_servers.environments.webarena.templates.several_sites import TEMPLATES as SEVERAL_SITES
+from env_servers.environments.webarena.templates.shop_account import TEMPLATES as SHOP_ACCOUNT
+from env_servers.environments.webarena.templates.shop_buying import TEMPLATES as SHOP_BUYING
+from env_servers.environments.webarena.templates.shop_orders import TEMPLATES as SHOP_ORDERS
+from env_servers.environments.webarena.templates.shop_products import TEMPLATES as SHOP_PRODUCTS
+from env_servers.environments.webarena.templates.shop_shelves import TEMPLATES as SHOP_SHELVES
+from env_servers.environments.webarena.templates.site_task import SiteTask
+from env_servers.environments.webarena.templates.template import INSTANCES, Template
+from env_servers.environments.webarena.templates.wiki import TEMPLATES as WIKI_TEMPLATES
+from env_servers.environments.webarena.templates.wiki_relations import TEMPLATES as WIKI_RELATIONS
+from env_servers.sdk import EMBEDDED_BASE, RangeSplit, RangeTaskSet, Task
+
+__all__ = ["NAME", "TEMPLATES", "EmbeddedTask", "load_tasks"]
+
+NAME: Final = "webarena"
+TEMPLATES: Final[tuple[Template[Any], ...]] = (
+    *WIKI_TEMPLATES,
+    *GIT_READING,
+    *GIT_PAGES,
+    *FORUM_ERRANDS,
+    *FORUM_READING,
+    *FORUM_VOTES,
+    *FORUM_WRITING,
+    *HOME_TEMPLATES,
+    *MAP_ERRANDS,
+    *MAP_PLACES,
+    *MAP_WAYS,
+    *WIKI_RELATIONS,
+    *SHOP_PRODUCTS,
+    *SHOP_SHELVES,
+    *SHOP_ORDERS,
+    *SHOP_BUYING,
+    *SHOP_ACCOUNT,
+    *GIT_ISSUES,
+    *GIT_PROJECTS,
+    *GIT_PEOPLE,
+    *ADMIN_ORDERS,
+    *ADMIN_CATALOG,
+    *ADMIN_BUSINESS,
+    *SEVERAL_SITES,
+)
+_HELD_OUT: Final = 2
+"""Instances of each template that are for evaluation: its last ones."""
+_EVAL_BASE: Final = EMBEDDED_BASE + 500_000
+_VERSION: Final = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedTask:
+    """Which task it is; it is drawn when it is played."""
+
+    template: Template[Any]
+    number: int
+
+    def draw(self) -> SiteTask:
+        """Return the task."""
+        return self.template.instance(self.number)
+
+
+class WebArenaTasks(RangeTaskSet):
+    """All tasks."""
+
+    def digest(self) -> bytes:
+        names = " ".join(template.name for template in TEMPLATES)
+        return hashlib.blake2b(f"{_VERSION} {INSTANCES} {names}".encode(), digest_size=8).digest()
+
+
+def load_tasks() -> WebArenaTasks:
+    """Return the embedded tasks; neighbours are of different templates."""
+    held_out = _HELD_OUT * len(TEMPLATES)
+    learned = (INSTANCES - _HELD_OUT) * len(TEMPLATES)
+    return WebArenaTasks(
+        NAME,
+        {
+            "train": RangeSplit(EMBEDDED_BASE, learned, lambda i: _task(i, i - EMBEDDED_BASE)),
+            "eval": RangeSplit(_EVAL_BASE, held_out, lambda i: _task(i, i - _EVAL_BASE + learned)),
+        },
+    )
+
+
+def _task(index: int, place: int) -> Task:
+    number, template = divmod(place, len(TEMPLATES))
+    chosen = TEMPLATES[template]
+    return Task(f"{NAME}_{index}", EmbeddedTask(chosen, number), chosen.site)

@@ -1,1 +1,0 @@
-"""The embedded tasks: templates by site, how they are solved, and their item ids."""

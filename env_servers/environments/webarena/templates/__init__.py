@@ -1,0 +1,1 @@
+"""The embedded tasks: templates by site, and how they are solved."""
