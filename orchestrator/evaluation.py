@@ -15,7 +15,7 @@ from agent_runtime.scores import perfect_score
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.config import RunConfig
 from orchestrator.pass_rates import PassRate, measure_pass_rates
-from orchestrator.report import RunReport
+from orchestrator.report import RunReport, measured_data
 from orchestrator.run import RunOutcome
 from orchestrator.statistics import (
     EnvironmentStatistics,
@@ -200,22 +200,14 @@ def as_data(evaluation: Evaluation) -> dict[str, Any]:
 
 def _figure_data(figure: Figure) -> dict[str, Any]:
     fields = {it.name: getattr(figure, it.name) for it in dataclasses.fields(figure)}
-    return {**fields, **_measured_data(fields.pop("measured"))}
+    return {**fields, **measured_data(fields.pop("measured"))}
 
 
 def _pass_rate_data(rate: PassRate) -> dict[str, Any]:
     fields = {it.name: getattr(rate, it.name) for it in dataclasses.fields(rate)}
     for name in ("pass_at", "pass_all"):
-        fields[name] = _measured_data(fields[name])
+        fields[name] = measured_data(fields[name])
     return fields
-
-
-def _measured_data(measured: Measured) -> dict[str, Any]:
-    return {
-        "value": measured.value,
-        "bounds": _ends(measured.bounds),
-        "interval": _ends(measured.interval),
-    }
 
 
 def _ends(interval: Interval | None) -> list[float] | None:

@@ -27,9 +27,11 @@ from orchestrator.records import blamed
 from orchestrator.retry import GiveUp
 from orchestrator.run_folder import read_writer
 from orchestrator.run_plan import SessionEnd
+from orchestrator.run_state import RunState, run_state
 from orchestrator.statistics import (
     EnvironmentStatistics,
     Interval,
+    Measured,
     MissingRule,
     summarise_run,
 )
@@ -40,7 +42,9 @@ __all__ = [
     "RunReport",
     "as_data",
     "as_table",
+    "count_text",
     "figure_text",
+    "measured_data",
     "print_report",
     "read_report",
     "statistics_data",
@@ -155,6 +159,14 @@ def statistics_data(entry: EnvironmentStatistics) -> dict[str, Any]:
     }
 
 
+def measured_data(measured: Measured) -> dict[str, Any]:
+    """Return a figure as JSON data; interval and bounds as [low, high]."""
+    return {
+        name: list(value) if isinstance(value, Interval) else value
+        for name, value in measured._asdict().items()
+    }
+
+
 def print_report(console: Console, report: RunReport, *, title: str = "") -> None:
     """Show the table, and below it what a reader has to know before believing it."""
     console.print(as_table(report, title=title))
@@ -187,7 +199,7 @@ def as_table(report: RunReport, *, title: str = "") -> Table:
             ),
             figure_text(entry.mean_score, entry.score_bounds, entry.score_interval, percent=False),
             "-" if entry.mean_rounds is None else f"{entry.mean_rounds:.1f}",
-            _tokens(entry),
+            count_text(entry.prompt_tokens + entry.completion_tokens),
         )
     table.caption = "95 % intervals in brackets, clustered by item"
     if report.missing:
@@ -220,9 +232,9 @@ def figure_text(
     return f"{shown} [{interval.low * factor:.{digits}f}, {interval.high * factor:.{digits}f}]"
 
 
-def _tokens(entry: EnvironmentStatistics) -> str:
-    """Return all tokens with three digits, for example `12.3M`; `-` where none were counted."""
-    count = float(entry.prompt_tokens + entry.completion_tokens)
+def count_text(number: float) -> str:
+    """Return a count with three digits, for example `12.3M`; `-` where it is 0."""
+    count = float(number)
     if not count:
         return "-"
     for unit in ("", "k", "M", "G"):
@@ -256,15 +268,20 @@ def _warnings(report: RunReport) -> Iterator[str]:
 
 
 def _state(report: RunReport) -> str:
-    if report.writer is not None:
-        return f"NOT FINISHED, process {report.writer} is playing it"
-    if report.end is None:
-        return "NOT FINISHED, its last session was killed or ended by an error"
-    if report.end.interrupted:
-        return "NOT FINISHED, it was interrupted"
-    if report.end.limit:
+    state = run_state(
+        writer=report.writer, planned=report.planned, complete=report.complete, end=report.end
+    )
+    if state is RunState.LIMITED and report.end is not None:
         return f"STOPPED by {report.end.limit}"
-    return "INCOMPLETE"
+    if state is RunState.LIVE:
+        return f"NOT FINISHED, process {report.writer} is playing it"
+    return _STATES.get(state, "INCOMPLETE")
+
+
+_STATES: Final = {
+    RunState.KILLED: "NOT FINISHED, its last session was killed or ended by an error",
+    RunState.INTERRUPTED: "NOT FINISHED, it was interrupted",
+}
 
 
 def _missingness(found: Missingness) -> Iterator[str]:

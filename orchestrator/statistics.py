@@ -30,6 +30,7 @@ __all__ = [
     "Measured",
     "MissingRule",
     "mean_interval",
+    "measure_success",
     "success_interval",
     "summarise_categories",
     "summarise_run",
@@ -182,6 +183,23 @@ def summarise_categories(
     ]
 
 
+def measure_success(
+    records: Sequence[EpisodeSummary],
+    planned: Collection[EpisodeKey],
+    *,
+    missing: MissingRule = "bounds",
+) -> Measured:
+    """Return the success rate of records, given what was to be played (none = the records)."""
+    finished = [record for record in records if not record.failed]
+    keys = frozenset(planned) | {record.key for record in records}
+    absent = keys - {record.key for record in finished}
+    return _measure(_outcomes(finished), keys, absent, success_interval, Interval(0, 1), missing)
+
+
+def _outcomes(finished: Iterable[EpisodeSummary]) -> dict[EpisodeKey, float]:
+    return {record.key: float(record.success) for record in finished if record.success is not None}
+
+
 def _summarise_group(
     environment: str,
     policy: str,
@@ -194,9 +212,7 @@ def _summarise_group(
     failed = [record for record in records if record.failed]
     keys = frozenset(planned or ()) | {record.key for record in records}
     missing = keys - {record.key for record in finished}
-    outcomes = {
-        record.key: float(record.success) for record in finished if record.success is not None
-    }
+    outcomes = _outcomes(finished)
     scores = {record.key: record.score for record in finished if record.score is not None}
     success = _measure(outcomes, keys, missing, success_interval, Interval(0, 1), rule)
     scale = Interval(min((0.0, *scores.values())), max((perfect, *scores.values())))
