@@ -284,11 +284,22 @@ class Connection:
             tasks += (await self._ask(self._service.ListTasks, request)).tasks
         return tasks
 
-    async def _ask(self, method: Any, request: Any) -> Any:
+    async def render(self, episode_id: str) -> pb.RenderResponse:
+        """Ask for pictures of an episode's state; the episode stays as it is.
+
+        Only servers of environments with the capability RENDER know how. A step that is under way
+        is waited for. Views are strangers' bytes: whoever shows HTML or SVG keeps it in a sandbox.
+
+        Raises EnvironmentFailure, ConnectionLost.
+        """
+        request = pb.RenderRequest(episode_id=episode_id)
+        return await self._ask(self._service.Render, request, self.options.answer_deadline)
+
+    async def _ask(self, method: Any, request: Any, seconds: float = 0.0) -> Any:
+        """Make a unary call; `seconds` are the time that it may take, 0 = the connect deadline."""
+        timeout = seconds or self.options.connect_deadline
         try:
-            return await method(
-                request, timeout=self.options.connect_deadline, metadata=self._metadata()
-            )
+            return await method(request, timeout=timeout, metadata=self._metadata())
         except grpc.aio.AioRpcError as error:
             raise rpc_failure(error, self.address) from error
 

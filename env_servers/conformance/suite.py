@@ -24,6 +24,7 @@ from env_servers.conformance import (
     sequence_checks,
     stream_checks,
     unary_checks,
+    view_checks,
 )
 from env_servers.conformance.harness import Harness, NotApplicable, Violation
 from env_servers.conformance.target import Target
@@ -83,6 +84,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     *limit_checks.CHECKS,
     *unary_checks.CHECKS,
     *client_checks.CHECKS,
+    *view_checks.CHECKS,
 )
 """(rule, check) in the order of docs/protocol.md."""
 

@@ -41,6 +41,7 @@ from env_servers.sdk.types import (
     StopReason,
     Task,
 )
+from env_servers.sdk.views import MediaType, UnfitView, View
 
 __all__ = [
     "BUILT_IN",
@@ -58,6 +59,7 @@ __all__ = [
     "Execution",
     "Grammar",
     "InvalidOption",
+    "MediaType",
     "Metric",
     "Observation",
     "Parameter",
@@ -70,10 +72,12 @@ __all__ = [
     "StopReason",
     "Task",
     "TaskSet",
+    "UnfitView",
     "UnknownEnvironment",
     "UnknownItem",
     "UnknownSplit",
     "Verb",
+    "View",
     "environment_names",
     "item_index",
     "load_environment",

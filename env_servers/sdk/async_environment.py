@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Self, TypeVar
 
 from env_servers.sdk.environment import Environment
 from env_servers.sdk.types import Advice, Execution, Observation, ResetOptions, Task
+from env_servers.sdk.views import View
 
 __all__ = ["AsyncEnvironment"]
 
@@ -87,6 +88,10 @@ class AsyncEnvironment(Environment):
         """Return the scripted expert's next action; as `Environment.advise_expert`."""
         return super().advise_expert(seed)
 
+    async def render_async(self) -> Sequence[View]:
+        """Return pictures of the state; as `Environment.render`."""
+        return super().render()
+
     def reset(self, task: Task, options: ResetOptions) -> Observation:
         return _LOOP.run(self.reset_async(task, options))
 
@@ -98,6 +103,9 @@ class AsyncEnvironment(Environment):
 
     def fork(self) -> Self:
         return _LOOP.run(self.fork_async())
+
+    def render(self) -> Sequence[View]:
+        return _LOOP.run(self.render_async())
 
     def advise_expert(self, seed: int) -> Advice:
         return _LOOP.run(self.advise_expert_async(seed))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -27,6 +27,7 @@ from env_servers.sdk.types import (
     ResetOptions,
     Task,
 )
+from env_servers.sdk.views import View
 
 __all__ = ["Environment", "EnvironmentConfig", "EnvironmentSpec"]
 
@@ -58,6 +59,8 @@ class EnvironmentSpec:
     has_expert: bool = True
     has_score: bool = False
     """Observations carry `score` besides `reward`."""
+    has_views: bool = False
+    """`render` draws every state."""
     episode_bytes: int = 64 * 1024
     """Memory of one live episode, for admission; an upper estimate."""
     item_prefixes: tuple[str, ...] = ()
@@ -146,6 +149,14 @@ class Environment(ABC):
         reached on different ways.
         """
         return None
+
+    def render(self) -> Sequence[View]:
+        """Return pictures of the state for people, the most telling first; changes nothing.
+
+        Hidden state may show. Asked for at any state, the last one included; equal states have
+        equal pictures. It runs where steps run: some 20 ms at most, where that is Python.
+        """
+        raise InvalidOption(f"{self.spec.name} draws no pictures")
 
     def advise_expert(self, seed: int) -> Advice:
         """Return the scripted expert's next action; a pure function of the episode so far.

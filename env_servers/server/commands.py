@@ -225,6 +225,11 @@ class CommandHandler:
             write_error(event, episode_id, seq, error)
         stream.add_bytes(event.ByteSize())
 
+    async def render(self, episode_id: str, owner: str) -> pb.RenderResponse:
+        """Draw the state of a client's episode; raises CommandError."""
+        with boundary("server"):
+            return await self._verbs.render(episode_id, owner)
+
     # ------------------------------------------------------------------ the end
 
     def close(self) -> None:

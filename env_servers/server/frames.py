@@ -46,6 +46,7 @@ class Op:
     FORK = 4
     CLOSE = 5
     CANCEL = 6
+    RENDER = 7
 
 
 def pack(messages: Sequence[Sequence[Any]]) -> bytes:

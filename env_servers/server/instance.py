@@ -25,8 +25,10 @@ from env_servers.sdk import (
     Observation,
     ResetOptions,
     TaskSet,
+    View,
     load_environment,
 )
+from env_servers.sdk.views import require_fit
 from env_servers.server.inputs import Action, StepInput
 
 __all__ = [
@@ -237,6 +239,12 @@ class EnvironmentInstance:
         else:
             advice = self.environment.advise_noop()
         return advice.action, advice.thought, self._render(advice)
+
+    def render(self) -> Sequence[View]:
+        """Return pictures of the state; changes nothing. Raises UnfitView."""
+        views = self.environment.render()
+        require_fit(views)
+        return views
 
     def fork(self) -> Self:
         """Return an independent copy in the same state."""

@@ -30,7 +30,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-from env_servers.sdk import Advisor, EnvironmentConfig
+from env_servers.sdk import Advisor, EnvironmentConfig, MediaType, View
 from env_servers.server import errors
 from env_servers.server.errors import CommandError
 from env_servers.server.frames import (
@@ -488,6 +488,13 @@ class ProcessRunner(Runner):
     async def consult(self, advisor: Advisor, seed: int) -> AdvisedReply:
         (action, thought, reply), _ = await self._call(Op.CONSULT, int(advisor), seed)
         return action, thought, reply
+
+    async def render(self) -> Sequence[View]:
+        views, _ = await self._call(Op.RENDER)
+        return [
+            View(name, title, MediaType(media_type), content)
+            for name, title, media_type, content in views
+        ]
 
     async def fork(self) -> Runner:
         handle = self._host.pool.next_handle()

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from agentgym.env.v1 import environment_pb2 as pb
-from env_servers.sdk import Advisor, SdkError
+from env_servers.sdk import Advisor, SdkError, View
 from env_servers.server import errors
 from env_servers.server.errors import CommandError
 from env_servers.server.guard import InlineGuard, StepOverrun
@@ -62,7 +62,8 @@ class Runner(ABC):
     """One open episode, wherever it executes."""
 
     instance: EnvironmentInstance | None = None
-    """Set only by inline runners: `step_now` and `consult_now` work, without a task switch."""
+    """Set only by inline runners: `step_now`, `consult_now` and `render_now` work, without a task
+    switch."""
 
     def step_now(self, step_input: StepInput) -> Result:
         """Execute one step before returning; only where `instance` is set. Raises CommandError."""
@@ -70,6 +71,10 @@ class Runner(ABC):
 
     def consult_now(self, advisor: Advisor, seed: int) -> AdvisedReply:
         """Ask a scripted player before returning; only where `instance` is set."""
+        raise NotImplementedError
+
+    def render_now(self) -> Sequence[View]:
+        """Draw the state before returning; only where `instance` is set."""
         raise NotImplementedError
 
     def bind(self, episode_id: str, journal: Journal) -> None:
@@ -82,6 +87,10 @@ class Runner(ABC):
     @abstractmethod
     async def consult(self, advisor: Advisor, seed: int) -> AdvisedReply:
         """Ask a scripted player for advice; raises CommandError."""
+
+    @abstractmethod
+    async def render(self) -> Sequence[View]:
+        """Draw the state; raises CommandError."""
 
     @abstractmethod
     def fork(self) -> Awaitable[Runner]:
@@ -170,6 +179,12 @@ class InlineRunner(Runner):
 
     async def consult(self, advisor: Advisor, seed: int) -> AdvisedReply:
         return self.consult_now(advisor, seed)
+
+    def render_now(self) -> Sequence[View]:
+        return self._host.call(self._instance.render, self._item_id)
+
+    async def render(self) -> Sequence[View]:
+        return self.render_now()
 
     def fork(self) -> Awaitable[Runner]:
         # Copied now, not when the answer is awaited: later steps must not be in the copy.
@@ -281,6 +296,9 @@ class ThreadRunner(Runner):
 
     async def consult(self, advisor: Advisor, seed: int) -> AdvisedReply:
         return await self._call(lambda: self._environment_instance.consult(advisor, seed))
+
+    async def render(self) -> Sequence[View]:
+        return await self._call(self._environment_instance.render)
 
     async def fork(self) -> Runner:
         return ThreadRunner(self._host, await self._call(self._environment_instance.fork))

@@ -75,7 +75,7 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):
 
 _LONGEST_SOCKET_PATH: Final = 107 if sys.platform == "linux" else 103
 """Bytes, without the one that ends it: what `sockaddr_un` has room for."""
-_PLAYING: Final = frozenset({"Interact", "Reset", "Step", "Close"})
+_PLAYING: Final = frozenset({"Interact", "Reset", "Step", "Close", "Render"})
 """Methods of the scope `play`; the others only ask."""
 
 

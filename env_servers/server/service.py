@@ -117,6 +117,18 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
         command.close.SetInParent()
         return pb.CloseResponse(event=await self._answer_one(command, context))
 
+    async def Render(self, request: pb.RenderRequest, context: Context) -> pb.RenderResponse:  # noqa: N802
+        """Draw the state of one of the caller's episodes."""
+        owner = self.clients.of_call(context).name
+        account = self._account(owner, context)
+        while not account.has_room():
+            await account.wait_for_room()
+        response = await _guarded(context, self.handler.render(request.episode_id, owner))
+        size = response.ByteSize()
+        account.add_outbox(size)
+        context.add_done_callback(lambda _: account.add_outbox(-size))  # pyright: ignore[reportArgumentType]
+        return response
+
     async def _answer_one(self, command: pb.Command, context: Context) -> pb.Event:
         """Handle one command as on a stream of its own; its error becomes the call's status."""
         answers: list[pb.Event] = []
@@ -321,6 +333,7 @@ def _capabilities(host: Host) -> list[pb.Capability]:
         (True, pb.CAPABILITY_FORK),
         (spec.has_expert, pb.CAPABILITY_EXPERT),
         (spec.has_score, pb.CAPABILITY_SCORE),
+        (spec.has_views, pb.CAPABILITY_RENDER),
     ]
     return [capability for has, capability in capabilities if has]
 

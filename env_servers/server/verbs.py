@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 
 from agentgym.env.v1 import environment_pb2 as pb
-from env_servers.sdk import Advisor
+from env_servers.sdk import Advisor, View
 from env_servers.server import errors, events
 from env_servers.server.episode import Episode, StepDecision
 from env_servers.server.errors import CommandError
@@ -117,6 +118,41 @@ class EpisodeVerbs:
             if error.reason == pb.ERROR_REASON_ENVIRONMENT_HUNG:
                 self._table.fail(episode, error)
             raise
+
+    async def render(self, episode_id: str, owner: str) -> pb.RenderResponse:
+        """Draw the state of a client's episode, after a step that is under way.
+
+        The stream that holds the episode keeps it, and a picture that fails ends nothing.
+        """
+        episode = self._table.find(episode_id, owner)
+        episode.touch(time.monotonic())
+        while episode.in_flight is not None:
+            await asyncio.wait({episode.in_flight.task})
+            episode = self._table.find(episode_id, owner)
+        spec = self._hosts[episode.reset.environment].spec
+        if not spec.has_views:
+            raise errors.lacks_capability(f"{spec.name} draws no pictures", "RENDER")
+        if episode.failure is not None:
+            raise episode.failure
+        response = pb.RenderResponse(
+            seq=episode.seq, state_hash=episode.result(episode.seq).state_hash
+        )
+        for name, title, media_type, content in await self._draw(episode):
+            response.views.add(name=name, title=title, media_type=media_type, content=content)
+        return response
+
+    async def _draw(self, episode: Episode) -> Sequence[View]:
+        """Draw the state that this call finds; steps that are asked for later wait."""
+        runner = episode.runner
+        if runner.instance is not None:
+            try:
+                return runner.render_now()
+            except CommandError:
+                if episode.runner is runner:
+                    raise
+                # It held everybody up and was moved to a worker: it is asked once more there.
+        # Shielded: a caller that gives up must not let the next step begin while this draws.
+        return await asyncio.shield(self._background.spawn(episode.runner.render()))
 
     def heartbeat(self, episode: Episode) -> WriteAnswer:
         """Say how long the lease is; being asked has extended it already."""

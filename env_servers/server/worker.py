@@ -205,6 +205,8 @@ class Worker:
             return encode_result(instance.step(decode_input(arguments[0])))
         if op == Op.CONSULT:
             return instance.consult(Advisor(arguments[0]), arguments[1])
+        if op == Op.RENDER:
+            return [tuple(view) for view in instance.render()]
         self._instances[arguments[0]] = instance.fork()
         return None
 

@@ -1,1 +1,1 @@
-"""What several environments share: tool calls and retrieval."""
+"""What several environments share: tool calls, retrieval, and pens for views."""

@@ -436,3 +436,16 @@ async def test_a_closed_connection_goes_with_its_last_user():
             assert gone() is None, gc.get_referrers(gone())
         finally:
             gc.enable()
+
+
+async def test_a_client_sees_pictures_of_its_episodes():
+    async with serving() as server, Connection(server.addresses[0], QUICK) as connection:
+        episode, hashes = await play(connection, "seen", 2, reset=echo(length=9))
+        picture = await connection.render("seen")
+        assert (picture.seq, picture.state_hash) == (2, hashes[2])
+        assert picture.views[0].media_type == "text/plain"
+        assert b"step 2 of 9" in picture.views[0].content
+        episode.close()
+        with pytest.raises(EnvironmentFailure, match="no live episode"):
+            await connection.render("never")
+        assert server.table.admission.budget.outboxes == 0, "what was sent no longer counts"

@@ -10,6 +10,7 @@ import itertools
 import os
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
@@ -27,7 +28,9 @@ from env_servers.sdk import (
     StopReason,
     Task,
     TaskSet,
+    View,
 )
+from env_servers.toolkit.drawing import text_view
 
 __all__ = ["EchoEnvironment"]
 
@@ -36,6 +39,8 @@ ECHOED_CHARS: Final = 64
 EXIT_STATUS: Final = 86
 """Of a process that `exit_at` ended."""
 
+_BAR_CHARS: Final = 60
+"""Of each half of a view's bar."""
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz "
 _answers_of_process = itertools.count()
 
@@ -89,6 +94,7 @@ class EchoEnvironment(EpisodeEnvironment[_Episode]):
         grammar=GRAMMAR,
         conversation_starts=CONVERSATION_STARTS,
         max_rounds=20,
+        has_views=True,
         episode_bytes=4096,
     )
 
@@ -134,6 +140,12 @@ class EchoEnvironment(EpisodeEnvironment[_Episode]):
         if episode.options.diverge:
             return None  # the counter is the process's: only the transcript tells
         return b"%d %b" % (episode.steps, episode.identity)
+
+    def render(self) -> Sequence[View]:
+        steps, options = self.episode.steps, self.episode.options
+        bar = "#" * min(steps, _BAR_CHARS) + "." * min(options.length - steps, _BAR_CHARS)
+        text = f"step {steps} of {options.length or 'any number'}\n{bar}\n"
+        return [text_view("steps", "Steps", text.ljust(options.view_bytes))]
 
     def advise_expert(self, seed: int) -> Advice:
         return expert_advice(self.episode.steps, seed)

@@ -5,14 +5,18 @@ Contains the reset options and their bounds. Numbers arrive from JSON and protob
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from env_servers.sdk import InvalidOption, ResetOptions
 
 __all__ = ["OPTION_NAMES", "EchoOptions"]
 
-_HIGHEST: Final = {"observation_bytes": 16 * 1024 * 1024, "length": 10**9}
+_HIGHEST: Final = {
+    "observation_bytes": 16 * 1024 * 1024,
+    "view_bytes": 16 * 1024 * 1024,
+    "length": 10**9,
+}
 """Bounds of options that would otherwise cost unbounded memory; others take up to 1e9."""
 
 
@@ -41,6 +45,8 @@ class EchoOptions:
     """This step ends the process that runs it."""
     diverge: bool = False
     """Observations carry a counter of the process, so that a replay differs."""
+    view_bytes: int = field(default=0, repr=False)
+    """The view of a state is at least so long. Not in `repr`, of which state hashes are made."""
 
     @property
     def behaves(self) -> bool:
@@ -54,7 +60,7 @@ class EchoOptions:
         return cls(**{name: _checked(name, value) for name, value in options.options.items()})
 
 
-OPTION_NAMES: Final = tuple(field.name for field in fields(EchoOptions))
+OPTION_NAMES: Final = tuple(option.name for option in fields(EchoOptions))
 
 
 def _checked(name: str, value: Any) -> Any:

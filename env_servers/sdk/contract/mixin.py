@@ -11,7 +11,13 @@ from __future__ import annotations
 import unittest
 from typing import ClassVar
 
-from env_servers.sdk.contract import play_checks, player_checks, spec_checks, task_checks
+from env_servers.sdk.contract import (
+    play_checks,
+    player_checks,
+    spec_checks,
+    task_checks,
+    view_checks,
+)
 from env_servers.sdk.contract.report import Check, examine
 from env_servers.sdk.contract.subject import Subject, Terms
 from env_servers.sdk.environment import Environment, EnvironmentConfig
@@ -128,3 +134,9 @@ class EnvironmentContract:
 
     def test_doing_nothing_earns_nothing(self) -> None:
         self.holds(player_checks.doing_nothing_earns_nothing)
+
+    def test_every_state_has_views(self) -> None:
+        self.holds(view_checks.every_state_has_views)
+
+    def test_looking_changes_nothing(self) -> None:
+        self.holds(view_checks.looking_changes_nothing)

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from env_servers.sdk.contract import play_checks, player_checks, spec_checks, task_checks
+from env_servers.sdk.contract import (
+    play_checks,
+    player_checks,
+    spec_checks,
+    task_checks,
+    view_checks,
+)
 from env_servers.sdk.contract.subject import NotApplicable, Subject, Terms
 from env_servers.sdk.environment import Environment, EnvironmentConfig
 from env_servers.sdk.registry import load_environment
@@ -44,6 +50,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     player_checks.players_speak_every_format,
     player_checks.random_player_never_fails,
     player_checks.doing_nothing_earns_nothing,
+    view_checks.every_state_has_views,
+    view_checks.looking_changes_nothing,
 )
 """The contract, cheap checks first."""
 

@@ -28,6 +28,7 @@ OF_CLIENTS = {
     "episodes_are_their_clients",
     "listings_are_their_clients",
     "scopes_are_kept",
+    "pictures_are_their_clients",
 }
 
 
@@ -93,4 +94,4 @@ async def test_a_server_that_asks_nobody_who_he_is_is_caught(token_file, monkeyp
     )
     report = await check(token_file)
     failed = {result.name for result in report.results if result.failure}
-    assert failed == {"episodes_are_their_clients"}
+    assert failed == {"episodes_are_their_clients", "pictures_are_their_clients"}

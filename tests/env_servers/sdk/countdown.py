@@ -15,6 +15,7 @@ from env_servers.sdk import (
     Environment,
     EnvironmentSpec,
     Grammar,
+    MediaType,
     Observation,
     Parameter,
     RangeSplit,
@@ -23,6 +24,7 @@ from env_servers.sdk import (
     Task,
     UnknownItem,
     Verb,
+    View,
 )
 
 STEP_LIMIT = 12
@@ -61,6 +63,7 @@ class Countdown(Environment):
         grammar=Grammar((DOWN,), express=express),
         conversation_starts=dict.fromkeys(ActionFormat, START),
         max_rounds=10,
+        has_views=True,
     )
 
     @classmethod
@@ -91,6 +94,9 @@ class Countdown(Environment):
 
     def fingerprint(self):
         return repr((self.left, len(self.history))).encode()
+
+    def render(self):
+        return [View("left", "Left", MediaType.TEXT, b"#" * self.left)]
 
     def advise_expert(self, seed):
         return Advice(f"down {min(3, self.left)}", f"{self.left} left ({seed})")
@@ -445,3 +451,50 @@ class RewardsPatience(Countdown):
         return answer._replace(reward=1.0) if answer.truncated else answer
 
     spec = replace(Countdown.spec, max_rounds=STEP_LIMIT)
+
+
+# Its views
+
+
+def drawing(content, media_type=MediaType.HTML, name="left"):
+    class Drawing(Countdown):
+        def render(self):
+            return [View(name, "Left", media_type, content)]
+
+    return Drawing
+
+
+class WithoutPen(Countdown):
+    def render(self):
+        return []
+
+
+class BlindAtTheEnd(Countdown):
+    def render(self):
+        return super().render() * (self.left > 0)
+
+
+class Observer(Countdown):
+    """Being looked at changes it."""
+
+    def render(self):
+        self.history.append("")
+        return super().render()
+
+
+class OtherPaper(Countdown):
+    looks = itertools.count()
+
+    def render(self):
+        return [View("left", "Left", MediaType.TEXT, b"%d" % next(self.looks))]
+
+
+class PaperOfTheEpisode(Countdown):
+    episodes = itertools.count()
+
+    def reset(self, task, options):
+        self.number = next(self.episodes)
+        return super().reset(task, options)
+
+    def render(self):
+        return [View("left", "Left", MediaType.TEXT, b"%d" % self.number)]

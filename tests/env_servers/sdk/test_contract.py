@@ -60,6 +60,13 @@ DEFECTS = {
     "players_speak_every_format": [c.WrongExpress, c.Unspeakable],
     "random_player_never_fails": [c.RandomFails, c.RandomOfTheProcess],
     "doing_nothing_earns_nothing": [c.RewardsPatience],
+    "every_state_has_views": [
+        c.WithoutPen,
+        c.BlindAtTheEnd,
+        c.drawing(b"<p>never closed"),
+        c.drawing(b"x" * 5_000_000),
+    ],
+    "looking_changes_nothing": [c.Observer, c.OtherPaper, c.PaperOfTheEpisode],
 }
 BY_NAME = {check.__name__: check for check in CHECKS}
 

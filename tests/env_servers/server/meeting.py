@@ -21,7 +21,9 @@ from env_servers.sdk import (
     ResetOptions,
     Task,
     TaskSet,
+    View,
 )
+from env_servers.toolkit.drawing import text_view
 
 _waiting: list[asyncio.Event] = []
 
@@ -37,9 +39,11 @@ class Meeting(AsyncEnvironment):
 
     async def reset_async(self, task: Task, options: ResetOptions) -> Observation:
         self.steps = 0
+        self.drawing = False
         return Observation("Step 0, begun.")
 
     async def step_async(self, action: str) -> Observation:
+        assert not self.drawing, "a step began while a picture was made"
         if action == "hang":
             await asyncio.Event().wait()
         if action == "exit":
@@ -49,6 +53,12 @@ class Meeting(AsyncEnvironment):
         await asyncio.sleep(0.2 if action == "linger" else 0)
         self.steps += 1
         return Observation(f"Step {self.steps}, {action}.")
+
+    async def render_async(self) -> list[View]:
+        self.drawing = True
+        await asyncio.sleep(0.2)
+        self.drawing = False
+        return [text_view("steps", "Steps", str(self.steps))]
 
     async def _meet(self) -> None:
         if _waiting:

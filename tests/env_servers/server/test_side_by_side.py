@@ -3,6 +3,7 @@
 import contextlib
 from dataclasses import replace
 
+import grpc.aio
 import pytest
 
 from agentgym.env.v1 import environment_pb2 as pb
@@ -94,3 +95,24 @@ async def test_inline_it_is_refused():
             pass
     with pytest.raises(TypeError, match="thread or process"):
         type("Blocking", (Meeting,), {"spec": replace(Meeting.spec, execution=Execution.INLINE)})
+
+
+@pytest.mark.parametrize("how", ["process", "thread"])
+async def test_a_step_waits_for_a_picture_that_nobody_waits_for_any_more(how):
+    async with meeting(how) as (_, harness):
+        play = await harness.play()
+        request = pb.RenderRequest(episode_id=play.episode_id)
+        with pytest.raises(grpc.aio.AioRpcError, match="DEADLINE_EXCEEDED"):
+            await harness.stub.Render(request, timeout=0.05)
+        assert (await play.step("go")).observation == "Step 1, go."
+        assert (await harness.stub.Render(request)).views[0].content == b"1"
+
+
+async def test_a_picture_of_an_episode_whose_worker_died_is_of_the_rebuilt_one():
+    async with meeting("process") as (_, harness):
+        play, other = await harness.play(), await harness.play()
+        await play.step("go")
+        await other.ask(1, action="exit")
+        picture = await harness.stub.Render(pb.RenderRequest(episode_id=play.episode_id))
+        assert (picture.seq, picture.views[0].content) == (1, b"1")
+        assert picture.state_hash == play.events[1].state_hash

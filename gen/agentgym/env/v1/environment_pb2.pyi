@@ -24,6 +24,7 @@ class Capability(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CAPABILITY_FORK: _ClassVar[Capability]
     CAPABILITY_EXPERT: _ClassVar[Capability]
     CAPABILITY_SCORE: _ClassVar[Capability]
+    CAPABILITY_RENDER: _ClassVar[Capability]
 
 class Metric(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -71,6 +72,7 @@ CAPABILITY_DETERMINISTIC: Capability
 CAPABILITY_FORK: Capability
 CAPABILITY_EXPERT: Capability
 CAPABILITY_SCORE: Capability
+CAPABILITY_RENDER: Capability
 METRIC_UNSPECIFIED: Metric
 METRIC_SUCCESS_RATE: Metric
 METRIC_MEAN_SCORE: Metric
@@ -513,3 +515,31 @@ class CloseResponse(_message.Message):
     EVENT_FIELD_NUMBER: _ClassVar[int]
     event: Event
     def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ...) -> None: ...
+
+class RenderRequest(_message.Message):
+    __slots__ = ("episode_id",)
+    EPISODE_ID_FIELD_NUMBER: _ClassVar[int]
+    episode_id: str
+    def __init__(self, episode_id: _Optional[str] = ...) -> None: ...
+
+class RenderResponse(_message.Message):
+    __slots__ = ("seq", "state_hash", "views")
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    STATE_HASH_FIELD_NUMBER: _ClassVar[int]
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
+    seq: int
+    state_hash: bytes
+    views: _containers.RepeatedCompositeFieldContainer[View]
+    def __init__(self, seq: _Optional[int] = ..., state_hash: _Optional[bytes] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ...) -> None: ...
+
+class View(_message.Message):
+    __slots__ = ("name", "title", "media_type", "content")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_TYPE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    title: str
+    media_type: str
+    content: bytes
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., media_type: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...

@@ -75,6 +75,11 @@ class EnvironmentServiceStub:
                 request_serializer=agentgym_dot_env_dot_v1_dot_environment__pb2.CloseRequest.SerializeToString,
                 response_deserializer=agentgym_dot_env_dot_v1_dot_environment__pb2.CloseResponse.FromString,
                 _registered_method=True)
+        self.Render = channel.unary_unary(
+                '/agentgym.env.v1.EnvironmentService/Render',
+                request_serializer=agentgym_dot_env_dot_v1_dot_environment__pb2.RenderRequest.SerializeToString,
+                response_deserializer=agentgym_dot_env_dot_v1_dot_environment__pb2.RenderResponse.FromString,
+                _registered_method=True)
 
 
 class EnvironmentServiceServicer:
@@ -137,6 +142,13 @@ class EnvironmentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Render(self, request, context):
+        """Pictures of an episode's state, for people; needs the capability RENDER.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_EnvironmentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -179,6 +191,11 @@ def add_EnvironmentServiceServicer_to_server(servicer, server):
                     servicer.Close,
                     request_deserializer=agentgym_dot_env_dot_v1_dot_environment__pb2.CloseRequest.FromString,
                     response_serializer=agentgym_dot_env_dot_v1_dot_environment__pb2.CloseResponse.SerializeToString,
+            ),
+            'Render': grpc.unary_unary_rpc_method_handler(
+                    servicer.Render,
+                    request_deserializer=agentgym_dot_env_dot_v1_dot_environment__pb2.RenderRequest.FromString,
+                    response_serializer=agentgym_dot_env_dot_v1_dot_environment__pb2.RenderResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -398,6 +415,33 @@ class EnvironmentService:
             '/agentgym.env.v1.EnvironmentService/Close',
             agentgym_dot_env_dot_v1_dot_environment__pb2.CloseRequest.SerializeToString,
             agentgym_dot_env_dot_v1_dot_environment__pb2.CloseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Render(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/agentgym.env.v1.EnvironmentService/Render',
+            agentgym_dot_env_dot_v1_dot_environment__pb2.RenderRequest.SerializeToString,
+            agentgym_dot_env_dot_v1_dot_environment__pb2.RenderResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -54,6 +54,8 @@ class EnvironmentServiceStub:
     """One step command as a unary call."""
     Close: _grpc.UnaryUnaryMultiCallable[_environment_pb2.CloseRequest, _environment_pb2.CloseResponse]
     """One close command as a unary call."""
+    Render: _grpc.UnaryUnaryMultiCallable[_environment_pb2.RenderRequest, _environment_pb2.RenderResponse]
+    """Pictures of an episode's state, for people; needs the capability RENDER."""
 
 @_typing.type_check_only
 class EnvironmentServiceAsyncStub(EnvironmentServiceStub):
@@ -76,6 +78,8 @@ class EnvironmentServiceAsyncStub(EnvironmentServiceStub):
     """One step command as a unary call."""
     Close: _aio.UnaryUnaryMultiCallable[_environment_pb2.CloseRequest, _environment_pb2.CloseResponse]  # type: ignore[assignment]
     """One close command as a unary call."""
+    Render: _aio.UnaryUnaryMultiCallable[_environment_pb2.RenderRequest, _environment_pb2.RenderResponse]  # type: ignore[assignment]
+    """Pictures of an episode's state, for people; needs the capability RENDER."""
 
 class EnvironmentServiceServicer(metaclass=_abc_1.ABCMeta):
     """Environments, their tasks and their live episodes."""
@@ -143,5 +147,13 @@ class EnvironmentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_environment_pb2.CloseResponse, _abc.Awaitable[_environment_pb2.CloseResponse]]:
         """One close command as a unary call."""
+
+    @_abc_1.abstractmethod
+    def Render(
+        self,
+        request: _environment_pb2.RenderRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_environment_pb2.RenderResponse, _abc.Awaitable[_environment_pb2.RenderResponse]]:
+        """Pictures of an episode's state, for people; needs the capability RENDER."""
 
 def add_EnvironmentServiceServicer_to_server(servicer: EnvironmentServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

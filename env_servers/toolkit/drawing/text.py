@@ -1,0 +1,13 @@
+"""Views of plain text, for terminals."""
+
+from __future__ import annotations
+
+from env_servers.sdk import MediaType, View
+from env_servers.toolkit.drawing.markup import printable
+
+__all__ = ["text_view"]
+
+
+def text_view(name: str, title: str, text: str) -> View:
+    """Return a view of lines, without control characters."""
+    return View(name, title, MediaType.TEXT, printable(text.expandtabs()).encode())
