@@ -116,8 +116,8 @@ class Worker:
         while (message := self._queue.get()) is not None:
             # Written before executing: if this process dies now, the server knows the culprit.
             self._marker[:] = MARKER.pack(message[1])
-            if not self._hand_over(message):
-                answers.append(self._answer(message))
+            if (answer := self._begin(message)) is not None:
+                answers.append(answer)
             self._marker[:] = _NONE
             now = time.monotonic()
             due = self._queue.empty() or len(answers) >= _MAX_ANSWERS or now - sent > _MAX_DELAY
@@ -131,23 +131,27 @@ class Worker:
         with self._sending:
             self._connection.sendall(frame(answers))
 
-    def _hand_over(self, message: list[Any]) -> bool:
-        """Hand an operation of an environment that waits to the threads; False = it does not."""
-        op, _, handle, *arguments = message
+    def _begin(self, message: list[Any]) -> bytes | None:
+        """Execute an operation; None = its environment waits, and the threads will answer."""
+        op, call, handle, *arguments = message
         if op == Op.OPEN:
-            # Loaded here, once, and not by whichever threads come first. What fails fails again
-            # where the operation is answered.
-            with contextlib.suppress(Exception):
-                if self._load(arguments[0][0]).waits:
-                    self._handed_over.add(handle)
+            # Loaded here, once, and not by whichever threads come first.
+            name: str = arguments[0][0]
+            try:
+                with boundary(name):
+                    waits = self._load(name).waits
+            except CommandError as error:
+                return _refuse(call, error)
+            if waits:
+                self._handed_over.add(handle)
         if handle not in self._handed_over:
-            return False
+            return self._answer(message)
         if op == Op.FORK:
             self._handed_over.add(arguments[0])
         elif op == Op.CLOSE:
             self._handed_over.discard(handle)
         self._side_by_side.submit(message)
-        return True
+        return None
 
     def _read(self) -> None:
         try:
@@ -178,13 +182,13 @@ class Worker:
                 instance.environment.cancel()
 
     def _answer(self, message: list[Any]) -> bytes:
-        """[call, True, value] or [call, False, reason, text, metadata], packed."""
+        """[call, True, value], packed; or what `_refuse` says."""
         op, call, handle, *arguments = message
         try:
             with boundary(self._name(op, handle, arguments)):
                 return pack_message([call, True, self._execute(op, handle, arguments)])
         except CommandError as error:
-            return pack_message([call, False, int(error.reason), error.message, error.metadata])
+            return _refuse(call, error)
 
     def _name(self, op: int, handle: int, arguments: list[Any]) -> str:
         if op == Op.OPEN:
@@ -221,6 +225,11 @@ class Worker:
         if name not in self._loaded:
             self._loaded[name] = LoadedEnvironment(name, self._config)
         return self._loaded[name]
+
+
+def _refuse(call: int, error: CommandError) -> bytes:
+    """[call, False, reason, text, metadata], packed."""
+    return pack_message([call, False, int(error.reason), error.message, error.metadata])
 
 
 def main() -> None:

@@ -1,12 +1,14 @@
 """An environment that waits: `meet` for another episode of the process, `hang` for ever.
 
-Any other action only counts, `linger` slowly. `exit` ends the process.
+Any other action only counts, `linger` slowly. `exit` ends the process. With the setting
+`meeting.loads`, a file, it can be loaded once, and the file has a line for each time it was tried.
 """
 
 import asyncio
 import copy
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 from env_servers.environments.echo import EchoEnvironment
@@ -16,6 +18,7 @@ from env_servers.sdk import (
     AsyncEnvironment,
     EnvironmentConfig,
     EnvironmentSpec,
+    EnvironmentUnavailable,
     Execution,
     Observation,
     ResetOptions,
@@ -35,6 +38,12 @@ class Meeting(AsyncEnvironment):
 
     @classmethod
     def load_tasks(cls, config: EnvironmentConfig) -> TaskSet:
+        if path := config.settings.get("meeting.loads"):
+            with Path(path).open("a+") as loads:
+                loads.write("loaded\n")
+                loads.seek(0)
+                if len(loads.readlines()) > 1:
+                    raise EnvironmentUnavailable("it was loaded already")
         return echo_tasks()
 
     async def reset_async(self, task: Task, options: ResetOptions) -> Observation:

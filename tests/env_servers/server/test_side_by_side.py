@@ -7,7 +7,7 @@ import grpc.aio
 import pytest
 
 from agentgym.env.v1 import environment_pb2 as pb
-from env_servers.conformance.verdicts import expect_error, expect_observation
+from env_servers.conformance.verdicts import Violation, expect_error, expect_observation
 from env_servers.sdk import Execution, InvalidOption
 from tests.env_servers.server.conftest import harness_for
 from tests.env_servers.server.meeting import Meeting
@@ -17,12 +17,13 @@ MODULE = "tests.env_servers.server.meeting"
 
 
 @contextlib.asynccontextmanager
-async def meeting(how, **limits):
+async def meeting(how, settings=None, **limits):
     async with (
         serving(
             environments=(MODULE,),
             execution={"meeting": Execution(how)},
             workers=1,
+            settings=settings or {},
             limits={"step_limit": 20, **limits},
         ) as server,
         harness_for(server.addresses[0], environment="meeting") as harness,
@@ -87,6 +88,15 @@ async def test_of_calls_that_go_on_together_only_the_one_that_ends_the_worker_tw
         expect_error(await culprit.stream.answer(ended[1]), "ENVIRONMENT_CRASHED")
         assert [await take(*pair) for pair in waiting] == ["Step 1, linger."] * 3
         assert server.workers.deaths == 2
+
+
+async def test_what_cannot_be_loaded_is_tried_once_for_each_opening(tmp_path):
+    loads = tmp_path / "loads"
+    async with meeting("process", {"meeting.loads": str(loads)}) as (_, harness):
+        for tried in (2, 3):
+            with pytest.raises(Violation, match="it was loaded already"):
+                await harness.play()
+            assert len(loads.read_text().splitlines()) == tried
 
 
 async def test_inline_it_is_refused():
