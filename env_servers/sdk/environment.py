@@ -153,8 +153,8 @@ class Environment(ABC):
     def render(self) -> Sequence[View]:
         """Return pictures of the state for people, the most telling first; changes nothing.
 
-        Hidden state may show. Asked for at any state, the last one included; equal states have
-        equal pictures. It runs where steps run: some 20 ms at most, where that is Python.
+        Hidden state may show. Asked for at any state, the last one included; the same actions give
+        the same pictures. It runs where steps run: some 20 ms at most, where that is Python.
         """
         raise InvalidOption(f"{self.spec.name} draws no pictures")
 

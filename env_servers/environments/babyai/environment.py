@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from env_servers.environments.babyai import expert
+from env_servers.environments.babyai import expert, picture
 from env_servers.environments.babyai import tasks as task_ids
 from env_servers.environments.babyai.levels import Level, build
 from env_servers.environments.babyai.prompt import (
@@ -35,6 +36,7 @@ from env_servers.sdk import (
     StopReason,
     Task,
     TaskSet,
+    View,
 )
 
 __all__ = ["BabyaiEnvironment"]
@@ -202,6 +204,7 @@ class BabyaiEnvironment(EpisodeEnvironment[_Episode]):
         success_score=1e-6,
         profiles=("agentgym", "fixed"),
         has_score=True,
+        has_views=True,
         episode_bytes=128 * 1024,
     )
     option_names = (_LISTING, _ORIGINAL)
@@ -247,6 +250,11 @@ class BabyaiEnvironment(EpisodeEnvironment[_Episode]):
         level = hidden_state(episode.level, episode.movable)
         visits = sorted(map(repr, episode.visits.items()))
         return repr((options, earned, level, episode.image, visits, sorted(episode.tried))).encode()
+
+    def render(self) -> Sequence[View]:
+        episode = self.episode
+        facts = [f"goal: {episode.goal()}", f"score {episode.score:.3f}"]
+        return picture.draw(episode.level, episode.image, facts)
 
     def advise_expert(self, seed: int) -> Advice:
         episode = self.episode

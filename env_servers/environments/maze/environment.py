@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
-from env_servers.environments.maze import expert
+from env_servers.environments.maze import expert, picture
 from env_servers.environments.maze.generator import Shape
 from env_servers.environments.maze.grid import Cell, Maze, distances_to_goal
 from env_servers.environments.maze.prompt import (
@@ -33,6 +33,7 @@ from env_servers.sdk import (
     ResetOptions,
     StopReason,
     Task,
+    View,
 )
 
 __all__ = ["STEP_LIMIT", "MazeEnvironment"]
@@ -56,6 +57,8 @@ class _Episode:
     maze: Maze
     position: Cell
     fixed: bool
+    walked: tuple[Cell, ...]
+    """The start and every cell since, for the picture."""
     steps: int = 0
 
     def step_as_original(self, action: str) -> Observation:
@@ -67,7 +70,7 @@ class _Episode:
         self.steps += 1
         direction = ACTIONS.get(action)
         if direction is not None:
-            self.position = self.maze.neighbour(self.position, direction)
+            self._move(direction)
         return self._outcome("")
 
     def step_fixed(self, action: str) -> Observation:
@@ -77,12 +80,19 @@ class _Episode:
         remark = _NOT_A_MOVE
         if len(directions) == 1:
             direction = directions.pop()
-            before, self.position = self.position, self.maze.neighbour(self.position, direction)
+            before = self.position
+            self._move(direction)
             remark = f"A wall blocks the way {direction}.\n" if self.position == before else ""
         observation = self._outcome(remark)
         if self.steps < STEP_LIMIT or observation.terminated:
             return observation
         return observation._replace(truncated=True, stop_reason=StopReason.STEP_LIMIT)
+
+    def _move(self, direction: str) -> None:
+        target = self.maze.neighbour(self.position, direction)
+        if target != self.position:
+            self.position = target
+            self.walked += (target,)
 
     def _outcome(self, remark: str) -> Observation:
         if self.position == self.maze.goal:
@@ -102,6 +112,7 @@ class MazeEnvironment(EpisodeEnvironment[_Episode]):
         grammar=GRAMMAR,
         conversation_starts=CONVERSATION_STARTS,
         max_rounds=15,
+        has_views=True,
         profiles=("agentgym", "fixed"),
         episode_bytes=16 * 1024,
         item_prefixes=(OFFICIAL_PREFIX,),
@@ -118,7 +129,7 @@ class MazeEnvironment(EpisodeEnvironment[_Episode]):
         if not isinstance(instructions, str):
             raise InvalidOption("option instructions is a text")
         maze = self._selected_maze(task, options.options)
-        episode = _Episode(maze, maze.start, options.profile == "fixed")
+        episode = _Episode(maze, maze.start, options.profile == "fixed", (maze.start,))
         return episode, Observation(instructions + describe(maze, maze.start), reward=0.0)
 
     def step(self, action: str) -> Observation:
@@ -133,6 +144,9 @@ class MazeEnvironment(EpisodeEnvironment[_Episode]):
         maze = episode.maze
         state = (maze.rows, maze.goal, episode.position, episode.steps, episode.fixed)
         return repr(state).encode()
+
+    def render(self) -> Sequence[View]:
+        return picture.draw(self.episode.maze, self.episode.walked, self.episode.steps)
 
     def advise_expert(self, seed: int) -> Advice:
         return expert.advise(self.episode.maze, self.episode.position, seed)

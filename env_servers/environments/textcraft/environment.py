@@ -8,10 +8,11 @@ CraftingGame's, the tasks the task set's.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
+from env_servers.environments.textcraft import picture
 from env_servers.environments.textcraft.crafting_game import CraftingGame, Rules
 from env_servers.environments.textcraft.expert import advise, random_advice
 from env_servers.environments.textcraft.official import RECORDED_PREFIX, first_observation
@@ -33,6 +34,7 @@ from env_servers.sdk import (
     ResetOptions,
     StopReason,
     Task,
+    View,
 )
 
 __all__ = ["TextCraft"]
@@ -75,6 +77,7 @@ class TextCraft(EpisodeEnvironment[_Episode]):
         grammar=GRAMMAR,
         conversation_starts=CONVERSATION_STARTS,
         max_rounds=20,
+        has_views=True,
         profiles=("agentgym", "fixed"),
         episode_bytes=16 * 1024,
     )
@@ -130,6 +133,9 @@ class TextCraft(EpisodeEnvironment[_Episode]):
         if game.rules is Rules.ORIGINAL_2024:
             state = (*state, game.rules.value)
         return repr(state).encode("utf-8", "backslashreplace")
+
+    def render(self) -> Sequence[View]:
+        return picture.draw(self.episode.game, self.episode.shown)
 
     def advise_expert(self, seed: int) -> Advice:
         episode = self.episode

@@ -9,11 +9,11 @@ from __future__ import annotations
 import copy
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
-from env_servers.environments.wordle import expert
+from env_servers.environments.wordle import expert, picture
 from env_servers.environments.wordle.prompt import CONVERSATION_STARTS, GRAMMAR, instructions
 from env_servers.environments.wordle.rules import (
     ATTEMPTS,
@@ -39,6 +39,7 @@ from env_servers.sdk import (
     ResetOptions,
     StopReason,
     Task,
+    View,
 )
 
 __all__ = ["MOST_MISSES", "WordleEnvironment"]
@@ -136,6 +137,7 @@ class WordleEnvironment(EpisodeEnvironment[_Episode]):
         grammar=GRAMMAR,
         conversation_starts=CONVERSATION_STARTS,
         max_rounds=8,
+        has_views=True,
         profiles=("agentgym", "fixed"),
         episode_bytes=32 * 1024,
         item_prefixes=(OFFICIAL_PREFIX,),
@@ -176,6 +178,14 @@ class WordleEnvironment(EpisodeEnvironment[_Episode]):
         words = (puzzle.vocabulary.digest, puzzle.answers.digest, puzzle.hidden, drawn)
         state = (words, episode.turns, episode.attempts, episode.misses, episode.fixed)
         return repr(state).encode()
+
+    def render(self) -> Sequence[View]:
+        episode = self.episode
+        if episode.drawing is None:
+            hidden = f"hidden word: {episode.puzzle.hidden}"
+        else:
+            hidden = f"hidden word: any of {len(episode.candidates):,} that still fit"
+        return picture.draw(episode.turns, episode.attempts, hidden)
 
     def advise_expert(self, seed: int) -> Advice:
         episode = self.episode

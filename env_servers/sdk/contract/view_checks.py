@@ -27,7 +27,7 @@ def every_state_has_views(subject: Subject) -> Iterator[str]:
 
 
 def looking_changes_nothing(subject: Subject) -> Iterator[str]:
-    """An episode that is watched goes on as if nobody looked; equal states look the same."""
+    """An episode that is watched goes on as if nobody looked, and looks the same again."""
     for script, expected in _watched(subject):
         episode, observation = subject.begin(script)
         seen: list[Sequence[View]] = []
