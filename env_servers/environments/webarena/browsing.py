@@ -50,9 +50,13 @@ from env_servers.environments.webarena.observation.rectangles import (
     Rectangle,
     read_layout,
 )
+from env_servers.environments.webarena.observation.reports import (
+    AccessibilityReport,
+    Node,
+    SnapshotReport,
+)
 from env_servers.environments.webarena.observation.tree import (
     Element,
-    Node,
     Tree,
     candidates,
     read_tree,
@@ -408,9 +412,11 @@ class Browsing:
         return Seen(await self._tab_line(layout.title), tree, layout, tab.page.url)
 
     async def _read_page(self, tab: Tab) -> tuple[list[Node], Layout]:
-        answer = await tab.send("Accessibility.getFullAXTree")
-        snapshot = await tab.send("DOMSnapshot.captureSnapshot", computedStyles=list[str]())
-        return answer["nodes"], read_layout(snapshot)
+        report = await tab.read("Accessibility.getFullAXTree", AccessibilityReport)
+        snapshot = await tab.read(
+            "DOMSnapshot.captureSnapshot", SnapshotReport, computedStyles=list[str]()
+        )
+        return report.nodes, read_layout(snapshot)
 
     async def _tab_line(self, current_title: str) -> str:
         listed = self.window.tabs
@@ -433,8 +439,8 @@ class Browsing:
 
     def _number(self, node: Node) -> str:
         if self.view.browser_numbers:
-            return node["nodeId"]
-        key = (self.current.number, self.current.document, node["nodeId"])
+            return node.node_id
+        key = (self.current.number, self.current.document, node.node_id)
         return self._numbers.setdefault(key, str(len(self._numbers) + 1))
 
 

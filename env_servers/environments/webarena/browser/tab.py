@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from env_servers.environments.webarena.browser.errors import BrowserLost, TabLost
 from env_servers.environments.webarena.browser.protocol import ProtocolSession
+from env_servers.environments.webarena.browser.text_session import TextSession
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -65,6 +66,7 @@ class Tab:
     windows_opening: int = 0
     lost: str = ""
     dialogs: int = 0
+    _reports: TextSession = field(init=False)
     _loading: set[str] = field(default_factory=set[str])
     _scheduled: set[str] = field(default_factory=set[str])
 
@@ -79,6 +81,9 @@ class Tab:
         session.on("Page.frameNavigated", lambda event: self._navigated(event))
         session.on("Page.windowOpen", lambda event: self._window_open(event))
         self.page.on("crash", lambda _: self._crashed())
+        self.page.on("close", lambda _: self._reports.end("The page was closed."))
+        self._reports = TextSession(session)
+        await self._reports.open()
         await self.send("Page.enable")
         await self.send("Accessibility.enable")
 
@@ -111,6 +116,10 @@ class Tab:
     async def send(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Return the answer to a command of the protocol; raises as `ask` does."""
         return await self.ask(self.session.send(method, parameters))
+
+    async def read(self, method: str, report: type[_Result], **parameters: Any) -> _Result:
+        """Return the report that a command of the protocol answers with; raises as `ask` does."""
+        return await self.ask(self._reports.read(method, report, parameters))
 
     async def evaluate(self, expression: str) -> Any:
         """Return the value of an expression, awaited; None where the page went away meanwhile."""
@@ -160,6 +169,7 @@ class Tab:
 
     def _crashed(self) -> None:
         self.lost = self.lost or "The page crashed."
+        self._reports.end(self.lost)
         self.changed.set()
 
     def _start(self, frame: str) -> None:

@@ -6,10 +6,12 @@ Pure. What only another layout or another browser could tell is not translated.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
+
+from msgspec import structs
 
 from env_servers.environments.webarena.observation.rectangles import Layout, Rectangle
-from env_servers.environments.webarena.observation.tree import Node
+from env_servers.environments.webarena.observation.reports import Label, Node, Property, Value
 
 __all__ = ["place_separators", "translate_nodes"]
 
@@ -47,70 +49,66 @@ def place_separators(
     nodes: Sequence[Node], rectangles: Mapping[int, Rectangle]
 ) -> dict[int, Rectangle]:
     """Return where the signs between the parts of dates were shown: they are nowhere today."""
-    by_id = {node["nodeId"]: node for node in nodes}
+    by_id = {node.node_id: node for node in nodes}
     placed: dict[int, Rectangle] = {}
     for node in nodes:
-        field = rectangles.get(node.get("backendDOMNodeId", 0))
-        if field is None or node.get("role", {}).get("value") not in _DATE_ROLES:
+        field = rectangles.get(node.backend_id)
+        if field is None or node.role_name not in _DATE_ROLES:
             continue
-        waiting = [node["nodeId"]]
+        waiting = [node.node_id]
         while waiting:
             each = by_id.get(waiting.pop())
             if each is None:
                 continue
-            backend_id = each.get("backendDOMNodeId", 0)
-            known = rectangles.get(backend_id)
-            if each.get("role", {}).get("value") == "StaticText" and not (known and known.in_view):
-                placed[backend_id] = field
-            waiting.extend(each.get("childIds", ()))
+            known = rectangles.get(each.backend_id)
+            if each.role_name == "StaticText" and not (known and known.in_view):
+                placed[each.backend_id] = field
+            waiting.extend(each.child_ids)
     return placed
 
 
 class _Translation:
     def __init__(self, nodes: Sequence[Node], layout: Layout) -> None:
-        self._by_id = {node["nodeId"]: node for node in nodes}
+        self._by_id = {node.node_id: node for node in nodes}
         self._layout = layout
-        self._parents = {child: node for node in nodes for child in node.get("childIds", ())}
+        self._parents = {child: node for node in nodes for child in node.child_ids}
         self._merged = dict(self._merged_texts(nodes))
 
     def translate(self, node: Node) -> Node:
-        if "name" not in node:
+        if node.name is None:
             return node
-        role: str = node["role"]["value"]
-        name: str = node["name"].get("value", "")
-        attributes = self._layout.attributes.get(node.get("backendDOMNodeId", 0), {})
+        role, name = node.role_name, node.name.value or ""
+        attributes = self._layout.attributes.get(node.backend_id, {})
         properties = [
             self._property(role, each, attributes)
-            for each in node.get("properties", ())
-            if each["name"] not in _NEW_PROPERTIES
+            for each in node.properties
+            if each.name not in _NEW_PROPERTIES
         ]
         new_role = self._role(node, role, name)
         if (stated := attributes.get("role")) in _STATED_ROLES:
             new_role = stated
         if new_role == "gridcell" and role == "cell":
-            properties.append({"name": "required", "value": {"value": False}})
+            properties.append(Property("required", Value(False)))
         self._add_references(attributes, properties)
         if role == "paragraph" and not name:
             name = attributes.get("title", "")
         if role == "figure" and self._has_caption(node):
-            properties.append({"name": "details", "value": {"value": ""}})
-        return {
-            **node,
-            "role": {"value": new_role},
-            "name": {"value": self._name(node, new_role, role, name)},
-            "properties": properties,
-        }
+            properties.append(Property("details", Value("")))
+        return structs.replace(
+            node,
+            role=Label(new_role),
+            name=Label(self._name(node, new_role, role, name)),
+            properties=tuple(properties),
+        )
 
-    def _add_references(
-        self, attributes: Mapping[str, str], properties: list[Mapping[str, Any]]
-    ) -> None:
+    def _add_references(self, attributes: Mapping[str, str], properties: list[Property]) -> None:
         """What is not there, or closed, was named as controlled all the same."""
         controlled = attributes.get("aria-controls")
-        if controlled and all(each["name"] != "controls" for each in properties):
-            properties.append({"name": "controls", "value": {"value": controlled}})
+        if controlled and all(each.name != "controls" for each in properties):
+            properties.append(Property("controls", Value(controlled)))
 
     def _has_caption(self, node: Node) -> bool:
-        children = (self._by_id.get(child) for child in node.get("childIds", ()))
+        children = (self._by_id.get(child) for child in node.child_ids)
         return any(child is not None and self._tag(child) == "FIGCAPTION" for child in children)
 
     def _role(self, node: Node, role: str, name: str) -> str:
@@ -121,19 +119,16 @@ class _Translation:
             return "generic"
         return _ROLES.get(role, role)
 
-    def _property(
-        self, role: str, each: Mapping[str, Any], attributes: Mapping[str, str]
-    ) -> Mapping[str, Any]:
-        if each["name"] == "valuetext" and role in _NEW_VALUES:
-            said = attributes.get("aria-valuetext", "")
-            return {"name": "valuetext", "value": {"value": said}}
-        if each["name"] == "valuemax" and role == "meter":
-            return {"name": "valuemax", "value": {"value": 0}}
+    def _property(self, role: str, each: Property, attributes: Mapping[str, str]) -> Property:
+        if each.name == "valuetext" and role in _NEW_VALUES:
+            return Property("valuetext", Value(attributes.get("aria-valuetext", "")))
+        if each.name == "valuemax" and role == "meter":
+            return Property("valuemax", Value(0))
         return each
 
     def _name(self, node: Node, new_role: str, role: str, name: str) -> str:
-        if node["nodeId"] in self._merged:
-            return self._merged[node["nodeId"]]
+        if node.node_id in self._merged:
+            return self._merged[node.node_id]
         if new_role.startswith("DescriptionList") or role == "term":
             return ""
         half = len(name) // 2
@@ -142,51 +137,51 @@ class _Translation:
         return self._label(node, name)
 
     def _within(self, node: Node, roles: frozenset[str]) -> bool:
-        parent = self._parents.get(node["nodeId"])
+        parent = self._parents.get(node.node_id)
         while parent is not None:
-            if parent.get("role", {}).get("value") in roles:
+            if parent.role_name in roles:
                 return True
-            parent = self._parents.get(parent["nodeId"])
+            parent = self._parents.get(parent.node_id)
         return False
 
     def _label(self, node: Node, name: str) -> str:
         """Names from labels around a control kept their blanks."""
-        parent = self._parents.get(node["nodeId"])
+        parent = self._parents.get(node.node_id)
         while name and parent is not None:
             if self._tag(parent) == "LABEL":
-                words = "".join(self._texts(parent, node["nodeId"]))
+                words = "".join(self._texts(parent, node.node_id))
                 return words if words.strip() == name else name
-            parent = self._parents.get(parent["nodeId"])
+            parent = self._parents.get(parent.node_id)
         return name
 
     def _tag(self, node: Node) -> str:
-        return self._layout.tags.get(node.get("backendDOMNodeId", 0), "")
+        return self._layout.tags.get(node.backend_id, "")
 
     def _texts(self, node: Node, without: str) -> Iterator[str]:
-        waiting = [node["nodeId"]]
+        waiting = [node.node_id]
         while waiting:
             each = self._by_id.get(waiting.pop())
-            if each is None or each["nodeId"] == without:
+            if each is None or each.node_id == without:
                 continue
-            yield self._layout.texts.get(each.get("backendDOMNodeId", 0), "")
-            waiting.extend(reversed(each.get("childIds", ())))
+            yield self._layout.texts.get(each.backend_id, "")
+            waiting.extend(reversed(each.child_ids))
 
     def _merged_texts(self, nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
         """The rows of a text area were one text."""
         for node in nodes:
-            value = node.get("value", {}).get("value")
+            value = node.value and node.value.value
             if self._tag(node) == "TEXTAREA" and isinstance(value, str):
                 rows = list(self._rows(node))
                 for number, row in enumerate(rows):
                     yield row, "" if number else value
 
     def _rows(self, node: Node) -> Iterator[str]:
-        waiting = list(node.get("childIds", ()))
+        waiting = list(node.child_ids)
         while waiting:
             each = self._by_id.get(waiting.pop(0))
             if each is None:
                 continue
-            if each.get("role", {}).get("value") == "StaticText":
-                yield each["nodeId"]
+            if each.role_name == "StaticText":
+                yield each.node_id
             else:
-                waiting[:0] = each.get("childIds", ())
+                waiting[:0] = each.child_ids

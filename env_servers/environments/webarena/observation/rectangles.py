@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
+
+from env_servers.environments.webarena.observation.reports import SnapshotReport
 
 __all__ = ["WINDOW_HEIGHT", "WINDOW_WIDTH", "Layout", "Rectangle", "read_layout"]
 
@@ -72,24 +74,21 @@ class Layout:
         return [node for node in nodes if node not in self.known]
 
 
-def read_layout(snapshot: Mapping[str, Any]) -> Layout:
+def read_layout(snapshot: SnapshotReport) -> Layout:
     """Return the layout of the main document of `DOMSnapshot.captureSnapshot`."""
-    document: Mapping[str, Any] = snapshot["documents"][0]
-    strings: list[str] = snapshot["strings"]
-    left, top = document.get("scrollOffsetX", 0.0), document.get("scrollOffsetY", 0.0)
-    backend_ids: list[int] = document["nodes"]["backendNodeId"]
-    pseudo: set[int] = set(document["nodes"].get("pseudoType", {}).get("index", ()))
+    document, strings = snapshot.documents[0], snapshot.strings
+    nodes, layout = document.nodes, document.layout
+    left, top = document.scroll_offset_x, document.scroll_offset_y
+    backend_ids = nodes.backend_node_id
+    pseudo = set(nodes.pseudo_type.index)
     rectangles: dict[int, Rectangle] = {}
     markers: dict[int, Rectangle] = {}
-    names: list[int] = document["nodes"].get("nodeName", [])
-    layout: Mapping[str, Any] = document["layout"]
-    indices: list[int] = layout["nodeIndex"]
-    all_bounds: list[list[float]] = layout["bounds"]
-    all_texts: list[int] = layout.get("text", [-1] * len(indices))
+    all_texts = layout.text or [-1] * len(layout.node_index)
     texts: dict[int, str] = {}
-    for index, bounds, text in zip(indices, all_bounds, all_texts, strict=True):
+    for index, bounds, text in zip(layout.node_index, layout.bounds, all_texts, strict=True):
         node = backend_ids[index]
-        found = Rectangle(bounds[0] - left, bounds[1] - top, bounds[2], bounds[3])
+        x, y, width, height = bounds
+        found = Rectangle(x - left, y - top, width, height)
         if text >= 0:
             texts[node] = texts.get(node, "") + strings[text]
         kind = markers if index in pseudo else rectangles
@@ -98,13 +97,13 @@ def read_layout(snapshot: Mapping[str, Any]) -> Layout:
     return Layout(
         rectangles,
         frozenset(backend_ids),
-        {node: strings[name] for node, name in zip(backend_ids, names, strict=False)},
-        _Attributes(strings, backend_ids, document["nodes"].get("attributes", [])),
+        {node: strings[name] for node, name in zip(backend_ids, nodes.node_name, strict=False)},
+        _Attributes(strings, backend_ids, nodes.attributes),
         texts,
         markers,
         (left, top),
-        _string(strings, document["title"]),
-        _string(strings, document["documentURL"]),
+        _string(strings, document.title),
+        _string(strings, document.document_url),
     )
 
 

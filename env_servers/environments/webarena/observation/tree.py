@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
+
+from msgspec import UNSET
 
 from env_servers.environments.webarena.observation.rectangles import Rectangle
+from env_servers.environments.webarena.observation.reports import Node
 
-__all__ = ["Element", "Node", "Tree", "candidates", "read_tree"]
-
-Node = Mapping[str, Any]
-"""One node of `Accessibility.getFullAXTree`."""
+__all__ = ["Element", "Tree", "candidates", "read_tree"]
 
 _ROOT: Final = "RootWebArea"
 _ROOT_RECTANGLE: Final = Rectangle(0.0, 0.0, 10.0, 10.0)
@@ -60,8 +60,8 @@ class Tree:
 def candidates(nodes: Sequence[Node]) -> Iterator[int]:
     """Yield the backend ids of the nodes that may become lines."""
     for node in nodes:
-        if "name" in node and "backendDOMNodeId" in node:
-            yield node["backendDOMNodeId"]
+        if node.name is not None and node.backend_id:
+            yield node.backend_id
 
 
 def read_tree(
@@ -77,12 +77,12 @@ def read_tree(
     """
     by_id: dict[str, Node] = {}
     for node in nodes:
-        by_id.setdefault(node["nodeId"], node)
+        by_id.setdefault(node.node_id, node)
     lines: list[str] = []
     originals: list[str] = []
     elements: dict[str, Element] = {}
     # Depth first without recursion: pages may nest deeper than Python does.
-    waiting: list[tuple[str, int]] = [(nodes[0]["nodeId"], 0)] if nodes else []
+    waiting: list[tuple[str, int]] = [(nodes[0].node_id, 0)] if nodes else []
     while waiting:
         node_id, depth = waiting.pop()
         node = by_id.pop(node_id, None)
@@ -95,31 +95,29 @@ def read_tree(
             line = f"[{element_id}] {content}"
             lines.append("\t" * depth + line)
             originals.append(f"[{node_id}] {content}")
-            backend_id = node.get("backendDOMNodeId", 0)
-            elements[element_id] = Element(element_id, line, rectangle, backend_id)
+            elements[element_id] = Element(element_id, line, rectangle, node.backend_id)
             depth += 1
-        waiting.extend((child, depth) for child in reversed(node.get("childIds", ())))
+        waiting.extend((child, depth) for child in reversed(node.child_ids))
     return Tree("\n".join(_without_repetitions(lines, originals)), elements)
 
 
 def _rectangle(node: Node, rectangles: Mapping[int, Rectangle]) -> Rectangle | None:
-    if "backendDOMNodeId" not in node:
+    if not node.backend_id:
         return None
-    if node.get("role", {}).get("value") == _ROOT:
+    if node.role_name == _ROOT:
         return _ROOT_RECTANGLE
-    return rectangles.get(node["backendDOMNodeId"])
+    return rectangles.get(node.backend_id)
 
 
 def _content(node: Node) -> str | None:
     """Role, name and properties; None where the node is no line."""
-    name = node.get("name", {}).get("value")
-    role = node.get("role", {}).get("value")
-    if name is None or role is None:
+    if node.name is None or node.name.value is None or not node.role_name:
         return None
+    role, name = node.role_name, node.name.value
     properties = " ".join(
-        f"{each['name']}: {each['value']['value']}"
-        for each in node.get("properties", ())
-        if each["name"] not in _DROPPED_PROPERTIES and "value" in each["value"]
+        f"{each.name}: {each.value.value}"
+        for each in node.properties
+        if each.name not in _DROPPED_PROPERTIES and each.value.value is not UNSET
     )
     if not name.strip() and ((role == "listitem") if properties else (role in _DROPPED_ROLES)):
         return None

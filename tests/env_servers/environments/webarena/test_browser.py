@@ -10,18 +10,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 pytest.importorskip("playwright", reason="needs the extra webarena")
 
 from env_servers.environments.webarena.addresses import Addresses
 from env_servers.environments.webarena.browser.chromium import check_version, find_chromium
-from env_servers.environments.webarena.browser.errors import BrowserLost, SiteFailed
+from env_servers.environments.webarena.browser.errors import BrowserLost, SiteFailed, TabLost
 from env_servers.environments.webarena.browser.gate import Door, Request
 from env_servers.environments.webarena.browser.shared_browser import BrowserOptions, SharedBrowser
 from env_servers.environments.webarena.browser.tab import Limits
 from env_servers.environments.webarena.browser.window import WindowOptions
 from env_servers.environments.webarena.browsing import AGENTGYM, FIXED, Browsing, Manner, Step
+from env_servers.environments.webarena.observation.reports import AccessibilityReport
 from env_servers.sdk import EnvironmentUnavailable
 
 QUICK = WindowOptions(limits=Limits(answer=1.5, settled=2.0, navigation=3.0, interrupted=1.5))
@@ -51,6 +53,7 @@ PAGES: Mapping[str, str] = {
     "/gone": "<title>Gone</title><button onclick='window.close()'>Close</button>",
     "/endless": "<title>Endless</title><button onclick='location.reload()'>Go</button>"
     "<script>setTimeout(() => location.reload(), 10)</script>",
+    "/half": "<title>Half</title><p id=p></p><script>p.textContent = 'a \\ud83d b'</script>",
     "/big": "<title>Big</title>" + "<p>word</p>" * 6_000,
 }
 
@@ -190,6 +193,30 @@ async def test_a_huge_page_is_shown(browser: SharedBrowser) -> None:
     step = await Browsing(window, Addresses({}), "Try it").open([f"http://{HOST}/big"])
     assert "word" in step.text
     await window.close()
+
+
+@pytest.mark.slow
+async def test_half_a_character_is_shown_as_python_writes_it(browser: SharedBrowser) -> None:
+    async with episode(browser, "/half") as (_, step):
+        assert r"StaticText 'a \ud83d b'" in step.text
+
+
+@pytest.mark.slow
+async def test_a_report_that_a_page_can_no_longer_make_fails_at_once(
+    browser: SharedBrowser,
+) -> None:
+    async with episode(browser, "/loop") as (browsing, _):
+        tab = browsing.current
+        hung = asyncio.ensure_future(tab.evaluate("(() => { for (;;); })()"))
+        report = asyncio.ensure_future(tab.read("Accessibility.getFullAXTree", AccessibilityReport))
+        await asyncio.sleep(0.1)
+        for process in psutil.Process(await browser.process_id()).children(recursive=True):
+            if "--type=renderer" in process.cmdline():
+                process.kill()
+        with pytest.raises(TabLost, match="crashed"):
+            await report
+        with pytest.raises(TabLost):
+            await hung
 
 
 @pytest.mark.slow

@@ -4,41 +4,53 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from env_servers.environments.webarena.observation.chromium112 import translate_nodes
 from env_servers.environments.webarena.observation.prompt import frame_observation, list_tabs
-from env_servers.environments.webarena.observation.rectangles import Rectangle, read_layout
-from env_servers.environments.webarena.observation.tree import Node, Tree, candidates, read_tree
+from env_servers.environments.webarena.observation.rectangles import (
+    Layout,
+    Rectangle,
+    read_layout,
+)
+from env_servers.environments.webarena.observation.reports import (
+    Label,
+    Node,
+    Property,
+    SnapshotReport,
+    Value,
+)
+from env_servers.environments.webarena.observation.tree import Tree, candidates, read_tree
 
 SHOWN = Rectangle(10, 10, 100, 20)
 
 
 def node(
     number: int, role: str, name: str | None, children: tuple[int, ...] = (), **properties: Any
-) -> dict[str, Any]:
-    made: dict[str, Any] = {
-        "nodeId": str(number),
-        "role": {"value": role},
-        "childIds": [str(child) for child in children],
-        "backendDOMNodeId": number,
-        "properties": [{"name": key, "value": {"value": v}} for key, v in properties.items()],
-    }
-    if name is not None:
-        made["name"] = {"value": name}
-    return made
+) -> Node:
+    return Node(
+        node_id=str(number),
+        backend_id=number,
+        role=Label(role),
+        name=None if name is None else Label(name),
+        properties=tuple(Property(key, Value(v)) for key, v in properties.items()),
+        child_ids=tuple(str(child) for child in children),
+    )
 
 
-def tree_of(*nodes: dict[str, Any], hidden: tuple[int, ...] = (), full: bool = False) -> Tree:
-    rectangles = {
-        each["backendDOMNodeId"]: SHOWN for each in nodes if each["nodeId"] not in map(str, hidden)
-    }
+def tree_of(*nodes: Node, hidden: tuple[int, ...] = (), full: bool = False) -> Tree:
+    rectangles = {each.backend_id: SHOWN for each in nodes if each.backend_id not in hidden}
     numbers: dict[str, str] = {}
 
     def number(each: Node) -> str:
-        return numbers.setdefault(each["nodeId"], str(len(numbers) + 1))
+        return numbers.setdefault(each.node_id, str(len(numbers) + 1))
 
     return read_tree(nodes, rectangles, number, full=full)
+
+
+def layout_of(snapshot: dict[str, Any]) -> Layout:
+    return read_layout(msgspec.convert(snapshot, SnapshotReport))
 
 
 def test_a_line_has_number_role_quoted_name_and_properties_in_their_order() -> None:
@@ -122,7 +134,7 @@ def test_a_tree_deeper_than_pythons_stack_is_read() -> None:
 
 
 def test_rectangles_are_in_the_windows_coordinates_and_pseudo_elements_have_none() -> None:
-    layout = read_layout(
+    layout = layout_of(
         {
             "strings": ["Title", "http://a.test/"],
             "documents": [
@@ -162,7 +174,7 @@ def test_an_observation_is_framed_as_the_original_frames_it() -> None:
 
 def test_a_tree_is_translated_into_chromium_112s_words() -> None:
     names = ["#document", "FORM", "IMG", "TD", "BUTTON", "aria-controls", "more", "LABEL", "INPUT"]
-    layout = read_layout(
+    layout = layout_of(
         {
             "strings": [*names, " Tea"],
             "documents": [
@@ -189,7 +201,7 @@ def test_a_tree_is_translated_into_chromium_112s_words() -> None:
         node(7, "checkbox", "Tea", checked="true"),
         node(8, "none", None),
     ]
-    translated = tree_of(*(dict(each) for each in translate_nodes(nodes, layout)))
+    translated = tree_of(*translate_nodes(nodes, layout))
     assert [line.split("] ")[1] for line in translated.text.split("\n")] == [
         "RootWebArea 'P'",
         "img 'Lamp'",
