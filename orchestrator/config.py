@@ -41,6 +41,7 @@ from orchestrator.suites import DEMO_SUITE, Suite, SuiteEnvironment, load_suite
 __all__ = [
     "AGENT_POLICY",
     "EMBEDDED_POLICY",
+    "SCRIPTED_POLICIES",
     "SERVED_POLICY",
     "RunConfig",
     "parse_action_format",
@@ -53,7 +54,7 @@ EMBEDDED_POLICY = "embedded"
 """The kind that, without a target, plays the run's model in its own process."""
 AGENT_POLICY = "agent"
 """A trained agent with a manifest."""
-_SCRIPTED = ("expert", "random", "noop")
+SCRIPTED_POLICIES = ("expert", "random", "noop")
 _DEFAULT_SPLIT = "eval"
 
 ActionFormatName = Literal["react", "function_calling", "code_as_action"]
@@ -215,7 +216,7 @@ class RunConfig:
         Beside another model both sample as the run says. Raises UsageError, PolicyMisconfigured.
         """
         policies = self._policies()
-        if any(policy.kind not in (*_SCRIPTED, AGENT_POLICY) for policy in policies):
+        if any(policy.kind not in (*SCRIPTED_POLICIES, AGENT_POLICY) for policy in policies):
             return None
         learned = _read_agent_manifest(policies)
         return learned.sampling() if learned is not None else None

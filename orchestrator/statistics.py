@@ -29,7 +29,10 @@ __all__ = [
     "Interval",
     "Measured",
     "MissingRule",
+    "mcnemar_p",
     "mean_interval",
+    "measure_difference",
+    "measure_score",
     "measure_success",
     "success_interval",
     "summarise_categories",
@@ -55,6 +58,9 @@ class Interval(NamedTuple):
 
     low: float
     high: float
+
+
+_SHARE: Final = Interval(0, 1)
 
 
 class Measured(NamedTuple):
@@ -196,6 +202,22 @@ def measure_success(
     return _measure(_outcomes(finished), keys, absent, success_interval, Interval(0, 1), missing)
 
 
+def measure_score(
+    records: Sequence[EpisodeSummary],
+    planned: Collection[EpisodeKey],
+    *,
+    perfect: float = 1.0,
+    missing: MissingRule = "bounds",
+) -> Measured:
+    """Return the mean score of records; `perfect` is that of a perfect episode."""
+    finished = [record for record in records if not record.failed]
+    keys = frozenset(planned) | {record.key for record in records}
+    absent = keys - {record.key for record in finished}
+    scores = {record.key: record.score for record in finished if record.score is not None}
+    scale = Interval(min((0.0, *scores.values())), max((perfect, *scores.values())))
+    return _measure(scores, keys, absent, mean_interval, scale, missing)
+
+
 def _outcomes(finished: Iterable[EpisodeSummary]) -> dict[EpisodeKey, float]:
     return {record.key: float(record.success) for record in finished if record.success is not None}
 
@@ -213,10 +235,8 @@ def _summarise_group(
     keys = frozenset(planned or ()) | {record.key for record in records}
     missing = keys - {record.key for record in finished}
     outcomes = _outcomes(finished)
-    scores = {record.key: record.score for record in finished if record.score is not None}
-    success = _measure(outcomes, keys, missing, success_interval, Interval(0, 1), rule)
-    scale = Interval(min((0.0, *scores.values())), max((perfect, *scores.values())))
-    score = _measure(scores, keys, missing, mean_interval, scale, rule)
+    success = measure_success(records, keys, missing=rule)
+    score = measure_score(records, keys, perfect=perfect, missing=rule)
     rewards = [record.reward for record in finished if record.reward is not None]
     costs = [record.cost_usd for record in records if record.cost_usd is not None]
     return EnvironmentStatistics(
@@ -279,6 +299,67 @@ def _measure(
     lowest, highest = interval_of(worst), interval_of(best)
     interval = Interval(lowest.low, highest.high) if lowest and highest else None
     return Measured(None, bounds, interval)
+
+
+def measure_difference(
+    pairs: Sequence[tuple[str, float | None, float | None]],
+    *,
+    scale: Interval = _SHARE,
+    missing: MissingRule = "bounds",
+) -> Measured:
+    """Return the mean of second minus first over pairs (item id, first, second); None = missing.
+
+    The interval is a paired bootstrap over items. It is None where no pair differs from another:
+    such a sample says nothing of how far a difference could go.
+
+    Args:
+        pairs: One per episode that both were to play.
+        scale: The worst and the best value that a missing one could have.
+        missing: As everywhere: at its bounds the difference is what it would be if everything
+            missing had gone for the first, and for the second.
+    """
+    known = [(item, first, second) for item, first, second in pairs if None not in (first, second)]
+    if missing == "error" and len(known) < len(pairs):
+        return Measured(None, None, None)
+
+    def ends(first_missing: float, second_missing: float) -> list[tuple[str, float]]:
+        return [
+            (
+                item,
+                (second_missing if second is None else second)
+                - (first_missing if first is None else first),
+            )
+            for item, first, second in (known if missing == "drop" else pairs)
+        ]
+
+    if missing in ("drop", "fail") or len(known) == len(pairs):
+        values = ends(scale.low, scale.low)
+        return Measured(_mean([value for _, value in values]), None, _spread(values))
+    worst, best = ends(scale.high, scale.low), ends(scale.low, scale.high)
+    low, high = (_mean([value for _, value in end]) for end in (worst, best))
+    bounds = None if low is None or high is None else Interval(low, high)
+    lowest, highest = _spread(worst), _spread(best)
+    interval = Interval(lowest.low, highest.high) if lowest and highest else None
+    return Measured(None, bounds, interval)
+
+
+def _spread(values: Sequence[tuple[str, float]]) -> Interval | None:
+    return mean_interval(values) if len({value for _, value in values}) > 1 else None
+
+
+def mcnemar_p(won: int, lost: int) -> float:
+    """Return the two-sided p value of McNemar's exact test.
+
+    Args:
+        won: Items that the second solved and the first did not.
+        lost: Items that the first solved and the second did not.
+    """
+    turned = won + lost
+    term = total = 1  # binomial coefficients, exactly: their sum is beyond floats
+    for count in range(min(won, lost)):
+        term = term * (turned - count) // (count + 1)
+        total += term
+    return min(1.0, 2 * total / 2**turned)
 
 
 def wilson_interval(

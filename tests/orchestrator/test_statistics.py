@@ -1,14 +1,18 @@
+import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.env.v1 import types_pb2
 from orchestrator.records import summarise
 from orchestrator.run_plan import RunPlan
 from orchestrator.statistics import (
+    Interval,
+    mcnemar_p,
     mean_interval,
+    measure_difference,
     success_interval,
     summarise_run,
     wilson_interval,
@@ -163,3 +167,87 @@ def test_a_fault_that_is_unknown_here_is_still_counted():
     episode.error.fault = types_pb2.FAULT_UNSPECIFIED
     [result] = summarise_run([summarise(episode)])
     assert result.failures == {"UNSPECIFIED": 1}
+
+
+@pytest.mark.parametrize(
+    ("won", "lost", "p_value"),
+    # Two-sided binomial probabilities at 1/2, by hand: 2 (1 + 12 + 66) / 2**12, and so on.
+    [(0, 0, 1.0), (0, 1, 1.0), (5, 0, 0.0625), (2, 10, 158 / 4096), (10, 2, 158 / 4096), (3, 3, 1)],
+)
+def test_mcnemar_s_exact_test_has_its_known_values(won, lost, p_value):
+    assert mcnemar_p(won, lost) == p_value
+
+
+@given(st.integers(0, 400), st.integers(0, 400))
+def test_mcnemar_s_test_is_the_binomial_tail_on_both_sides(won, lost):
+    turned = won + lost
+    tail = sum(math.comb(turned, count) for count in range(min(won, lost) + 1))
+    assert mcnemar_p(won, lost) == mcnemar_p(lost, won) == min(1.0, 2 * tail / 2**turned)
+
+
+def test_mcnemar_s_test_holds_where_its_sums_are_no_floats():
+    assert 0 < mcnemar_p(1900, 2100) < 0.01
+    assert mcnemar_p(2000, 2000) == 1.0
+
+
+outcomes_or_missing = st.sampled_from([0.0, 1.0, None])
+pairs_of_outcomes = st.lists(
+    st.tuples(outcomes_or_missing, outcomes_or_missing), min_size=1, max_size=8
+)
+few_examples = settings(max_examples=30)  # each draws thousands of resamples
+
+
+def with_items(pairs):
+    return [(f"item_{at}", *pair) for at, pair in enumerate(pairs)]
+
+
+@few_examples
+@given(pairs_of_outcomes)
+def test_a_difference_is_its_contrary_where_the_sides_are_exchanged(pairs):
+    forth = measure_difference(with_items(pairs))
+    back = measure_difference(with_items([(second, first) for first, second in pairs]))
+    if forth.bounds is None:
+        assert back.value == pytest.approx(-forth.value)
+    else:
+        assert back.bounds == pytest.approx((-forth.bounds.high, -forth.bounds.low))
+
+
+@few_examples
+@given(pairs_of_outcomes, st.data())
+def test_bounds_of_a_difference_hold_it_however_the_missing_ones_end(pairs, data):
+    ends = [
+        tuple(data.draw(st.sampled_from([0.0, 1.0])) if it is None else it for it in pair)
+        for pair in pairs
+    ]
+    measured = measure_difference(with_items(pairs))
+    value = measure_difference(with_items(ends)).value
+    low, high = measured.bounds or (measured.value, measured.value)
+    assert low - 1e-9 <= value <= high + 1e-9
+    assert value == pytest.approx(sum(second - first for first, second in ends) / len(ends))
+
+
+def test_the_interval_of_a_difference_is_paired_and_near_the_normal_one_of_many_items():
+    generator = random.Random(4)
+    easy = [generator.random() for _ in range(400)]
+    pairs = [(f"item_{at}", float(ease > 0.5), float(ease > 0.45)) for at, ease in enumerate(easy)]
+    differences = [second - first for _, first, second in pairs]
+    mean = sum(differences) / len(pairs)
+    variance = sum((it - mean) ** 2 for it in differences) / (len(pairs) - 1)
+    half = 1.96 * math.sqrt(variance / len(pairs))
+    interval = measure_difference(pairs).interval
+    assert interval == pytest.approx((mean - half, mean + half), abs=0.01)
+    # Unpaired, it would hold 0: each side alone is known to 5 percentage points only.
+    assert interval.low > 0
+
+
+def test_pairs_that_all_differ_by_the_same_have_no_interval():
+    assert measure_difference(with_items([(0.0, 1.0)] * 5)).interval is None
+    assert measure_difference(with_items([(0.0, 1.0)] * 5 + [(1.0, 1.0)])).interval is not None
+
+
+def test_the_rules_for_missing_episodes_hold_for_differences():
+    pairs = with_items([(0.0, 1.0), (1.0, None), (None, None), (1.0, 1.0)])
+    assert measure_difference(pairs).bounds == Interval(-0.25, 0.5)
+    assert measure_difference(pairs, missing="drop").value == 0.5
+    assert measure_difference(pairs, missing="fail").value == 0.0
+    assert measure_difference(pairs, missing="error").value is None
