@@ -19,6 +19,7 @@ from agent_runtime.errors import Trouble
 __all__ = [
     "Breaker",
     "Outage",
+    "Overdue",
     "Patience",
     "RefillingBudget",
     "Repeat",
@@ -44,6 +45,18 @@ _PATIENCE_ANSWERS: Final = 200
 _PATIENCE_FACTOR: Final = 8.0
 _PATIENCE_LEAST: Final = 10.0
 """Seconds: no server is quick enough to be given up sooner, for it may be busy for a while."""
+_LATE_FACTOR: Final = 2.0
+"""Few answers take twice as long as the slowest of 200: one in a thousand even where times have so
+heavy a tail that their variance has no end."""
+_LATE_LEAST: Final = 0.5
+"""Seconds: pauses of this process and of the network are no signs of a lost request."""
+_LATE_TIMES: Final = 2
+"""How often one request is hurried. Of requests that are lost one by one hardly any needs a third
+time; a request that takes longer than all others by its nature is given its time then."""
+_HURRIED_AT_ONCE: Final = 16.0
+"""Requests that may be hurried together: a server that is slow for a moment makes all late."""
+_LOOK: Final = 1.0
+"""Seconds between two looks at a request at most: what is known of its server changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +79,9 @@ class RequestRetry:
     drawn between 0 and this, so that requests do not come back at once."""
     max_delay: float = 30.0
     """Seconds; a server's own wish may be longer, up to five minutes."""
+    hurried: float = 0.02
+    """Share of a server's answers that may be asked for again at once because they are late: they
+    take twice as long as the slowest of the 200 before them. 0 = a late answer is waited for."""
 
     def __post_init__(self) -> None:
         """Raises ValueError at values that make no sense."""
@@ -76,6 +92,8 @@ class RequestRetry:
         figures = (self.seconds, self.budget or 0.0, self.refill, self.first_delay, self.max_delay)
         if not all(math.isfinite(figure) and figure >= 0 for figure in figures):
             raise ValueError("seconds, budget, refill and delays are numbers that are not negative")
+        if not 0 <= self.hurried <= 1:
+            raise ValueError("hurried is a share, between 0 and 1")
 
     def longest_pause(self, repeats: int) -> float:
         """Return the upper end of the pause before a repeat; `repeats` counts from 1."""
@@ -128,6 +146,7 @@ class RequestRetries:
         self.policy = policy
         self._draw = draw
         self._budget = RefillingBudget(policy.budget, policy.refill)
+        self._hurried = RefillingBudget(_HURRIED_AT_ONCE if policy.hurried else 0, policy.hurried)
 
     @property
     def tokens(self) -> float:
@@ -137,6 +156,19 @@ class RequestRetries:
     def answered(self) -> None:
         """Note a request that was answered."""
         self._budget.refill()
+        self._hurried.refill()
+
+    def hurry(self, troubles: Mapping[Trouble, int]) -> bool:
+        """Return whether a request may be sent again at once because its answer is late.
+
+        It counts as one that was not answered in time. Call again later where it may not yet.
+
+        Args:
+            troubles: How often it has failed so far, by reason.
+        """
+        # As `decide` would have it of a request that has met a timeout more.
+        last = _costly_sends(troubles) + 1 >= self.policy.sends
+        return not last and self._hurried.take() and self._budget.take()
 
     def decide(
         self, troubles: Mapping[Trouble, int], *, elapsed: float, retry_after: float | None
@@ -149,7 +181,7 @@ class RequestRetries:
             retry_after: Seconds that the server asked to wait; None = it did not ask.
         """
         policy = self.policy
-        if sum(troubles.get(trouble, 0) for trouble in _COSTLY) >= policy.sends:
+        if _costly_sends(troubles) >= policy.sends:
             return Stop.SENDS
         left = policy.seconds - elapsed
         if left <= 0:
@@ -160,6 +192,10 @@ class RequestRetries:
         # The last try is made when the time is over, not before: only then is a server that stayed
         # down known to be down for good.
         return Repeat(min(pause + (retry_after or 0.0), left))
+
+
+def _costly_sends(troubles: Mapping[Trouble, int]) -> int:
+    return sum(troubles.get(trouble, 0) for trouble in _COSTLY)
 
 
 class Breaker:
@@ -246,11 +282,21 @@ class Breaker:
         self._probing = False
 
 
+class Overdue(StrEnum):
+    """Why an answer is waited for no longer."""
+
+    LATE = "late"
+    """Hardly any other took so long: the request is sent again at once, where it was sent."""
+    SILENT = "silent"
+    """Nothing speaks for an answer any more, and its server may be down."""
+
+
 class Patience:
-    """How long an answer is waited for: far longer than all that came before it.
+    """How long an answer is waited for, by how long those before it took.
 
     Some servers take a request and never answer it. What users set as the longest time of a reply
-    is for the slowest of models, and far too long for this.
+    is for the slowest of models, and far too long for this. An answer is late first, and long
+    after that it is given up.
     """
 
     def __init__(self) -> None:
@@ -260,8 +306,19 @@ class Patience:
         """Note how long an answer took."""
         self._times.append(seconds)
 
+    def late(self, timeouts: int) -> float | None:
+        """Return after how many seconds an answer is late; None = nothing is known yet, or never.
+
+        Args:
+            timeouts: How often the request was not answered in time: each doubles the seconds, and
+                after the second there is no hurry any more.
+        """
+        if len(self._times) < _PATIENCE_ANSWERS or timeouts >= _LATE_TIMES:
+            return None
+        return math.ldexp(max(_LATE_LEAST, _LATE_FACTOR * max(self._times)), timeouts)
+
     def seconds(self, timeouts: int) -> float | None:
-        """Return how long to wait for an answer; None = nothing is known yet.
+        """Return how long to wait for an answer at most; None = nothing is known yet.
 
         Args:
             timeouts: How often it was not answered in time, or the server was found down: each
@@ -271,6 +328,26 @@ class Patience:
             return None
         longest = max(_PATIENCE_LEAST, _PATIENCE_FACTOR * max(self._times))
         return math.ldexp(longest, min(timeouts, 64))
+
+    def look(
+        self, waited: float, *, timeouts: int, pauses: int, hurry: Callable[[], bool]
+    ) -> Overdue | float:
+        """Say whether an answer is overdue, or after how many seconds to look again.
+
+        Args:
+            waited: Seconds since its request was sent.
+            timeouts: How often that request was not answered in time before.
+            pauses: Of the breaker when it was sent; a probe is not hurried.
+            hurry: Asked when it is late: whether its request may be sent again at once.
+        """
+        silent = self.seconds(timeouts + pauses)
+        if silent is not None and waited >= silent:
+            return Overdue.SILENT
+        late = None if pauses else self.late(timeouts)
+        if late is not None and waited >= late and hurry():
+            return Overdue.LATE
+        bounds = (bound - waited for bound in (late, silent) if bound is not None)
+        return min((left for left in bounds if 0 < left < _LOOK), default=_LOOK)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ import contextlib
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from anyio import CapacityLimiter
@@ -26,6 +27,7 @@ from agent_runtime.logs import get_logger
 from agent_runtime.request_retry import (
     Breaker,
     Outage,
+    Overdue,
     Patience,
     RequestCounts,
     RequestRetries,
@@ -164,13 +166,13 @@ class RequestSender:
             if before is not None:
                 await before()
             try:
-                return await self._send_once(attempt, tokens, troubles[Trouble.TIMEOUT])
+                return await self._send_once(attempt, tokens, troubles, repeats)
             except PolicyError as error:
                 if error.trouble is None or not self._retry.seconds:
                     raise
                 now = time.monotonic()
+                self._victims += not failing_since
                 failing_since = failing_since or now
-                self._victims += not troubles
                 troubles[error.trouble] += 1
                 elapsed = now - failing_since
                 decision = self._retries.decide(
@@ -178,18 +180,16 @@ class RequestSender:
                 )
                 if isinstance(decision, Stop):
                     raise self._give_up(error, decision, troubles, elapsed) from error
-                self._count_repeat(error, repeats, delay=decision.delay)
+                self._count_repeat(error.trouble, str(error), repeats, delay=decision.delay)
             await asyncio.sleep(decision.delay)
 
     def _count_repeat(
-        self, error: PolicyError, repeats: Counter[str] | None, *, delay: float
+        self, trouble: Trouble, reason: str, repeats: Counter[str] | None, *, delay: float
     ) -> None:
-        assert error.trouble is not None
-        self.counts.resent[error.trouble.value] += 1
+        self.counts.resent[trouble.value] += 1
         if repeats is not None:
-            repeats[error.trouble.value] += 1
-        trouble, wait = error.trouble.value, round(delay, 3)
-        log.info("request resent", trouble=trouble, reason=str(error), delay=wait)
+            repeats[trouble.value] += 1
+        log.info("request resent", trouble=trouble.value, reason=reason, delay=round(delay, 3))
 
     def _give_up(
         self, error: PolicyError, why: Stop, troubles: Counter[Trouble], elapsed: float
@@ -205,14 +205,16 @@ class RequestSender:
         return final
 
     async def _send_once(
-        self, attempt: Callable[[], Awaitable[T]], tokens: int, timeouts: int
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        tokens: int,
+        troubles: Counter[Trouble],
+        repeats: Counter[str] | None,
     ) -> T:
         async with self._place():
             probe = await self._pass_breaker()
             try:
-                await self._keep_rates(tokens)
-                started = time.monotonic()
-                answer = await self._wait_for(attempt, timeouts)
+                answer, seconds = await self._ask(attempt, tokens, troubles, repeats)
             except PolicyError as error:
                 self._note_failure(error, probe=probe)
                 raise
@@ -221,21 +223,48 @@ class RequestSender:
                     self._breaker.left()
                     self._wake()
                 raise
-            self._note_answer(time.monotonic() - started)
+            self._note_answer(seconds)
             return answer
 
-    async def _wait_for(self, attempt: Callable[[], Awaitable[T]], timeouts: int) -> T:
-        patience = None
-        if self._watching:
-            patience = self._patience.seconds(timeouts + self._breaker.pauses)
-        try:
-            async with asyncio.timeout(patience):
-                return await attempt()
-        except TimeoutError:
-            if patience is None:
-                raise
-            text = f"{self._server} did not answer within {patience:.0f} s, and never took so long"
-            raise PolicyUnavailable(text, trouble=Trouble.TIMEOUT) from None
+    async def _ask(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        tokens: int,
+        troubles: Counter[Trouble],
+        repeats: Counter[str] | None,
+    ) -> tuple[T, float]:
+        """Send a request, at once again when its answer is late; returns the answer's seconds, too.
+
+        It keeps its place meanwhile: the connection of the one before is closed, so that no more
+        are in flight, and it has waited for its turn already.
+        """
+        while True:
+            await self._keep_rates(tokens)
+            started = time.monotonic()
+            watch = _Watch(partial(self._look, troubles, self._breaker.pauses))
+            try:
+                async with watch:
+                    return await attempt(), time.monotonic() - started
+            except TimeoutError:
+                if watch.overdue is None:
+                    raise
+                waited = time.monotonic() - started
+            text = f"{self._server} did not answer within {waited:.1f} s, and never took so long"
+            if watch.overdue is Overdue.SILENT:
+                raise PolicyUnavailable(text, trouble=Trouble.TIMEOUT)
+            # A server that answers others so quickly is not down: the breaker is told nothing.
+            troubles[Trouble.TIMEOUT] += 1
+            self._count_repeat(Trouble.TIMEOUT, text, repeats, delay=0.0)
+
+    def _look(self, troubles: Mapping[Trouble, int], pauses: int, waited: float) -> Overdue | float:
+        if not self._watching:
+            return math.inf
+        return self._patience.look(
+            waited,
+            timeouts=troubles.get(Trouble.TIMEOUT, 0),
+            pauses=pauses,
+            hurry=lambda: not self._breaker.open and self._retries.hurry(troubles),
+        )
 
     @asynccontextmanager
     async def _place(self) -> AsyncGenerator[None]:
@@ -312,6 +341,39 @@ class RequestSender:
                 # A request beyond a whole minute's tokens goes alone in its minute.
                 for _ in range(min(steps, self._tokens.rate_limit)):
                     await self._tokens.acquire()
+
+
+class _Watch:
+    """Looks at a request now and then, and ends it with a TimeoutError when it is overdue."""
+
+    def __init__(self, look: Callable[[float], Overdue | float]) -> None:
+        """`look` is given the seconds since the request was sent, as `Patience.look` is."""
+        self.overdue: Overdue | None = None
+        """Why it was ended."""
+        self._judge = look
+        self._limit = asyncio.timeout(None)
+        self._loop = asyncio.get_running_loop()
+        self._since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+        self._since = self._loop.time()
+        self._look()
+
+    async def __aexit__(self, *error: Any) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._limit.__aexit__(*error)
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        verdict = self._judge(now - self._since)
+        if isinstance(verdict, Overdue):
+            self.overdue = verdict
+            self._limit.reschedule(now)
+        elif verdict < math.inf:
+            self._timer = self._loop.call_later(verdict, self._look)
 
 
 def _throttle(per_minute: int | None) -> Throttler | None:

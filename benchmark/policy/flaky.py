@@ -1,13 +1,14 @@
 """What a run loses beside a model server that behaves as hosted ones do.
 
-    python -m benchmark.policy.flaky [--episodes 40] [--inspect PYTHON]
+    python -m benchmark.policy.flaky [--pairs 3] [--episodes 40] [--inspect PYTHON]
 
 Plays fourteen environments twice through `python -m orchestrator.sample`: against a faultless fake
 server of 50 to 300 ms (`tests.kit.fake_openai`), and against one that in addition refuses 3 % of
 its requests with `retry-after: 1`, fails 2 %, cuts 2 % of its answers off and never answers 1 %.
 Counted are the episodes that finished, the good replies thrown away and the time from the first
-episode to the last. With `--inspect` an interpreter that has inspect-ai plays some conversations of
-as many turns against the same two servers.
+episode to the last. The two take turns, for a run ends with its unluckiest episode: the ratio is
+the median of those of the pairs. With `--inspect` an interpreter that has inspect-ai plays some
+conversations of as many turns against the same two servers, once.
 
 Owns the measurement; prints one table and writes JSON.
 """
@@ -19,11 +20,12 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+from statistics import median
 from typing import Any, Final, Literal
 
 import tyro
@@ -56,12 +58,16 @@ class Flaky:
     """Episodes that are live at once."""
     max_requests: int = 64
     """Requests in flight at most: what the server's times, not this machine's, bound."""
-    request_timeout: float = 2.0
-    """Seconds after which an answer is taken for a hung one."""
+    pairs: int = 3
+    """How often both servers are played against, in turn."""
+    request_timeout: float | None = None
+    """Seconds after which an answer is taken for a hung one; default: the command's own number."""
     inspect: Path | None = None
     """An interpreter with inspect-ai."""
     conversations: int = 30
     """How many it plays: it takes several times as long."""
+    inspect_timeout: int = 2
+    """Seconds after which it takes an answer for a hung one: it has to be told."""
     out: Path = RESULT
     """Where the figures are written."""
 
@@ -112,8 +118,10 @@ def play(options: Flaky, faults: Faults) -> Figures:
             *("--env", ",".join(options.environments), "--episodes", str(options.episodes)),
             *("--openai.base-url", url, "--concurrency", str(options.concurrency)),
             *("--max-requests", str(options.max_requests), "--out", str(run)),
-            *("--request-timeout", str(options.request_timeout), "--log-level", "error"),
+            *("--log-level", "error"),
         ]
+        if options.request_timeout is not None:
+            command += ["--request-timeout", str(options.request_timeout)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode not in (0, 1):
             raise SystemExit(done.returncode)
@@ -138,7 +146,7 @@ def play_inspect(options: Flaky, faults: Faults, turns: int) -> Figures:
     assert options.inspect is not None
     samples = options.conversations
     with fake_server(faults) as url, tempfile.TemporaryDirectory() as folder:
-        words = (url, samples, turns, options.max_requests, options.request_timeout, folder)
+        words = (url, samples, turns, options.max_requests, options.inspect_timeout, folder)
         done = subprocess.run(
             [str(options.inspect), str(_INSPECT), *map(str, words)],
             stdout=subprocess.PIPE,
@@ -171,28 +179,33 @@ def main(argv: list[str] | None = None) -> int:
     """Measure, print and write; returns 0."""
     options = tyro.cli(Flaky, prog="python -m benchmark.policy.flaky", args=argv)
     manifest = read_manifest().as_json()
-    rows: dict[str, Figures] = {}
-    for name, faults in _SERVERS:
-        rows[name] = play(options, faults)
-    _write(options.out, manifest, rows)
-    if options.inspect is not None:
-        turns = round(rows["faultless"].server["ok"] / rows["faultless"].planned)
+    rows: dict[str, list[Figures]] = {name: [] for name, _ in _SERVERS}
+    for _ in range(options.pairs):
         for name, faults in _SERVERS:
-            rows[f"inspect-ai, {name}"] = play_inspect(options, faults, turns)
+            rows[name].append(play(options, faults))
+        _write(options.out, manifest, rows)
+    if options.inspect is not None:
+        first = rows["faultless"][0]
+        turns = round(first.server["ok"] / first.planned)
+        for name, faults in _SERVERS:
+            rows[f"inspect-ai, {name}"] = [play_inspect(options, faults, turns)]
         _write(options.out, manifest, rows)
     console = Console()
     console.print(_table(rows))
-    console.print(f"hosted / faultless: {_ratio(rows)} of the time")
+    ratios = ", ".join(map(str, _ratios(rows)))
+    console.print(f"hosted / faultless: {median(_ratios(rows))} of the time ({ratios})")
     return 0
 
 
-def _ratio(rows: Mapping[str, Figures]) -> float:
-    return round(rows["hosted"].seconds / rows["faultless"].seconds, 3)
+def _ratios(rows: Mapping[str, Sequence[Figures]]) -> list[float]:
+    """The seconds beside the hosted server over those of the run before it."""
+    pairs = zip(rows["faultless"], rows["hosted"], strict=True)
+    return [round(hosted.seconds / faultless.seconds, 3) for faultless, hosted in pairs]
 
 
-def _table(rows: Mapping[str, Figures]) -> Table:
+def _table(rows: Mapping[str, Sequence[Figures]]) -> Table:
     table = Table("server", "finished", "seconds", "requests", "thrown away", "sent again")
-    for name, row in rows.items():
+    for name, row in ((name, row) for name, runs in rows.items() for row in runs):
         share = 100 * row.thrown_away / row.requests
         table.add_row(
             name,
@@ -205,11 +218,13 @@ def _table(rows: Mapping[str, Figures]) -> Table:
     return table
 
 
-def _write(out: Path, manifest: Mapping[str, Any], rows: Mapping[str, Figures]) -> None:
+def _write(out: Path, manifest: Mapping[str, Any], rows: Mapping[str, Sequence[Figures]]) -> None:
+    ratios = _ratios(rows)
     document = {
         "manifest": manifest,
-        "ratio": _ratio(rows),
-        "rows": {name: asdict(row) for name, row in rows.items()},
+        "ratio": median(ratios),
+        "ratios": ratios,
+        "rows": {name: [asdict(row) for row in runs] for name, runs in rows.items()},
     }
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(document, indent=2) + "\n")

@@ -43,7 +43,7 @@ model = get_model(
     "openai-api/fake/fake",
     base_url=url,
     api_key="none",
-    config=GenerateConfig(max_connections=int(connections), attempt_timeout=int(float(seconds))),
+    config=GenerateConfig(max_connections=int(connections), attempt_timeout=int(seconds)),
 )
 samples = [Sample(input="Play.") for _ in range(int(conversations))]
 task = inspect_ai.Task(dataset=MemoryDataset(samples), solver=converse())

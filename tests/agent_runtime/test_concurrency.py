@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,6 +93,29 @@ def test_a_server_that_refuses_now_and_then_keeps_its_requests() -> None:
             controller.refused(controller.limit)
         controller.answered(0.2, controller.limit)
     assert controller.limit == 256
+
+
+@pytest.mark.parametrize("most", [16, 64, 256])
+def test_refusals_by_chance_do_not_lower_the_limit(most: int) -> None:
+    controller = ConcurrencyController(HOSTED.within(most))
+    chance = random.Random(1)
+    for _ in range(10_000):
+        before = controller.limit
+        if chance.random() < 0.03:
+            assert controller.refused(before) == before
+        else:
+            controller.answered(0.2, before)
+
+
+def test_a_server_that_refuses_a_fifth_is_given_fewer_requests() -> None:
+    controller = ConcurrencyController(HOSTED)
+    chance = random.Random(1)
+    for _ in range(2000):
+        if chance.random() < 0.2:
+            controller.refused(controller.limit)
+        else:
+            controller.answered(0.2, controller.limit)
+    assert controller.limit < 64
 
 
 def test_answers_that_take_far_longer_than_usual_lower_the_limit() -> None:

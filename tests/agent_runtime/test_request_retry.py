@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agent_runtime.errors import Trouble
 from agent_runtime.request_retry import (
     Breaker,
+    Overdue,
     Patience,
     Repeat,
     RequestCounts,
@@ -92,6 +93,7 @@ def test_a_budget_without_an_end_is_one() -> None:
         {"budget": -1},
         {"budget": math.nan},
         {"max_delay": math.nan},
+        {"hurried": 1.5},
     ],
 )
 def test_policies_that_make_no_sense_are_refused(values: dict[str, float]) -> None:
@@ -188,6 +190,71 @@ def test_patience_is_far_longer_than_all_answers_and_grows_with_each_disappointm
     for _ in range(200):
         patience.answered(2.0)
     assert patience.seconds(0) == 16.0
+
+
+def patient(seconds: float) -> Patience:
+    patience = Patience()
+    for _ in range(200):
+        patience.answered(seconds)
+    return patience
+
+
+def test_an_answer_is_late_after_twice_the_slowest_of_those_before_it() -> None:
+    assert Patience().late(0) is None
+    assert [patient(0.3).late(timeouts) for timeouts in range(3)] == [0.6, 1.2, None]
+    assert patient(0.01).late(0) == 0.5, "a pause of this process is no sign of a lost request"
+    assert patient(90.0).late(0) == 180.0, "models that think for long are given their time"
+
+
+@pytest.mark.parametrize(
+    ("waited", "timeouts", "pauses", "hurry", "verdict"),
+    [
+        (0.0, 0, 0, True, 0.6),
+        (0.5, 0, 0, True, pytest.approx(0.1)),
+        (0.6, 0, 0, True, Overdue.LATE),
+        (0.6, 0, 0, False, 1.0),
+        (0.6, 0, 1, True, 1.0),
+        (0.6, 1, 0, True, pytest.approx(0.6)),
+        (1.2, 1, 0, True, Overdue.LATE),
+        (9.8, 0, 0, False, pytest.approx(0.2)),
+        (10.0, 0, 0, True, Overdue.SILENT),
+        (10.0, 2, 0, True, 1.0),
+        (40.0, 2, 0, True, Overdue.SILENT),
+    ],
+)
+def test_a_request_is_looked_at_until_it_is_late_or_given_up(
+    waited: float, timeouts: int, pauses: int, hurry: bool, verdict: Overdue | float
+) -> None:
+    look = patient(0.3).look(waited, timeouts=timeouts, pauses=pauses, hurry=lambda: hurry)
+    assert look == verdict
+
+
+def test_a_request_that_was_sent_before_anything_was_known_is_late_by_what_is_known_now() -> None:
+    patience = Patience()
+    assert patience.look(5.0, timeouts=0, pauses=0, hurry=lambda: True) == 1.0
+    for _ in range(200):
+        patience.answered(0.3)
+    assert patience.look(6.0, timeouts=0, pauses=0, hurry=lambda: True) is Overdue.LATE
+
+
+def test_few_requests_are_hurried_at_once_and_a_small_share_of_answers_in_the_long_run() -> None:
+    retries = RequestRetries(RequestRetry(hurried=0.02))
+    assert sum(retries.hurry({}) for _ in range(256)) == 16
+    assert not retries.hurry({})
+    hurried = 0
+    for _ in range(10_000):
+        retries.answered()
+        hurried += retries.hurry({})
+    assert hurried == pytest.approx(200, abs=1)
+
+
+def test_hurry_keeps_to_the_number_of_sends_and_to_the_budget() -> None:
+    assert not RequestRetries(RequestRetry(hurried=0)).hurry({})
+    assert not RequestRetries(RequestRetry(budget=0)).hurry({})
+    assert not RequestRetries(RequestRetry(sends=1)).hurry({})
+    retries = RequestRetries(RequestRetry(sends=3))
+    assert retries.hurry({Trouble.TIMEOUT: 1, Trouble.REFUSED: 9})
+    assert not retries.hurry({Trouble.TIMEOUT: 1, Trouble.BROKEN: 1})
 
 
 def test_counts_are_said_in_a_line() -> None:

@@ -187,6 +187,80 @@ async def test_a_request_that_a_server_forgets_is_sent_again_long_before_its_tim
     assert repeats == {"timeout": 1}
 
 
+class LosingServer(Server):
+    """Never answers as many requests as it is told to lose."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost = 0
+        self.to_lose = 0
+
+    async def ask(self) -> str:
+        if self.lost < self.to_lose:
+            self.lost += 1
+            await asyncio.Event().wait()
+        return await super().ask()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers are late after an instant, and given up only after longer than any test takes."""
+    monkeypatch.setattr(request_retry, "_LATE_LEAST", 0.3)
+    monkeypatch.setattr(request_retry, "_LATE_FACTOR", 0.0)
+    monkeypatch.setattr(request_retry, "_PATIENCE_LEAST", 600.0)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_late_requests_are_sent_again_in_their_places_and_the_server_is_not_down() -> None:
+    sender, server = limited(8), LosingServer()
+    await asyncio.gather(*(sender.send(server.ask) for _ in range(200)))
+    server.to_lose, repeats = 8, Counter[str]()
+    async with asyncio.timeout(20):
+        calls = [asyncio.create_task(sender.send(server.ask, repeats=repeats)) for _ in range(8)]
+        while server.lost < 8:
+            await asyncio.sleep(0.001)
+        behind = [asyncio.create_task(sender.send(server.ask)) for _ in range(8)]
+        done, _ = await asyncio.wait([*calls, *behind], return_when=asyncio.FIRST_COMPLETED)
+        assert done <= set(calls), "a hurried request was sent behind those that came later"
+        await asyncio.gather(*calls, *behind)
+    assert repeats["timeout"] >= 8, "more where this machine itself is slow"
+    assert sender.counts.resent.keys() == {"timeout"}
+    assert sender.outage() is None
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_was_sent_before_anything_was_known_is_late_by_what_is_known_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(request_retry, "_LOOK", 0.01)
+    sender, server = limited(8), LosingServer()
+    server.to_lose = 1
+    async with asyncio.timeout(20):
+        replies = await asyncio.gather(*(sender.send(server.ask) for _ in range(300)))
+    assert replies == ["reply"] * 300
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_server_that_is_slow_for_a_moment_is_asked_few_times_more() -> None:
+    sender, server = limited(50), Server()
+    await asyncio.gather(*(sender.send(server.ask) for _ in range(200)))
+    quick, asked = asyncio.Event(), 0
+
+    async def ask_slowly() -> str:
+        nonlocal asked
+        asked += 1
+        await quick.wait()
+        return await server.ask()
+
+    calls = [asyncio.create_task(sender.send(ask_slowly)) for _ in range(50)]
+    while asked < 50 + 16:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.2)
+    assert (asked, sender.in_flight) == (50 + 16, 50)
+    quick.set()
+    assert await asyncio.gather(*calls) == ["reply"] * 50
+
+
 async def test_tokens_per_minute_bound_what_is_asked_for() -> None:
     sender, server = limited(32, tokens_per_minute=6000), Server()
     calls = [asyncio.create_task(sender.send(server.ask, tokens=2000)) for _ in range(5)]
