@@ -47,6 +47,7 @@ from env_servers.environments.webarena.templates.shop_moves import product_of, s
 from env_servers.environments.webarena.templates.site_task import (
     SiteTask,
     WorldCheck,
+    answered,
     unachievable,
     worded,
 )
@@ -81,11 +82,16 @@ def _phones(world: World) -> Sequence[Address]:
     return [a for a in world[ADDRESSES] if phones[a.phone] == 1 and a.is_billing]
 
 
+def _owner(world: World, address: Address) -> Customer:
+    customer = world[CUSTOMERS].get(address.customer)
+    assert customer is not None, "every address has its customer"
+    return customer
+
+
 @template("admin.customer_by_phone", _phones)
 def customer_by_phone(world: World, address: Address) -> SiteTask:
     """Whom a telephone number belongs to."""
-    customer = world[CUSTOMERS].get(address.customer)
-    assert customer is not None, "every address has its customer"
+    customer = _owner(world, address)
     intent = worded(
         address.id,
         f"Which customer has the phone number {address.phone}? Give the name and the e-mail.",
@@ -94,15 +100,18 @@ def customer_by_phone(world: World, address: Address) -> SiteTask:
     return told(intent, find("All Customers", address.phone), customer.name, customer.email)
 
 
-@template("admin.unknown_phone", _phones)
-def unknown_phone(_: World, address: Address) -> SiteTask:
-    """A telephone number that nobody has."""
-    phone = address.phone.replace("555", "777")
+@template("admin.name_of_phone", _phones)
+def name_of_phone(world: World, address: Address) -> SiteTask:
+    """Whose telephone number it is; every second one is nobody's."""
+    is_there = address.id % 2 == 0
+    phone = address.phone if is_there else address.phone.replace("555", "777")
+    answer = _owner(world, address).name if is_there else "N/A"
     return SiteTask(
-        intent=f"Which customer has the phone number {phone}? Say N/A if nobody has it.",
+        intent=f"What is the customer with the phone number {phone} called? Say N/A if nobody has "
+        "this number.",
         start="http://luma.com/admin",
-        criteria=unachievable(),
-        plan=(*find("All Customers", phone), Answer("N/A")),
+        criteria=answered(answer) if is_there else unachievable(),
+        plan=(*find("All Customers", phone), Answer(answer)),
     )
 
 
@@ -374,7 +383,7 @@ bestsellers_report: Final = template("admin.bestsellers_report", _periods)(
 
 TEMPLATES: Final = (
     customer_by_phone,
-    unknown_phone,
+    name_of_phone,
     order_count,
     last_order,
     customer_since,

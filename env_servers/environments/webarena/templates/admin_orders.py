@@ -36,6 +36,7 @@ from env_servers.environments.webarena.templates.plan import Answer, ClickOn, Mo
 from env_servers.environments.webarena.templates.site_task import (
     SiteTask,
     WorldCheck,
+    answered,
     unachievable,
     worded,
 )
@@ -54,8 +55,8 @@ _Month = tuple[date, str]
 
 
 def _of_state(*states: str) -> Callable[[World], Sequence[Order]]:
-    """Return the orders in some states, with addresses that are no beginnings of others."""
-    return lambda world: [o for o in world[ORDERS] if o.status in states and o.id >= 1000]
+    """Return the orders in some states."""
+    return lambda world: [o for o in world[ORDERS] if o.status in states]
 
 
 def _complete(remainder: int) -> Callable[[World], Sequence[Order]]:
@@ -183,15 +184,17 @@ def open_order(_: World, order: Order) -> SiteTask:
     return ends_at(intent, to_order(order), f"sales/order/view/order_id/{order.id}")
 
 
-@template("admin.unknown_order", _complete(3))
-def unknown_order(_: World, order: Order) -> SiteTask:
-    """An order that was never placed."""
-    number = f"{order.id + 5000:09d}"
+@template("admin.name_of_order", _complete(3))
+def name_of_order(_: World, order: Order) -> SiteTask:
+    """Whom an order is for; every second one was never placed."""
+    is_there = order.id % 2 == 0
+    number = order.number if is_there else f"{order.id + 5000:09d}"
+    answer = order.name if is_there else "N/A"
     return SiteTask(
         intent=f"Who placed order {number}? Say N/A if there is no such order.",
         start="http://luma.com/admin",
-        criteria=unachievable(),
-        plan=(*find("Orders", number), Answer("N/A")),
+        criteria=answered(answer) if is_there else unachievable(),
+        plan=(*find("Orders", number), Answer(answer)),
     )
 
 
@@ -375,7 +378,7 @@ TEMPLATES: Final = (
     orders_in_state,
     filter_orders,
     open_order,
-    unknown_order,
+    name_of_order,
     cancel,
     hold,
     release,

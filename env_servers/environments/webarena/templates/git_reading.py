@@ -104,12 +104,14 @@ def _commits_by(_: World, chosen: tuple[Project, str, int]) -> SiteTask:
 
 
 def _days(world: World) -> Sequence[tuple[Commit, int]]:
-    """One commit for each author's day with several commits."""
+    """One commit for each author's day with several commits, and as many for days with one."""
     counts = Counter((row.path, row.author, row.created.date()) for row in world[COMMITS])
     paths = {project.path for project in all_projects(world)}
     firsts = {(row.path, row.author, row.created.date()): row for row in world[COMMITS]}
     found = [(row, counts[key]) for key, row in firsts.items() if row.path in paths]
-    return [(row, number) for row, number in found if number > 1]
+    several = [(row, number) for row, number in found if number > 1]
+    single = [(row, number) for row, number in found if number == 1]
+    return [*several, *single[:: len(single) // len(several)]]
 
 
 def _commits_on_day(world: World, chosen: tuple[Commit, int]) -> SiteTask:

@@ -9,13 +9,12 @@ from env_servers.environments.webarena.sites.map.places import PLACES, Place
 from env_servers.environments.webarena.sites.map.roads import Engine
 from env_servers.environments.webarena.sites.wiki.articles import ARTICLES, Article
 from env_servers.environments.webarena.sites.world import World
-from env_servers.environments.webarena.templates.map_ways import AS_SHOWN, Trip, ask, directions
+from env_servers.environments.webarena.templates.map_ways import AS_SHOWN, Trip, ask, at_directions
 from env_servers.environments.webarena.templates.plan import Answer, ClickOn, Move, Open, TypeInto
 from env_servers.environments.webarena.templates.site_task import (
     SiteTask,
     answered,
     answered_exactly,
-    at_page,
 )
 from env_servers.environments.webarena.templates.template import Template
 
@@ -53,7 +52,7 @@ def _to_the_game(_: World, chosen: tuple[Article, Trip]) -> SiteTask:
         intent=f"Show me the way by car from {trip.start.name} to the home ground of the "
         f"{team.title}.",
         start=_START,
-        criteria=at_page(directions(trip, Engine.CAR)),
+        criteria=at_directions(trip, Engine.CAR),
         plan=(
             *_read(team.title),
             *ask(trip, Engine.CAR),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlencode
 
+from env_servers.environments.webarena.evaluation.criteria import Criteria, Target
 from env_servers.environments.webarena.sites.map.finding import nearest
 from env_servers.environments.webarena.sites.map.pages import (
     Directions,
@@ -27,7 +27,7 @@ from env_servers.environments.webarena.templates.site_task import (
 )
 from env_servers.environments.webarena.templates.template import Template
 
-__all__ = ["AS_SHOWN", "TEMPLATES", "Trip", "ask", "directions"]
+__all__ = ["AS_SHOWN", "TEMPLATES", "Trip", "ask", "at_directions"]
 
 _START: Final = "http://openstreetmap.org"
 _WORDS: Final = {Engine.CAR: "by car", Engine.BIKE: "by bicycle", Engine.FOOT: "on foot"}
@@ -126,24 +126,26 @@ def _show(name: str, start: str, end: str, engine: Engine) -> Template[Trip]:
             intent=f"Show me the directions {_WORDS[engine]} from {trip.start.name} to "
             f"{trip.end.name} in {trip.end.town}.",
             start=_START,
-            criteria=at_page(directions(trip, engine)),
+            criteria=at_directions(trip, engine),
             plan=(*ask(trip, engine), Answer()),
         )
 
     return Template(f"map.{name}", _trips(start, end), make)
 
 
-def directions(trip: Trip, engine: Engine) -> str:
-    """Return the addresses of directions, with places by their names or with their addresses."""
-    typed = (
-        (trip.start.name, trip.end.name),
-        (trip.start.full_name, trip.end.full_name),
+def at_directions(trip: Trip, engine: Engine) -> Criteria:
+    """Return the criteria of directions that are shown, however the places were typed."""
+    return at_page(
+        f"http://map.test/directions?engine={engine.value}",
+        _found("route_from", trip.start),
+        _found("route_to", trip.end),
     )
-    queries = [
-        urlencode({"engine": engine.value, "route_from": start, "route_to": end})
-        for start, end in typed
-    ]
-    return " |OR| ".join(f"http://map.test/directions?{query}" for query in queries)
+
+
+def _found(field: str, place: Place) -> Target:
+    """Return that the map took what was typed for this place."""
+    locator = f"document.querySelector('[name={field}]').getAttribute('value')"
+    return Target("last", locator, {"exact_match": place.full_name})
 
 
 def _compare(_: World, trip: Trip) -> SiteTask:
@@ -290,7 +292,7 @@ def _walk_to_nearest(_: World, trip: Trip) -> SiteTask:
     return SiteTask(
         intent=f"Find the walkway from {trip.start.name} to the closest supermarket.",
         start=_START,
-        criteria=at_page(directions(trip, Engine.FOOT)),
+        criteria=at_directions(trip, Engine.FOOT),
         plan=(
             TypeInto("textbox", "Search", f"supermarkets near {trip.start.name}", enter=True),
             *ask(trip, Engine.FOOT),
@@ -300,16 +302,16 @@ def _walk_to_nearest(_: World, trip: Trip) -> SiteTask:
 
 
 def _how_far_to_nearest(_: World, trip: Trip) -> SiteTask:
-    length = distance(trip.way(Engine.FOOT).meters)
+    answer = f"{trip.end.name}, {distance(trip.way(Engine.FOOT).meters)}"
     return SiteTask(
         intent=f"Where is the supermarket nearest to {trip.start.name}, and how far is the walk? "
-        "Answer with its name and the distance as the map shows it.",
+        'Answer with its name and the distance as the map shows it, like "Corner Market, 310m".',
         start=_START,
-        criteria=answered(trip.end.name, f" {length}"),
+        criteria=answered_exactly(answer),
         plan=(
             TypeInto("textbox", "Search", f"supermarkets near {trip.start.name}", enter=True),
             *ask(trip, Engine.FOOT),
-            Answer(f"{trip.end.name}, {length}"),
+            Answer(answer),
         ),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, timedelta
 from typing import Final
 
 from env_servers.environments.webarena.sites.formats import long_day, money, short_day
@@ -17,7 +17,6 @@ from env_servers.environments.webarena.sites.shop.rows import (
     status_name,
 )
 from env_servers.environments.webarena.sites.shop.trade import PAYMENTS
-from env_servers.environments.webarena.sites.world import START as TODAY
 from env_servers.environments.webarena.sites.world import World
 from env_servers.environments.webarena.templates.changes import changed_rows
 from env_servers.environments.webarena.templates.plan import Answer, ClickOn, Move
@@ -131,7 +130,12 @@ def bought_option(world: World, chosen: tuple[Order, Item, str, str]) -> SiteTas
     order, item, name, value = chosen
     bought = short_name(product_of(world, item.product))
     intent = f"Which {name} has the {bought} that I ordered in {order.created:%B %Y}?"
-    return _told(intent, value, to_order(world, order))
+    return SiteTask(
+        intent=f"{intent} Answer with the {name} alone, as the order has it.",
+        start=START,
+        criteria=answered_exactly(value),
+        plan=(*to_order(world, order), Answer(value)),
+    )
 
 
 def _products_bought(world: World) -> Sequence[tuple[int, Order]]:
@@ -213,17 +217,7 @@ def orders_in_time(world: World, period: tuple[date, date]) -> SiteTask:
     )
 
 
-def _tellable(world: World) -> Sequence[Order]:
-    """Return the orders whose address is no beginning of another's."""
-    orders = _alone_on_its_day(world)
-    return [
-        order
-        for order in orders
-        if not any(str(o.id).startswith(str(order.id)) and o != order for o in own_orders(world))
-    ]
-
-
-@template("shop.show_order", _tellable)
+@template("shop.show_order", _alone_on_its_day)
 def show_order(world: World, order: Order) -> SiteTask:
     """The page of an order."""
     intent = worded(
@@ -284,21 +278,25 @@ def redirect_order(world: World, order: Order) -> SiteTask:
     )
 
 
-def _idle_days(world: World) -> Sequence[date]:
-    """Return days of each month on which nothing was ordered."""
+def _days(world: World) -> Sequence[tuple[date, Order | None]]:
+    """Return days with one order each, and as many without any."""
+    orders = {order.created.date(): order for order in _alone_on_its_day(world)}
     busy = {order.created.date() for order in own_orders(world)}
-    days = [date(2023 + n // 12, n % 12 + 1, 11) for n in range(7, 29)]
-    return [day if day not in busy else day.replace(day=13) for day in days if day < TODAY.date()]
+    idle = (day + timedelta(days=5) for day in orders)
+    return [*orders.items(), *((day, None) for day in idle if day not in busy)]
 
 
-@template("shop.no_such_order", _idle_days)
-def no_such_order(_: World, day: date) -> SiteTask:
-    """An order that was never placed."""
+@template("shop.total_of_day", _days)
+def total_of_day(world: World, chosen: tuple[date, Order | None]) -> SiteTask:
+    """What the order of a day cost, if there is one."""
+    day, order = chosen
+    way = _TOWARDS_HISTORY if order is None else in_order_history(world, order)
+    answer = "N/A" if order is None else money(order.total)
     return SiteTask(
         intent=f"What was the total of my order of {long_day(day)}? Say N/A if there is none.",
         start=START,
-        criteria=unachievable(),
-        plan=(*_TOWARDS_HISTORY, Answer("N/A")),
+        criteria=unachievable() if order is None else answered(answer),
+        plan=(*way, Answer(answer)),
     )
 
 
@@ -315,5 +313,5 @@ TEMPLATES: Final = (
     show_order,
     reorder,
     redirect_order,
-    no_such_order,
+    total_of_day,
 )

@@ -102,7 +102,12 @@ def fact(_: World, asked: tuple[Product, str, str]) -> SiteTask:
         f"What is given as the {label} of the {name}?",
         f"Look up the {label} of the {name}.",
     )
-    return _asked(product, intent, value)
+    return SiteTask(
+        intent=f"{intent} Answer with the value and its unit alone, as the shop has them.",
+        start=START,
+        criteria=answered_exactly(value),
+        plan=(*to_product(product), Answer(value)),
+    )
 
 
 @template("shop.sku", _some)
@@ -132,7 +137,7 @@ def review_count(world: World, product: Product) -> SiteTask:
 def rating(world: World, product: Product) -> SiteTask:
     """How a product is rated."""
     name = short_name(product)
-    text = f"What is the overall rating of the {name}, in percent?"
+    text = f"What is the overall rating of the {name}? Answer in percent, like 55%."
     return _asked(product, text, f"{stars_of(world, product)[0]}%")
 
 
@@ -202,17 +207,19 @@ def complaint(_: World, asked: tuple[Product, str, Review]) -> SiteTask:
     return _asked(product, intent, review.nickname)
 
 
-@template("shop.unknown_model", _some)
-def unknown_model(_: World, product: Product) -> SiteTask:
-    """A product that nobody ever made."""
-    *words, model = short_name(product).split()
-    number = PRODUCTS_PER_KIND + 1 + product.id % (99 - PRODUCTS_PER_KIND)
-    name = " ".join((*words, f"{model[:-2]}{number}"))
+@template("shop.price_of_model", _some)
+def price_of_model(_: World, product: Product) -> SiteTask:
+    """What a product costs; every second one was never made."""
+    name, is_there = short_name(product), product.id // _STRIDE % 4 < 2
+    if not is_there:
+        number = PRODUCTS_PER_KIND + 1 + product.id % (99 - PRODUCTS_PER_KIND)
+        name = f"{name[:-2]}{number}"
+    answer = money(product.price) if is_there else "N/A"
     return SiteTask(
         intent=f"How much is the {name}? Say N/A if the shop does not have just this model.",
         start=START,
-        criteria=unachievable(),
-        plan=(search(name), Answer("N/A")),
+        criteria=answered(answer) if is_there else unachievable(),
+        plan=(search(name), Answer(answer)),
     )
 
 
@@ -227,5 +234,5 @@ TEMPLATES: Final = (
     praise,
     latest_review,
     complaint,
-    unknown_model,
+    price_of_model,
 )

@@ -6,8 +6,14 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
-from env_servers.environments.webarena.evaluation.criteria import URL_RULE, Criteria, Evaluator
+from env_servers.environments.webarena.evaluation.criteria import (
+    URL_RULE,
+    Criteria,
+    Evaluator,
+    Target,
+)
 from env_servers.environments.webarena.sites.world import World
 from env_servers.environments.webarena.templates.plan import Move
 
@@ -24,6 +30,7 @@ __all__ = [
 
 WorldCheck = Callable[[World], bool]
 """Whether the sites are as the task wants them at its end."""
+_PATH: Final = "document.location.pathname.replace(/[/]$/, '')"
 AT_ANY_PAGE: Final = Criteria((), None, None, URL_RULE, None, ())
 """Nothing is asked of the answer or the page: what counts is the change."""
 
@@ -52,9 +59,13 @@ def answered_exactly(text: str) -> Criteria:
     return Criteria((Evaluator.STRING,), {"exact_match": text}, None, URL_RULE, None, ())
 
 
-def at_page(url: str) -> Criteria:
-    """Return the criteria of a task that ends on a page."""
-    return Criteria((Evaluator.URL,), None, url, URL_RULE, None, ())
+def at_page(url: str, *targets: Target) -> Criteria:
+    """Return the criteria of a task that ends on a page on which targets hold."""
+    # The original's rule for addresses takes every page whose address has this one in it: order 12
+    # for order 1, a project for its owner. So the whole path is compared, too.
+    path = Target("last", _PATH, {"exact_match": urlsplit(url).path.rstrip("/")})
+    evaluators = Evaluator.URL, Evaluator.PROGRAM
+    return Criteria(evaluators, None, url, URL_RULE, None, (path, *targets))
 
 
 def unachievable() -> Criteria:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from env_servers.environments.webarena.evaluation.criteria import Criteria
 from env_servers.environments.webarena.sites.wiki.articles import ARTICLES, Article, address
 from env_servers.environments.webarena.sites.world import World
 from env_servers.environments.webarena.templates.plan import Answer, ClickOn, Move, TypeInto
@@ -40,7 +41,12 @@ def _linked(world: World, article: Article, label: str) -> Article:
 
 
 def _second(
-    name: str, kind: str, link: str, question: str, told: Callable[[Article], str]
+    name: str,
+    kind: str,
+    link: str,
+    question: str,
+    told: Callable[[Article], str],
+    criteria: Callable[[str], Criteria] = answered,
 ) -> Template[Article]:
     """Return the template of a fact in the article to which an infobox links."""
 
@@ -53,7 +59,7 @@ def _second(
         return SiteTask(
             intent=question.format(title=article.title),
             start=_START,
-            criteria=answered(answer),
+            criteria=criteria(answer),
             plan=(_search(article.title), ClickOn("link", other.title), Answer(answer)),
         )
 
@@ -151,7 +157,7 @@ def _show_category(world: World, name: str) -> SiteTask:
     return SiteTask(
         intent=f"Show me the list of all companies of {town} in the encyclopedia.",
         start=_START,
-        criteria=at_page(f"{page} |OR| {page.replace('%3A', ':')}"),
+        criteria=at_page(page),
         plan=(*_to_category(world, name), Answer()),
     )
 
@@ -166,17 +172,14 @@ def _show_maker(world: World, album: Article) -> SiteTask:
     )
 
 
-def _living(world: World) -> Sequence[Article]:
-    people = world[ARTICLES].where(kind="person")
-    return [person for person in people if "Died" not in dict(person.facts)]
-
-
-def _not_dead(_: World, person: Article) -> SiteTask:
+def _death(_: World, person: Article) -> SiteTask:
+    died = dict(person.facts).get("Died", "")
     return SiteTask(
-        intent=f"In which year did {person.title} die?",
+        intent=f"In which year did {person.title} die? Answer with the year alone, or with N/A for "
+        "somebody who lives.",
         start=_START,
-        criteria=unachievable(),
-        plan=(_search(person.title), Answer("N/A")),
+        criteria=answered_exactly(died) if died else unachievable(),
+        plan=(_search(person.title), Answer(died or "N/A")),
     )
 
 
@@ -223,8 +226,10 @@ TEMPLATES: Final = (
         "team_ground_capacity",
         "team",
         "Home ground",
-        "How many people fit into the home ground of the {title}? Write it with commas.",
+        "How many people fit into the home ground of the {title}? Answer with the number alone, as "
+        "the encyclopedia writes it.",
         lambda ground: ground.fact("Capacity"),
+        answered_exactly,
     ),
     _second(
         "lake_city_population",
@@ -241,6 +246,6 @@ TEMPLATES: Final = (
     Template("wiki.people_of_town", _of_town("People from "), _count),
     Template("wiki.show_companies", _of_town("Companies of "), _show_category),
     Template("wiki.show_artist", _of("album"), _show_maker),
-    Template("wiki.not_dead", _living, _not_dead),
+    Template("wiki.death", _of("person"), _death),
     Template("wiki.no_sequel", _of("novel"), _no_sequel),
 )

@@ -161,7 +161,7 @@ def _add_order(
     created: datetime,
     products: Sequence[Product],
 ) -> None:
-    items = _items(trade, draw, number, products)
+    items = _items(trade, draw, number, products, created.year * 12 + created.month)
     subtotal = sum(item.price * item.quantity for item in items)
     method, shipping = draw.choices(SHIPPING, (8, 2, 1))[0]
     coupon, discount = ("H20", subtotal // 5) if draw.random() < 0.05 else ("", 0)
@@ -194,12 +194,12 @@ def _homes(trade: Trade, customer: int) -> list[Address]:
 
 
 def _items(
-    trade: Trade, draw: random.Random, order: int, products: Sequence[Product]
+    trade: Trade, draw: random.Random, order: int, products: Sequence[Product], month: int
 ) -> list[Item]:
     items: list[Item] = []
     for _ in range(draw.choice((1, 1, 1, 2, 2, 3, 4))):
-        # Some products sell much better than others.
-        place = int(len(products) * draw.random() ** 3)
+        # Some products sell much better than others, and others every month.
+        place = int(len(products) * draw.random() ** 3) + month * 997
         product = products[place * 1009 % len(products)]
         options: Options = tuple((name, draw.choice(values)) for name, values in product.options)
         number = len(trade.items) + 1

@@ -41,7 +41,7 @@ class Article:
 
 def address(title: str) -> str:
     """Return the path of an article."""
-    return f"/wiki/{quote(title.replace(' ', '_'))}"
+    return f"/wiki/{quote(title.replace(' ', '_'), safe='/:')}"
 
 
 def plain(text: str) -> str:
