@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
+from env_servers.environments.webarena.sites.embedded import embedded_base
 from env_servers.environments.webarena.templates.admin_business import TEMPLATES as ADMIN_BUSINESS
 from env_servers.environments.webarena.templates.admin_catalog import TEMPLATES as ADMIN_CATALOG
 from env_servers.environments.webarena.templates.admin_orders import TEMPLATES as ADMIN_ORDERS
@@ -34,7 +36,15 @@ from env_servers.environments.webarena.templates.wiki import TEMPLATES as WIKI_T
 from env_servers.environments.webarena.templates.wiki_relations import TEMPLATES as WIKI_RELATIONS
 from env_servers.sdk import EMBEDDED_BASE, RangeSplit, RangeTaskSet, Task
 
-__all__ = ["NAME", "TEMPLATES", "EmbeddedTask", "load_tasks"]
+__all__ = [
+    "CONTENT",
+    "NAME",
+    "TEMPLATES",
+    "EmbeddedTask",
+    "WebArenaTasks",
+    "content_digest",
+    "load_tasks",
+]
 
 NAME: Final = "webarena"
 TEMPLATES: Final[tuple[Template[Any], ...]] = (
@@ -63,10 +73,12 @@ TEMPLATES: Final[tuple[Template[Any], ...]] = (
     *ADMIN_BUSINESS,
     *SEVERAL_SITES,
 )
+_SITES: Final = Path(__file__).parent / "sites"
 _HELD_OUT: Final = 2
 """Instances of each template that are for evaluation: its last ones."""
 _EVAL_BASE: Final = EMBEDDED_BASE + 500_000
-_VERSION: Final = "1"
+CONTENT: Final = "432b71b6400731d3"
+"""What `content_digest` gives, which takes seconds; a test compares the two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +97,7 @@ class WebArenaTasks(RangeTaskSet):
     """All tasks."""
 
     def digest(self) -> bytes:
-        names = " ".join(template.name for template in TEMPLATES)
-        return hashlib.blake2b(f"{_VERSION} {INSTANCES} {names}".encode(), digest_size=8).digest()
+        return hashlib.blake2b(super().digest() + CONTENT.encode(), digest_size=8).digest()
 
 
 def load_tasks() -> WebArenaTasks:
@@ -100,6 +111,24 @@ def load_tasks() -> WebArenaTasks:
             "eval": RangeSplit(_EVAL_BASE, held_out, lambda i: _task(i, i - _EVAL_BASE + learned)),
         },
     )
+
+
+def content_digest() -> str:
+    """Return a hash of all that the sites hold, of their pages' templates, and of every task.
+
+    Its checks and the code of the sites are told by the version of the environment, as all code is.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    base = embedded_base()
+    for database in base.databases:
+        digest.update(base.digest(database).encode())
+    for page in sorted(_SITES.rglob("*.html")):
+        digest.update(page.read_text(encoding="utf-8").encode())
+    for template in TEMPLATES:
+        for task in map(template.instance, range(INSTANCES)):
+            content = template.name, task.intent, task.start, task.criteria, task.plan
+            digest.update(repr(content).encode())
+    return digest.hexdigest()
 
 
 def _task(index: int, place: int) -> Task:

@@ -5,7 +5,7 @@ import pytest
 from env_servers.environments.webarena.addresses import PUBLIC
 from env_servers.environments.webarena.evaluation.criteria import Evaluator
 from env_servers.environments.webarena.sites.embedded import new_world
-from env_servers.environments.webarena.tasks import TEMPLATES
+from env_servers.environments.webarena.tasks import CONTENT, TEMPLATES, content_digest
 from env_servers.environments.webarena.templates.plan import Answer
 from env_servers.environments.webarena.templates.site_task import AT_ANY_PAGE
 from env_servers.environments.webarena.templates.template import INSTANCES
@@ -20,6 +20,11 @@ def tasks_of(template):
 @pytest.fixture(params=TEMPLATES, ids=lambda template: template.name, scope="module")
 def tasks(request):
     return tasks_of(request.param)
+
+
+def test_the_digest_of_the_tasks_tells_what_sites_and_tasks_hold():
+    # A change of content wants a new constant, by which runs of the old content are told apart.
+    assert content_digest() == CONTENT
 
 
 def test_names_of_templates_are_unique():
