@@ -170,7 +170,7 @@ class WebArena(AsyncEnvironment):
 
     def advise_random(self, rng: random.Random) -> Advice:
         elements = list(self._running.seen.tree.elements.values())
-        choices = ["scroll [down]", "scroll [up]", "go_back", "stop [N/A]"]
+        choices = ["scroll [down]", "scroll [up]", "go_back", f"stop [{rng.choice(_GUESSES)}]"]
         for element in elements:
             role = element.line.partition("] ")[2].partition(" ")[0]
             if role in ("link", "button", "checkbox", "radio"):
@@ -197,6 +197,8 @@ class WebArena(AsyncEnvironment):
         return twin
 
 
+_GUESSES: Final = ("", "N/A", "yes", "no", *map(str, range(10)))
+"""What the random player answers; nobody knows better than by chance what cannot be done."""
 _WORDS: Final = ("blue", "2023", "garden", "music", "price", "new", "help")
 
 

@@ -103,7 +103,7 @@ def customer_by_phone(world: World, address: Address) -> SiteTask:
 @template("admin.name_of_phone", _phones)
 def name_of_phone(world: World, address: Address) -> SiteTask:
     """Whose telephone number it is; every second one is nobody's."""
-    is_there = address.id % 2 == 0
+    is_there = address.id % 2 == 1
     phone = address.phone if is_there else address.phone.replace("555", "777")
     answer = _owner(world, address).name if is_there else "N/A"
     return SiteTask(

@@ -154,10 +154,16 @@ def last_bought(world: World, bought: tuple[int, Order]) -> SiteTask:
     name = short_name(product_of(world, number))
     intent = worded(
         number,
-        f"When did I last order the {name}? Write the date as the order history does.",
-        f"Find the date of my latest order of the {name}, written as in the order history.",
+        f"When did I last order the {name}? Write the date alone, as the order history does.",
+        f"Find the date of my latest order of the {name}. Write it alone, as in the order history.",
     )
-    return _told(intent, short_day(order.created), to_order(world, order))
+    day = short_day(order.created)
+    return SiteTask(
+        intent=intent,
+        start=START,
+        criteria=answered_exactly(day),
+        plan=(*to_order(world, order), Answer(day)),
+    )
 
 
 def _periods(world: World) -> Sequence[tuple[date, date]]:

@@ -175,8 +175,14 @@ def latest_review(_: World, asked: tuple[Product, Review]) -> SiteTask:
     """When somebody wrote about a product last."""
     product, review = asked
     name = short_name(product)
-    intent = f"When was the newest review of the {name} posted? Write the date as the shop does."
-    return _asked(product, intent, short_day(review.created))
+    day = short_day(review.created)
+    return SiteTask(
+        intent=f"When was the newest review of the {name} posted? Write the date alone, as the "
+        "shop does.",
+        start=START,
+        criteria=answered_exactly(day),
+        plan=(*to_product(product), Answer(day)),
+    )
 
 
 def _mentioned(world: World) -> Sequence[tuple[Product, str, Review]]:
@@ -210,7 +216,7 @@ def complaint(_: World, asked: tuple[Product, str, Review]) -> SiteTask:
 @template("shop.price_of_model", _some)
 def price_of_model(_: World, product: Product) -> SiteTask:
     """What a product costs; every second one was never made."""
-    name, is_there = short_name(product), product.id // _STRIDE % 4 < 2
+    name, is_there = short_name(product), product.id // _STRIDE % 4 >= 2
     if not is_there:
         number = PRODUCTS_PER_KIND + 1 + product.id % (99 - PRODUCTS_PER_KIND)
         name = f"{name[:-2]}{number}"
