@@ -36,6 +36,49 @@ def test_the_expert_solves_tasks_of_every_site_through_the_browser(item_id):
     assert play(item_id)[1] == 1.0
 
 
+@pytest.mark.parametrize("item_id", TASKS.item_ids("eval", 0, len(TEMPLATES))[5::50])
+def test_who_stops_at_once_without_an_answer_scores_nothing(item_id):
+    episode, _ = start(item_id)
+    assert episode.step("stop []").reward == 0.0
+    episode.close()
+
+
+def item_of(name):
+    place = next(number for number, each in enumerate(TEMPLATES) if each.name == name)
+    return TASKS.item_ids("eval", place, place + 1)[0]
+
+
+def rewards_at(item_id, *urls):
+    """Return what a task gives for stopping at each address."""
+    rewards = []
+    for url in urls:
+        episode, _ = start(item_id)
+        episode.step(f"goto [{url}]")
+        rewards.append(episode.step("stop []").reward)
+        episode.close()
+    return rewards
+
+
+def test_a_page_below_the_one_that_is_wanted_scores_nothing():
+    item_id = item_of("git.profile")
+    url = TASKS.get(item_id).payload.draw().criteria.url
+    public = url.replace("http://git.test", "http://gitlab.com")
+    assert rewards_at(item_id, public, f"{public}/no-such-project") == [1.0, 0.0]
+
+
+def test_directions_count_however_their_places_were_typed():
+    item_id = item_of("map.show_drive")
+    path, start_of_way, end = TASKS.get(item_id).payload.draw().criteria.targets
+    way = [target.required["exact_match"] for target in (start_of_way, end)]
+    town = [f"{name.split(', ')[0]}, {name.split(', ')[4]}" for name in way]
+    urls = [
+        f"http://openstreetmap.org{path.required['exact_match']}?engine=fossgis_osrm_car"
+        f"&route_from={a}&route_to={b}"
+        for a, b in (way, town, reversed(way))
+    ]
+    assert rewards_at(item_id, *urls) == [1.0, 1.0, 0.0]
+
+
 def test_the_same_actions_give_the_same_pages_and_states():
     item_id = TASKS.item_ids("eval", 0, 1)[0]
     assert play(item_id) == play(item_id)

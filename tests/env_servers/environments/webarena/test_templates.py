@@ -3,14 +3,31 @@
 import pytest
 
 from env_servers.environments.webarena.addresses import PUBLIC
+from env_servers.environments.webarena.evaluation.addresses import score_address
+from env_servers.environments.webarena.evaluation.answers import clean, exact_match, includes
 from env_servers.environments.webarena.evaluation.criteria import Evaluator
 from env_servers.environments.webarena.sites.embedded import new_world
 from env_servers.environments.webarena.tasks import CONTENT, TEMPLATES, content_digest
 from env_servers.environments.webarena.templates.plan import Answer
-from env_servers.environments.webarena.templates.site_task import AT_ANY_PAGE
+from env_servers.environments.webarena.templates.site_task import (
+    AT_ANY_PAGE,
+    at_page,
+    unachievable,
+)
 from env_servers.environments.webarena.templates.template import INSTANCES
 
 MOST_ROUNDS = 30
+
+
+def takes(criteria, answer):
+    for way, reference in criteria.answers.items():
+        if way == "exact_match" and not exact_match(reference, answer):
+            return False
+        if way == "must_include" and not all(
+            includes(part, answer, as_word=len(reference) == 1) for part in reference
+        ):
+            return False
+    return True
 
 
 def tasks_of(template):
@@ -60,3 +77,26 @@ def test_an_answer_that_is_judged_is_what_its_plan_says(tasks):
     for task in tasks:
         spoken = task.plan[-1].text
         assert bool(spoken) == (Evaluator.STRING in task.criteria.evaluators), task.intent
+
+
+def test_an_answer_to_another_instance_is_taken_only_if_it_is_the_same(tasks):
+    # "2,172 km" includes "172 km", "11/4/24" includes "1/4/24".
+    spoken = {clean(task.plan[-1].text) for task in tasks}
+    for task in tasks:
+        if Evaluator.STRING in task.criteria.evaluators:
+            others = spoken - {clean(task.plan[-1].text)}
+            assert not [each for each in others if takes(task.criteria, each)], task.intent
+
+
+def test_a_page_below_the_one_that_is_wanted_is_another_page():
+    criteria = at_page("http://shop.test/sales/order/view/order_id/8")
+    (path,) = criteria.targets
+    assert score_address(criteria, "http://shop.test/sales/order/view/order_id/849/") == 1
+    assert path.required == {"exact_match": "/sales/order/view/order_id/8"}
+
+
+def test_one_task_in_twenty_cannot_be_done():
+    # The original has 36 of 812. Who says N/A to everything must not get far by it.
+    held_out = [template.instance(number) for template in TEMPLATES for number in (20, 21)]
+    hopeless = sum(task.criteria == unachievable() for task in held_out)
+    assert 0.03 < hopeless / len(held_out) < 0.05
