@@ -1,6 +1,7 @@
-"""Command: the episodes of a run as one file for training or analysis.
+"""Command: the episodes of a run as one file for training or analysis, or a report of it.
 
     python -m orchestrator.export RUN --format agenttraj --out FILE
+    python -m orchestrator.export RUN --format html --out FILE
 
 Records stream through one at a time, and only those that pass the filter are decoded. The file
 appears when it is complete, or not at all.
@@ -9,11 +10,12 @@ appears when it is complete, or not at all.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import tyro
 from rich.progress import Progress
@@ -22,6 +24,7 @@ from orchestrator.atomic_file import atomic_output
 from orchestrator.command_line import run_command
 from orchestrator.errors import UsageError
 from orchestrator.formats import WRITERS
+from orchestrator.html_report import HtmlReportWriter
 from orchestrator.records import EpisodeSummary
 from orchestrator.run_folder import find_run
 from orchestrator.scorings.judgement import rescored, set_score
@@ -30,6 +33,11 @@ from orchestrator.store import RunReader
 from orchestrator.terminal import TerminalConsole
 
 __all__ = ["ExportFilter", "ExportOptions", "ExportResult", "export_run", "main"]
+
+HTML: Final = "html"
+"""The format that is a report of the run, and no data for programs."""
+_CONVERSATIONS: Final = 50
+"""In a report where no limit is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +78,8 @@ class ExportResult:
     written: int
     left_out: int
     """Records that did not pass the filter."""
+    beyond_limit: int = 0
+    """Records that passed it and were more than asked for."""
 
 
 def export_run(
@@ -79,39 +89,50 @@ def export_run(
     format_name: str,
     accept: ExportFilter | None = None,
     scores: str = "",
+    limit: int = 0,
     overwrite: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ExportResult:
     """Write the accepted records of a run to `path`.
 
     With `scores`, the name of a scoring, its scores and successes take the place of the recorded
-    ones, also for the filters; what it gave no score counts as failed. `on_progress(written,
-    total)` is called after each episode. Raises UsageError for an unknown format, environment,
-    policy or scoring (naming those there are), OutputExists, ExtraMissing and StoreCorrupt; then
-    there is no file, or the old one as it was.
+    ones, also for the filters; what it gave no score counts as failed. `limit` is the greatest
+    number of episodes, the first ones of the run; 0 = all. `on_progress(written, total)` is called
+    after each episode. Raises UsageError for an unknown format, environment, policy or scoring
+    (naming those there are), OutputExists, ExtraMissing and StoreCorrupt; then there is no file, or
+    the old one as it was.
     """
-    if format_name not in WRITERS:
-        raise UsageError(f"unknown format {format_name!r}", valid=sorted(WRITERS))
+    if format_name not in (*WRITERS, HTML):
+        raise UsageError(f"unknown format {format_name!r}", valid=sorted((*WRITERS, HTML)))
+    if format_name == HTML and scores:
+        raise UsageError("a report shows a run as it was recorded: leave --scores out")
     record_filter = accept or ExportFilter()
     latest = _read_scores(run, scores) if scores else None
 
     def judged(summary: EpisodeSummary) -> EpisodeSummary:
         return summary if latest is None else rescored(summary, latest.get(summary.episode_id))
 
-    total, left_out = _count_accepted(run, record_filter, judged)
+    def is_chosen(summary: EpisodeSummary) -> bool:
+        return record_filter.accepts(judged(summary))
+
+    accepted, left_out = _count_accepted(run, record_filter, judged)
+    total = min(accepted, limit) if limit else accepted
     written = 0
-    with (
-        atomic_output(path, overwrite=overwrite) as partial,
-        contextlib.closing(WRITERS[format_name](partial)) as writer,
-    ):
-        for episode in run.episodes(lambda summary: record_filter.accepts(judged(summary))):
-            if latest is not None:
-                set_score(episode, latest.get(episode.episode_id))
-            writer.write(episode)
-            written += 1
-            if on_progress is not None:
-                on_progress(written, total)
-    return ExportResult(path, written, left_out)
+    with atomic_output(path, overwrite=overwrite) as partial:
+        writer = (
+            HtmlReportWriter(partial, run, is_chosen, limit)
+            if format_name == HTML
+            else WRITERS[format_name](partial)
+        )
+        with contextlib.closing(writer):
+            for episode in itertools.islice(run.episodes(is_chosen), total):
+                if latest is not None:
+                    set_score(episode, latest.get(episode.episode_id))
+                writer.write(episode)
+                written += 1
+                if on_progress is not None:
+                    on_progress(written, total)
+    return ExportResult(path, written, left_out, accepted - written)
 
 
 def _read_scores(run: RunReader, name: str) -> dict[str, EpisodeScore]:
@@ -150,9 +171,10 @@ class ExportOptions:
     """Folder of the run, or its name within `--runs`."""
     out: Path
     """The file to write; it appears when it is complete."""
-    format: Literal["agenttraj", "messages", "parquet", "sharegpt"]
+    format: Literal["agenttraj", "html", "messages", "parquet", "sharegpt"]
     """agenttraj: JSON list as AgentTraj-L; messages and sharegpt: JSONL for SFT trainers; parquet:
-    everything, one row per episode."""
+    everything, one row per episode; html: a report of the whole run for people, with figures,
+    distributions, failures, configuration and conversations, in a page that needs nothing else."""
     runs: Path = Path("runs")
     """Where runs are looked up by name."""
     environment: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
@@ -170,6 +192,9 @@ class ExportOptions:
     """Only episodes that succeeded."""
     include_failed: bool = False
     """Also episodes that ended by an error."""
+    limit: int | None = None
+    """At most so many episodes, the first that were recorded; 0 = all. Without it all, and as many
+    conversations in a report as can be read: 50."""
     overwrite: bool = False
     """Replace the file if it exists."""
 
@@ -188,6 +213,11 @@ def _export(options: ExportOptions) -> int:
         only_success=options.only_success,
         include_failed=options.include_failed,
     )
+    limit = options.limit
+    if limit is None:
+        limit = _CONVERSATIONS if options.format == HTML else 0
+    if limit < 0:
+        raise UsageError("--limit counts episodes; 0 = all")
     console = TerminalConsole(file=sys.stderr, soft_wrap=True)
     with (
         RunReader.open(find_run(options.run, options.runs)) as run,
@@ -200,11 +230,14 @@ def _export(options: ExportOptions) -> int:
             format_name=options.format,
             accept=accept,
             scores=options.scores,
+            limit=limit,
             overwrite=options.overwrite,
             on_progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
+    beyond = f", {result.beyond_limit} by the limit" if result.beyond_limit else ""
     console.print(
-        f"{result.path}: {result.written} episodes, {result.left_out} left out by the filters",
+        f"{result.path}: {result.written} episodes, "
+        f"{result.left_out} left out by the filters{beyond}",
         markup=False,
         highlight=False,
     )

@@ -20,7 +20,14 @@ from orchestrator.formats.messages import role_name
 from orchestrator.records import blamed, fault_name, stop_reason_name
 from orchestrator.terminal import visible
 
-__all__ = ["as_plain_text", "as_renderable"]
+__all__ = [
+    "as_plain_text",
+    "as_renderable",
+    "describe_episode",
+    "describe_outcome",
+    "describe_turn",
+    "label_spans",
+]
 
 _LABEL: Final = re.compile(r"^[ \t]*(Thought|Action):", re.MULTILINE)
 _STYLES: Final = {"Thought": "italic cyan", "Action": "bold green"}
@@ -30,10 +37,10 @@ _PLAIN_WIDTH: Final = 100
 
 def as_renderable(episode: episode_pb2.Episode, *, limit: int | None = None) -> RenderableType:
     """Return the episode for a rich console; None = messages are not cut to `limit` characters."""
-    parts: list[RenderableType] = [_heading(episode)]
+    parts: list[RenderableType] = [describe_episode(episode)]
     parts.extend(_turns(episode, limit))
     parts.append(Rule(style="dim"))
-    parts.append(_outcome(episode))
+    parts.append(describe_outcome(episode))
     return Group(*parts)
 
 
@@ -47,7 +54,8 @@ def as_plain_text(episode: episode_pb2.Episode, *, limit: int | None = None) -> 
     return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
 
 
-def _heading(episode: episode_pb2.Episode) -> Text:
+def describe_episode(episode: episode_pb2.Episode) -> Text:
+    """Return in two lines which episode it is."""
     heading = Text(visible(f"{episode.environment} {episode.item_id}"), style="bold")
     facts = [
         f"sample {episode.sample}",
@@ -73,7 +81,7 @@ def _turns(episode: episode_pb2.Episode, limit: int | None) -> Iterator[Renderab
         yield Rule(Text(title), align="left", style=_ROLE_STYLES[name], characters="-")
         yield _message_text(message, limit)
         if message.sampled:
-            note = _turn_note(episode, turn)
+            note = describe_turn(episode, turn)
             if note:
                 yield Text(note, style="dim")
             turn += 1
@@ -105,14 +113,20 @@ def _cut(text: str, limit: int | None) -> tuple[Text, str]:
 
 
 def _highlight(text: Text) -> None:
-    """Style each labelled part up to the next label."""
-    labels = list(_LABEL.finditer(text.plain))
-    ends = [label.start() for label in labels[1:]] + [len(text.plain)]
+    for label, start, end in label_spans(text.plain):
+        text.stylize(_STYLES[label], start, end)
+
+
+def label_spans(reply: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the parts of a reply that have a label, `Thought` or `Action`: name, start, end."""
+    labels = list(_LABEL.finditer(reply))
+    ends = [label.start() for label in labels[1:]] + [len(reply)]
     for label, end in zip(labels, ends, strict=False):
-        text.stylize(_STYLES[label.group(1)], label.start(), end)
+        yield label.group(1), label.start(), end
 
 
-def _turn_note(episode: episode_pb2.Episode, turn: int) -> str:
+def describe_turn(episode: episode_pb2.Episode, turn: int) -> str:
+    """Return in a line what came of a turn, from 0; empty = there is nothing to say."""
     notes: list[str] = []
     if turn + 1 < len(episode.steps):
         notes += _step_notes(episode.steps[turn + 1])
@@ -144,7 +158,8 @@ def _step_notes(step: episode_pb2.Step) -> list[str]:
     return notes
 
 
-def _outcome(episode: episode_pb2.Episode) -> Text:
+def describe_outcome(episode: episode_pb2.Episode) -> Text:
+    """Return how an episode ended, and what its time went to."""
     text = Text()
     if episode.HasField("error"):
         error = episode.error

@@ -44,6 +44,8 @@ __all__ = [
     "as_table",
     "count_text",
     "figure_text",
+    "list_remarks",
+    "list_warnings",
     "measured_data",
     "print_report",
     "read_report",
@@ -170,9 +172,9 @@ def measured_data(measured: Measured) -> dict[str, Any]:
 def print_report(console: Console, report: RunReport, *, title: str = "") -> None:
     """Show the table, and below it what a reader has to know before believing it."""
     console.print(as_table(report, title=title))
-    for line in _warnings(report):
+    for line in list_warnings(report):
         console.print(Text(line, style="bold red"), soft_wrap=True)
-    for line in _remarks(report):
+    for line in list_remarks(report):
         console.print(Text(line), soft_wrap=True)
     for line in _failures(report):
         console.print(line, soft_wrap=True)
@@ -244,7 +246,7 @@ def count_text(number: float) -> str:
     return f"{count:.3g}T"
 
 
-def _warnings(report: RunReport) -> Iterator[str]:
+def list_warnings(report: RunReport) -> Iterator[str]:
     """Say what is missing, and whether what is there can stand for it."""
     for problem in report.damage[:_DAMAGE_SHOWN]:
         yield f"DAMAGED, and counted as missing: {problem}"
@@ -320,7 +322,7 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
 
 
-def _remarks(report: RunReport) -> Iterator[str]:
+def list_remarks(report: RunReport) -> Iterator[str]:
     """Say what was played again, and what was not and why."""
     if report.retried:
         yield (

@@ -225,7 +225,7 @@ def test_progress_counts_up_to_the_total(run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "valid"),
     [
-        ({"format_name": "csv"}, "agenttraj, messages, parquet, sharegpt"),
+        ({"format_name": "csv"}, "agenttraj, html, messages, parquet, sharegpt"),
         ({"format_name": "messages", "accept": ExportFilter(environments=("x",))}, "maze, wordle"),
         ({"format_name": "messages", "accept": ExportFilter(policies=("x",))}, "other, scripted"),
     ],

@@ -1,0 +1,85 @@
+"""One episode of a report: its turns, as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+from xml.etree import ElementTree
+
+from agentgym.episode.v1 import episode_pb2
+from orchestrator.formats.messages import role_name
+from orchestrator.html_report.elements import Content, element
+from orchestrator.records import EpisodeSummary
+from orchestrator.rendering import (
+    describe_episode,
+    describe_outcome,
+    describe_turn,
+    label_spans,
+)
+from orchestrator.terminal import visible
+
+__all__ = ["MESSAGE_CHARS", "conversation", "outcome_cell"]
+
+MESSAGE_CHARS: Final = 20_000
+"""Of a message; the rest is counted."""
+
+
+def conversation(episode: episode_pb2.Episode) -> ElementTree.Element:
+    """Return an episode that can be folded away; its id is an address within the page."""
+    title, facts = describe_episode(episode).plain.split("\n", 1)
+    return element(
+        "details",
+        element("summary", title),
+        element("p", facts, class_="note"),
+        *_turns(episode),
+        element("pre", describe_outcome(episode).plain, class_="note"),
+        id=episode.episode_id,
+        class_="episode",
+        open="open",
+    )
+
+
+def outcome_cell(summary: EpisodeSummary) -> ElementTree.Element:
+    """Return in words how an episode ended."""
+    if summary.failed:
+        return element("span", f"failed: {summary.reason}", class_="bad")
+    return element("span", summary.stop_reason, class_="good" if summary.success else "plain")
+
+
+def _turns(episode: episode_pb2.Episode) -> Iterator[ElementTree.Element]:
+    turn = 0
+    for message in episode.messages:
+        role = role_name(message.role)
+        parts: list[Content] = [
+            element("div", f"{role}, turn {turn + 1}" if message.sampled else role, class_="role")
+        ]
+        if message.sampled and turn < len(episode.generations):
+            parts += _reasoning(episode.generations[turn].reasoning)
+        parts.append(element("pre", *_pieces(message)))
+        if message.sampled:
+            parts.append(element("div", describe_turn(episode, turn), class_="note"))
+            turn += 1
+        yield element("div", *parts, class_=f"message {role}")
+
+
+def _reasoning(text: str) -> list[Content]:
+    """Return what the model thought before a reply; the environment never saw it."""
+    if not text:
+        return []
+    return [element("div", "reasoning", class_="role"), element("pre", _cut(text), class_="dim")]
+
+
+def _pieces(message: episode_pb2.Message) -> Iterator[Content]:
+    """Yield the text of a message; of a reply, thoughts and actions apart."""
+    text = _cut(visible(message.text))
+    at = 0
+    for label, start, end in label_spans(text) if message.sampled else ():
+        yield text[at:start]
+        yield element("span", text[start:end], class_=label.lower())
+        at = end
+    yield text[at:]
+
+
+def _cut(text: str) -> str:
+    more = len(text) - MESSAGE_CHARS
+    return text if more <= 0 else f"{text[:MESSAGE_CHARS]} ... {more} more characters"
