@@ -40,7 +40,6 @@ class Weather(ToolEnvironment):
         conversation_starts=TOOLS.conversation_starts(),
         max_rounds=10,
         profiles=("agentgym", "fixed"),
-        has_views=True,
         episode_bytes=32 * 1024,
     )
 

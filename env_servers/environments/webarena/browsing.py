@@ -221,15 +221,18 @@ class Browsing:
             error = await self._replace_lost(lost)
         return await self._observe(action, done, error)
 
-    async def visit(self, url: str) -> None:
+    async def visit(self, url: str) -> int:
         """Open an address in the current tab and wait until the page is settled.
+
+        Returns the status of the answer, 0 where there was none: a place on the same page.
 
         Raises:
             playwright.async_api.Error: It cannot be opened.
             TabLost: The page crashed or did not answer.
         """
-        await self.current.page.goto(url, timeout=self._navigation_limit)
+        answer = await self.current.page.goto(url, timeout=self._navigation_limit)
         await self.window.settle(self.current)
+        return 0 if answer is None else answer.status
 
     async def html(self) -> str:
         """Return the current page as its scripts have left it."""

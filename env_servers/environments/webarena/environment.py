@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import ClassVar, Final, Self
 
-from env_servers.environments.webarena.addresses import Addresses
-from env_servers.environments.webarena.browser.errors import BrowserLost
-from env_servers.environments.webarena.browser.gate import Answer as SiteAnswer
-from env_servers.environments.webarena.browser.gate import Door, Request
-from env_servers.environments.webarena.browser.shared_browser import SharedBrowser
+from env_servers.environments.webarena.browser.errors import BrowserLost, TabLost
+from env_servers.environments.webarena.browser.shared_browser import BrowserOptions, SharedBrowser
 from env_servers.environments.webarena.browser.window import Window
 from env_servers.environments.webarena.browsing import (
     AGENTGYM,
@@ -27,29 +26,25 @@ from env_servers.environments.webarena.browsing import (
     Manner,
     Seen,
     Step,
+    View,
 )
-from env_servers.environments.webarena.evaluation.evaluator import evaluate
-from env_servers.environments.webarena.evaluation.judge import OfflineJudge
-from env_servers.environments.webarena.expert import Follower
+from env_servers.environments.webarena.embedded_stage import EmbeddedStage
 from env_servers.environments.webarena.grammar import GRAMMAR
-from env_servers.environments.webarena.judged_page import JudgedPage
-from env_servers.environments.webarena.probe import PlainRequest
+from env_servers.environments.webarena.official.sites import Site
+from env_servers.environments.webarena.official.task_file import OfficialTask
+from env_servers.environments.webarena.options import OPTIONS, numbered_by_browser, read_view
 from env_servers.environments.webarena.prompt import CONVERSATION_STARTS
-from env_servers.environments.webarena.sites.embedded import embedded_network, new_world
-from env_servers.environments.webarena.sites.forum.content import MEMBER
-from env_servers.environments.webarena.sites.git.content import ME
-from env_servers.environments.webarena.sites.network import Network
-from env_servers.environments.webarena.sites.shop.service import WorldShop
-from env_servers.environments.webarena.sites.shop.trade import SHOPPER
-from env_servers.environments.webarena.sites.world import World
-from env_servers.environments.webarena.tasks import WebArenaTasks, load_tasks
-from env_servers.environments.webarena.templates.site_task import SiteTask
+from env_servers.environments.webarena.stage import Stage
+from env_servers.environments.webarena.tasks import WebArenaTasks, load_tasks, read_settings
 from env_servers.sdk import (
     Advice,
     AsyncEnvironment,
+    Environment,
     EnvironmentConfig,
     EnvironmentSpec,
+    EnvironmentUnavailable,
     Execution,
+    InvalidOption,
     Observation,
     ResetOptions,
     StopReason,
@@ -59,48 +54,36 @@ from env_servers.sdk import (
 __all__ = ["WebArena"]
 
 _MANNERS: Final = {"agentgym": AGENTGYM, "webarena": WEBARENA, "fixed": FIXED}
-_SERVED: Final = Addresses(
-    {
-        "forum": "http://forum.test",
-        "shop": "http://shop.test",
-        "shop_admin": "http://admin.test/admin",
-        "code": "http://git.test",
-        "encyclopedia": "http://wiki.test/wiki",
-        "map": "http://map.test",
-        "home": "http://home.test",
-    }
-)
-_ACCOUNTS: Final = {
-    "shop": str(SHOPPER),
-    "admin": "admin",
-    "forum": MEMBER,
-    "git": ME,
-}
-"""Who the agent is at each site that has accounts."""
 _REBUILDS: Final = 2
 """Browsers that one operation may outlive."""
 
 
 @cache
-def _browser() -> SharedBrowser:
+def _browser(options: BrowserOptions) -> SharedBrowser:
     """Return the browser of this process; it starts with its first window."""
-    return SharedBrowser()
+    return SharedBrowser(options)
 
 
 @dataclass(slots=True)
 class _Episode:
     """The state of one episode; the window can be made anew from the rest."""
 
-    task: SiteTask
+    stage: Stage
     manner: Manner
-    follower: Follower
-    world: World
+    view: View
     window: Window
     browsing: Browsing
     seen: Seen
     actions: list[str] = field(default_factory=list[str])
     proof: bytes = b""
-    """Chained over actions, pages and sites."""
+    """Chained over actions, pages and sites; empty where nobody knows the state of the sites."""
+
+    async def leave(self) -> None:
+        """Close the window and let the sites go."""
+        try:
+            await self.window.close()
+        finally:
+            self.stage.leave()
 
 
 class WebArena(AsyncEnvironment):
@@ -120,18 +103,32 @@ class WebArena(AsyncEnvironment):
     tasks: WebArenaTasks
 
     @classmethod
+    def configured(cls, config: EnvironmentConfig) -> type[Environment]:
+        values = read_settings(config)
+        official = any(site.value in values for site in Site)
+        if official or numbered_by_browser(values):
+            return _uncertain_class(cls)
+        return cls
+
+    @classmethod
     def load_tasks(cls, config: EnvironmentConfig) -> WebArenaTasks:
-        return load_tasks()
+        return load_tasks(config)
 
     def __init__(self, tasks: WebArenaTasks) -> None:
         super().__init__(tasks)
         self._episode: _Episode | None = None
 
     async def reset_async(self, task: Task, options: ResetOptions) -> Observation:
-        options.require(self.spec.profiles)
-        drawn: SiteTask = task.payload.draw()
+        options.require(self.spec.profiles, OPTIONS)
+        view = read_view(options, browser_numbers=self.tasks.browser_numbers)
         await self.close_async()
-        self._episode, first = await _begin(drawn, _MANNERS[options.profile], ())
+        payload = task.payload
+        stage: Stage = (
+            self.tasks.official.stage(payload)
+            if isinstance(payload, OfficialTask)
+            else EmbeddedStage(payload.draw())
+        )
+        self._episode, first = await self._begin(stage, _MANNERS[options.profile], view, ())
         return Observation(first.text)
 
     async def step_async(self, action: str) -> Observation:
@@ -141,32 +138,44 @@ class WebArena(AsyncEnvironment):
                 step = await episode.browsing.step(action)
                 break
             except BrowserLost:
+                await episode.leave()
                 episode = self._episode = await self._rebuilt(episode)
         else:
             step = await episode.browsing.step(action)
-        score = await _score(episode, step.answer)
+        await episode.stage.look(episode.browsing)
+        score = None
+        if step.answer is not None:
+            score = await episode.stage.score(step.answer, episode.browsing)
         await _note(episode, action, step)
         if score is None:
             return Observation(step.text, reward=0.0)
-        reason = StopReason.GOAL_REACHED if score == 1 else StopReason.GOAL_FAILED
-        return Observation(step.text, reward=score, terminated=True, stop_reason=reason)
+        reason = StopReason.GOAL_REACHED if score.value == 1 else StopReason.GOAL_FAILED
+        return Observation(
+            step.text,
+            reward=score.value,
+            terminated=True,
+            stop_reason=reason,
+            info={"judged_by": score.judged_by} if score.judged_by else None,
+        )
 
     async def close_async(self) -> None:
         episode, self._episode = self._episode, None
         if episode is not None:
-            await episode.window.close()
+            await episode.leave()
 
     async def fork_async(self) -> Self:
         twin = type(self)(self.tasks)
         twin._episode = await self._rebuilt(self._running)
         return twin
 
-    def fingerprint(self) -> bytes:
-        return self._running.proof
+    def fingerprint(self) -> bytes | None:
+        return self._running.proof or None
 
     async def advise_expert_async(self, seed: int) -> Advice:
-        action = self._running.follower.action
-        return Advice(action, "This is what the next part of the objective needs.")
+        follower = self._running.stage.follower
+        if follower is None:
+            raise InvalidOption("nobody here knows how official tasks are solved")
+        return Advice(follower.action, "This is what the next part of the objective needs.")
 
     def advise_random(self, rng: random.Random) -> Advice:
         elements = list(self._running.seen.tree.elements.values())
@@ -190,11 +199,38 @@ class WebArena(AsyncEnvironment):
 
     async def _rebuilt(self, episode: _Episode) -> _Episode:
         """Return an episode in the same state, in a window of its own."""
-        twin, _ = await _begin(episode.task, episode.manner, episode.actions)
+        stage = episode.stage.anew()
+        twin, _ = await self._begin(stage, episode.manner, episode.view, episode.actions)
         if twin.proof != episode.proof:
-            await twin.window.close()
+            await twin.leave()
             raise RuntimeError("an episode that was played again came to another state")
         return twin
+
+    async def _begin(
+        self, stage: Stage, manner: Manner, view: View, actions: Sequence[str]
+    ) -> tuple[_Episode, Step]:
+        """Start a task in a new window, and play actions."""
+        async with AsyncExitStack() as begun:
+            begun.callback(stage.leave)
+            await stage.enter()
+            window = await _browser(self.tasks.browser).open_window(
+                stage.door, stage.window_options
+            )
+            begun.push_async_callback(lambda: asyncio.shield(window.close()))
+            await stage.admit(window)
+            browsing = Browsing(
+                window, stage.addresses, stage.intent, manner=manner, view=view, probe=stage.probe
+            )
+            first = await _open(stage, browsing)
+            assert first.seen is not None, "a page that was just opened can be seen"
+            if stage.follower is not None:
+                stage.follower.look(first.seen)
+            episode = _Episode(stage, manner, view, window, browsing, first.seen)
+            episode.proof = await _prove(episode, b"", first.text)
+            for action in actions:
+                await _note(episode, action, await browsing.step(action))
+            begun.pop_all()
+        return episode, first
 
 
 _GUESSES: Final = ("", "N/A", "yes", "no", *map(str, range(10)))
@@ -202,75 +238,46 @@ _GUESSES: Final = ("", "N/A", "yes", "no", *map(str, range(10)))
 _WORDS: Final = ("blue", "2023", "garden", "music", "price", "new", "help")
 
 
-async def _begin(
-    task: SiteTask, manner: Manner, actions: tuple[str, ...] | list[str]
-) -> tuple[_Episode, Step]:
-    """Start a task in a new window and a new world, and play actions."""
-    world, network = new_world(), embedded_network()
+@cache
+def _uncertain_class(environment: type[WebArena]) -> type[WebArena]:
+    """Return the same environment where equal actions need not give equal observations."""
+    spec = replace(environment.spec, deterministic=False)
+    return type(f"Uncertain{environment.__name__}", (environment,), {"spec": spec})
 
-    async def respond(request: Request) -> SiteAnswer:
-        return await network.answer(
-            world, request.method, request.url, request.headers, request.body
-        )
 
-    window = await _browser().open_window(Door(network.hosts, respond))
+async def _open(stage: Stage, browsing: Browsing) -> Step:
+    """Open the pages that a task begins on."""
+    from playwright.async_api import Error
+
     try:
-        await _sign_in(window, network, world)
-        probe = PlainRequest(network.hosts, respond)
-        browsing = Browsing(window, _SERVED, task.intent, manner=manner, probe=probe)
-        first = await browsing.open([_SERVED.opened(task.start)])
-        assert first.seen is not None, "a page that was just opened can be seen"
-        follower = Follower(task.start, task.plan)
-        follower.look(first.seen)
-        episode = _Episode(task, manner, follower, world, window, browsing, first.seen)
-        episode.proof = await _prove(episode, b"", first.text)
-        for action in actions:
-            await _note(episode, action, await browsing.step(action))
-    except BaseException:
-        await asyncio.shield(window.close())
-        raise
-    return episode, first
-
-
-async def _sign_in(window: Window, network: Network, world: World) -> None:
-    """Let the window know its accounts, as the original does with stored logins."""
-    cookies = [network.sign_in(world, site, account) for site, account in _ACCOUNTS.items()]
-    await window.context.add_cookies(
-        [{"name": it.name, "value": it.value, "domain": it.host, "path": "/"} for it in cookies]
-    )
+        first = await browsing.open(stage.starts)
+    except (Error, TabLost) as error:
+        raise EnvironmentUnavailable(
+            f"the task's first page cannot be opened: {stage.starts}: {error}"
+        ) from error
+    await stage.look(browsing)
+    return first
 
 
 async def _note(episode: _Episode, action: str, step: Step) -> None:
     """Take a step into the state of the episode."""
-    episode.follower.note(action)
+    follower = episode.stage.follower
+    if follower is not None:
+        follower.note(action)
     episode.actions.append(action)
     if step.seen is not None:
         episode.seen = step.seen
-        episode.follower.look(step.seen)
+        if follower is not None:
+            follower.look(step.seen)
     episode.proof = await _prove(episode, episode.proof + action.encode(), step.text)
 
 
 async def _prove(episode: _Episode, before: bytes, text: str) -> bytes:
+    sites = episode.stage.digest()
+    if sites is None:
+        return b""
     proof = hashlib.blake2b(before, digest_size=16)
     proof.update(text.encode())
-    proof.update(episode.world.digest().encode())
+    proof.update(sites)
     proof.update(await episode.browsing.digest())
     return proof.digest()
-
-
-async def _score(episode: _Episode, answer: str | None) -> float | None:
-    """Return the score of an answer; None where the episode goes on."""
-    if answer is None:
-        return None
-    task = episode.task
-    if task.check is not None and not task.check(episode.world):
-        return 0.0
-    score = await evaluate(
-        task.criteria,
-        intent=task.intent,
-        answer=answer,
-        page=JudgedPage(episode.browsing),
-        judge=OfflineJudge(),
-        shop=WorldShop(episode.world),
-    )
-    return score.value

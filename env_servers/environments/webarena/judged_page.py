@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from env_servers.environments.webarena.browser.errors import TabLost
 from env_servers.environments.webarena.browsing import Browsing
@@ -13,6 +13,7 @@ from env_servers.environments.webarena.evaluation.errors import PageFailed
 __all__ = ["JudgedPage"]
 
 _Result = TypeVar("_Result")
+_SERVER_FAULT: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,10 @@ class JudgedPage:
         await _told(lambda: self.browsing.window.settle(tab))
 
     async def goto(self, url: str) -> None:
-        await _told(lambda: self.browsing.visit(url))
+        status = await _told(lambda: self.browsing.visit(url))
+        if status >= _SERVER_FAULT:
+            # What such a page says is not what the site has.
+            raise PageFailed(f"{url} answers {status}")
 
 
 async def _told(call: Callable[[], Coroutine[Any, Any, _Result]]) -> _Result:

@@ -1,12 +1,23 @@
-"""Item ids to tasks: embedded tasks of all templates, disjoint between train and eval."""
+"""Item ids to tasks: embedded ones of all templates, and the official ones that can be played.
+
+Embedded tasks are disjoint between train and eval. Official ids are those of the published file.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from env_servers.environments.webarena.browser.chromium import AUTO, require_chromium
+from env_servers.environments.webarena.browser.shared_browser import BrowserOptions
+from env_servers.environments.webarena.official.settings import KEYS as OFFICIAL_KEYS
+from env_servers.environments.webarena.official.settings import OfficialSettings
+from env_servers.environments.webarena.official.task_file import find_tasks
+from env_servers.environments.webarena.official.task_set import OfficialTasks
+from env_servers.environments.webarena.options import NUMBERS, numbered_by_browser
 from env_servers.environments.webarena.sites.embedded import embedded_base
 from env_servers.environments.webarena.templates.admin_business import TEMPLATES as ADMIN_BUSINESS
 from env_servers.environments.webarena.templates.admin_catalog import TEMPLATES as ADMIN_CATALOG
@@ -34,7 +45,15 @@ from env_servers.environments.webarena.templates.site_task import SiteTask
 from env_servers.environments.webarena.templates.template import INSTANCES, Template
 from env_servers.environments.webarena.templates.wiki import TEMPLATES as WIKI_TEMPLATES
 from env_servers.environments.webarena.templates.wiki_relations import TEMPLATES as WIKI_RELATIONS
-from env_servers.sdk import EMBEDDED_BASE, RangeSplit, RangeTaskSet, Task
+from env_servers.sdk import (
+    EMBEDDED_BASE,
+    EnvironmentConfig,
+    InvalidOption,
+    RangeSplit,
+    RangeTaskSet,
+    Task,
+    item_index,
+)
 
 __all__ = [
     "CONTENT",
@@ -44,6 +63,7 @@ __all__ = [
     "WebArenaTasks",
     "content_digest",
     "load_tasks",
+    "read_settings",
 ]
 
 NAME: Final = "webarena"
@@ -79,6 +99,7 @@ _HELD_OUT: Final = 2
 _EVAL_BASE: Final = EMBEDDED_BASE + 500_000
 CONTENT: Final = "3e4e65c054c8cd03"
 """What `content_digest` gives, which takes seconds; a test compares the two."""
+_KEYS: Final = (*OFFICIAL_KEYS, "browser", NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +115,66 @@ class EmbeddedTask:
 
 
 class WebArenaTasks(RangeTaskSet):
-    """All tasks."""
+    """All tasks, and what the episodes of this process share."""
+
+    def __init__(
+        self,
+        splits: Mapping[str, RangeSplit],
+        official: OfficialTasks,
+        browser: BrowserOptions,
+        *,
+        browser_numbers: bool = False,
+    ) -> None:
+        super().__init__(NAME, splits)
+        self.official = official
+        self.browser = browser
+        self.browser_numbers = browser_numbers
+
+    def splits(self) -> Mapping[str, int]:
+        official = {name: len(numbers) for name, numbers in self.official.splits.items()}
+        return {**super().splits(), **official}
+
+    def item_ids(self, split: str, start: int, stop: int) -> Sequence[str]:
+        numbers = self.official.splits.get(split)
+        if numbers is not None:
+            return [f"{NAME}_{number}" for number in numbers[start:stop]]
+        return super().item_ids(split, start, stop)
+
+    def get(self, item_id: str) -> Task:
+        index = item_index(item_id, names=(NAME,))
+        if index >= EMBEDDED_BASE:
+            return super().get(item_id)
+        task = self.official.get(index)
+        return Task(task.item_id, task, task.category)
 
     def digest(self) -> bytes:
-        return hashlib.blake2b(super().digest() + CONTENT.encode(), digest_size=8).digest()
+        text = CONTENT.encode() + self.official.digest()
+        return hashlib.blake2b(super().digest() + text, digest_size=8).digest()
 
 
-def load_tasks() -> WebArenaTasks:
-    """Return the embedded tasks; neighbours are of different templates."""
+def load_tasks(config: EnvironmentConfig) -> WebArenaTasks:
+    """Return the embedded tasks, and those of official sites that are there.
+
+    Neighbours among the embedded ones are of different templates.
+
+    Raises:
+        InvalidOption: A setting does not exist, or its value is none.
+        EnvironmentUnavailable: The official task file is damaged, or there is no browser.
+    """
+    values = read_settings(config)
     held_out = _HELD_OUT * len(TEMPLATES)
     learned = (INSTANCES - _HELD_OUT) * len(TEMPLATES)
+    settings = OfficialSettings.read(values)
+    chromium = values.get("browser", AUTO)
+    require_chromium(chromium)
     return WebArenaTasks(
-        NAME,
         {
             "train": RangeSplit(EMBEDDED_BASE, learned, lambda i: _task(i, i - EMBEDDED_BASE)),
             "eval": RangeSplit(_EVAL_BASE, held_out, lambda i: _task(i, i - _EVAL_BASE + learned)),
         },
+        OfficialTasks(find_tasks(config.data_dir), settings),
+        BrowserOptions(chromium=chromium, resolver_rules=settings.resolver_rules),
+        browser_numbers=numbered_by_browser(values),
     )
 
 
@@ -129,6 +194,20 @@ def content_digest() -> str:
             content = template.name, task.intent, task.start, task.criteria, task.plan
             digest.update(repr(content).encode())
     return digest.hexdigest()
+
+
+def read_settings(config: EnvironmentConfig) -> Mapping[str, str]:
+    """Return the settings of this environment by their keys; raises InvalidOption."""
+    prefix = f"{NAME}."
+    values = {
+        key.removeprefix(prefix): str(value)
+        for key, value in config.settings.items()
+        if key.startswith(prefix)
+    }
+    for key in values:
+        if key not in _KEYS:
+            raise InvalidOption(f"unknown setting {prefix}{key[:100]}", valid=_KEYS)
+    return values
 
 
 def _task(index: int, place: int) -> Task:

@@ -92,9 +92,9 @@ class Door:
 class Gate:
     """The paused requests of one browser process."""
 
-    def __init__(self, session: ProtocolSession, *, blocks_unknown_hosts: bool) -> None:
+    def __init__(self, session: ProtocolSession, *, reaches_nothing: bool) -> None:
         self._session = session
-        self._blocks_unknown_hosts = blocks_unknown_hosts
+        self._reaches_nothing = reaches_nothing
         self._doors: dict[str, Door] = {}
         self._answering: set[asyncio.Task[None]] = set()
 
@@ -142,7 +142,7 @@ class Gate:
 
     async def _refuse(self, event: dict[str, Any], door: Door) -> None:
         """Let the request fail as if there were no such host."""
-        if self._blocks_unknown_hosts and ":" in _host(event["request"]["url"]):
+        if self._reaches_nothing and ":" in _host(event["request"]["url"]):
             # The browser knows ports that no page may open, and says so before it looks for a host.
             await self._send("Fetch.continueRequest", event["requestId"])
             return

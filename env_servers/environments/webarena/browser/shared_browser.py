@@ -29,9 +29,10 @@ from env_servers.sdk.extras import install_command
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Playwright
 
-__all__ = ["BrowserOptions", "SharedBrowser"]
+__all__ = ["NOWHERE", "BrowserOptions", "SharedBrowser"]
 
-_NOWHERE: Final = "MAP * ~NOTFOUND"
+NOWHERE: Final = "MAP * ~NOTFOUND"
+"""No host is anywhere; other rules may follow, which make exceptions."""
 _SECOND_WALL: Final = "--host-resolver-rules="
 _FLAGS: Final = (
     "--disable-smooth-scrolling",
@@ -47,7 +48,7 @@ class BrowserOptions:
 
     chromium: str = AUTO
     """The executable: a path, a name, or what is found."""
-    resolver_rules: str = _NOWHERE
+    resolver_rules: str = NOWHERE
     """Chromium's own rules of which host is where; by default nothing is anywhere."""
     windows_per_process: int = 500
     """After so many windows a new process is started."""
@@ -159,7 +160,7 @@ class SharedBrowser:
         if self._playwright is None:
             self._playwright = await async_playwright().start()
         chromium = self._playwright.chromium
-        path = find_chromium(self.options.chromium, chromium.executable_path)
+        path = find_chromium(self.options.chromium)
         rules = self.options.resolver_rules
         try:
             browser = await chromium.launch(
@@ -172,7 +173,7 @@ class SharedBrowser:
         self.version = browser.version
         check_version(self.version, path)
         session = cast("ProtocolSession", await browser.new_browser_cdp_session())
-        gate = Gate(session, blocks_unknown_hosts=bool(rules))
+        gate = Gate(session, reaches_nothing=rules == NOWHERE)
         await gate.start()
         self.processes_started += 1
         return _Process(browser, session, gate)

@@ -1,7 +1,8 @@
 """The official WebArena: its task file, and its sites where a user has them.
 
 Contains reading of the 812 tasks, the settings of sites and accounts, signing in, and who may use a
-site when. It knows no browser: what must be done on a page is done through `evaluation.Page`.
+site when. Only `stage` knows a browser: everywhere else, what must be done on a page is done
+through `evaluation.Page`.
 """
 
 from env_servers.environments.webarena.official.accounts import Account, read_accounts, sign_in

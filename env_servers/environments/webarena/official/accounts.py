@@ -16,7 +16,7 @@ from env_servers.environments.webarena.evaluation import Page, PageFailed
 from env_servers.environments.webarena.official.sites import Site
 from env_servers.sdk import EnvironmentUnavailable, InvalidOption
 
-__all__ = ["Account", "LoginRefused", "expires_soon", "read_accounts", "sign_in"]
+__all__ = ["Account", "LoginRefused", "expires_soon", "is_signed_in", "read_accounts", "sign_in"]
 
 MARGIN: Final = 45 * 60
 """Seconds that a login must still last when an episode begins, as the original has it."""
@@ -26,7 +26,16 @@ _PATHS: Final[Mapping[Site, str]] = {
     Site.REDDIT: "/login",
     Site.GITLAB: "/users/sign_in",
 }
+_MEMBERS_PAGES: Final[Mapping[Site, str]] = {
+    Site.SHOPPING: "/wishlist/",
+    Site.SHOPPING_ADMIN: "/dashboard/",
+    Site.REDDIT: "/messages",
+    Site.GITLAB: "/dashboard/todos",
+}
+"""Pages without a password of their own, from which guests are led to one that asks for theirs."""
 _ASKS: Final = "document.querySelector('input[type=password]') !== null"
+_SHOWN: Final = f"""!({_ASKS}) &&
+  performance.getEntriesByType("navigation")[0].responseStatus < 400"""
 _FILL: Final = """(() => {
   const secret = document.querySelector("input[type=password]");
   const fields = [...secret.form.querySelectorAll("input")].filter((input) =>
@@ -77,11 +86,18 @@ def _text(entry: Any, name: str) -> str:
     return value
 
 
-async def sign_in(page: Page, site: Site, address: str, account: Account | None) -> None:
-    """Sign in on a site through its own form; raises LoginRefused.
+async def is_signed_in(page: Page, site: Site, address: str) -> bool:
+    """Return whether a site shows a page that only members see; raises LoginRefused."""
+    place = address + _MEMBERS_PAGES[site]
+    try:
+        await page.goto(place)
+        return bool(await page.evaluate(_SHOWN))
+    except PageFailed as error:
+        raise LoginRefused(f"whether {site} knows its login cannot be seen: {error}") from error
 
-    Whether it worked is asked of the form's page: who is signed in is led away from it.
-    """
+
+async def sign_in(page: Page, site: Site, address: str, account: Account | None) -> None:
+    """Sign in on a site through its own form; raises LoginRefused."""
     if account is None:
         raise LoginRefused(
             f"the task is played signed in on {site}, and no account is known: "
@@ -93,14 +109,13 @@ async def sign_in(page: Page, site: Site, address: str, account: Account | None)
         if not await page.evaluate(_ASKS):
             raise LoginRefused(f"{login} has no form that asks for a password")
         await page.run(_FILL % (json.dumps(account.name), json.dumps(account.password)))
-        await page.goto(login)
-        refused = await page.evaluate(_ASKS)
     except PageFailed as error:
-        raise LoginRefused(f"signing in on {login} failed: {error}") from error
-    if refused:
+        raise LoginRefused(f"signing in on {login} as {account.name} failed: {error}") from error
+    if not await is_signed_in(page, site, address):
         raise LoginRefused(
-            f"{site} at {address} still asks for a password after signing in as {account.name}: "
-            "look at the file of webarena.accounts"
+            f"{site} at {address} does not let {account.name} in: after signing in it still asks "
+            f"for a password, or has no {_MEMBERS_PAGES[site]}. Look at the file of "
+            "webarena.accounts"
         )
 
 

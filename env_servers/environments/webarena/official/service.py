@@ -7,14 +7,16 @@ INFRASTRUCTURE fault and never as a score.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
 
+from env_servers.environments.webarena.browser.gate import Request
 from env_servers.environments.webarena.official.accounts import Account
 from env_servers.sdk import EnvironmentUnavailable
 
-__all__ = ["SiteService", "require_reachable"]
+__all__ = ["PlainExchange", "SiteService", "require_reachable"]
 
 _SERVER_FAULT: Final = 500
 _MAX_BYTES: Final = 8 * 2**20
@@ -25,6 +27,37 @@ async def require_reachable(name: str, address: str, seconds: float) -> None:
     status, _ = await _request("GET", address, seconds, name=name)
     if status >= _SERVER_FAULT:
         raise EnvironmentUnavailable(f"official site {name} at {address} answers {status}")
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A site's answer; a `gate.Answer`."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainExchange:
+    """Asks a site without a browser, for `probe.PlainRequest`; redirections are not followed."""
+
+    seconds: float
+
+    async def __call__(self, request: Request) -> Answered:
+        """Return the head of an answer; raises EnvironmentUnavailable."""
+        timeout = aiohttp.ClientTimeout(total=self.seconds)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.request(request.method, request.url, allow_redirects=False) as answer,
+            ):
+                return Answered(answer.status, tuple(answer.headers.items()))
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise EnvironmentUnavailable(
+                f"{request.url[:200]} does not answer within {self.seconds:g} s "
+                f"({type(error).__name__}: {error})"
+            ) from error
 
 
 class SiteService:

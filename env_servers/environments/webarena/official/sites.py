@@ -64,6 +64,10 @@ class OfficialSites:
                 addresses[site] = _address(site, url)
         return cls(addresses)
 
+    def hosts(self, sites: Iterable[Site]) -> frozenset[str]:
+        """Return the hosts of sites that are there, with a port unless it is the scheme's."""
+        return frozenset(_host(self.addresses[site]) for site in sites if site in self.addresses)
+
     def require(self, sites: Iterable[Site]) -> None:
         """Raise EnvironmentUnavailable where one of the sites has no address."""
         missing = sorted(site for site in set(sites) if site not in self.addresses)
@@ -92,6 +96,13 @@ class OfficialSites:
             return match[0]
         self.require([Site(name)])
         return self.addresses[Site(name)]
+
+
+def _host(url: str) -> str:
+    parts = urlsplit(url)
+    standard = {"http": 80, "https": 443}[parts.scheme]
+    host = parts.hostname or ""
+    return host if parts.port in (None, standard) else f"{host}:{parts.port}"
 
 
 def _address(site: Site, url: str) -> str:

@@ -28,7 +28,14 @@ from env_servers.environments.webarena.evaluation import (
 from env_servers.environments.webarena.official.sites import OfficialSites, Site
 from env_servers.sdk import EnvironmentUnavailable
 
-__all__ = ["AGENTEVAL", "DamagedTasks", "OfficialTask", "find_tasks", "read_tasks"]
+__all__ = [
+    "AGENTEVAL",
+    "DamagedTasks",
+    "Geolocation",
+    "OfficialTask",
+    "find_tasks",
+    "read_tasks",
+]
 
 _PLACES: Final = (
     Path("webarena", "test.raw.json"),
@@ -72,6 +79,14 @@ class DamagedTasks(EnvironmentUnavailable):
 
 
 @dataclass(frozen=True, slots=True)
+class Geolocation:
+    """A place on the earth, in degrees."""
+
+    latitude: float
+    longitude: float
+
+
+@dataclass(frozen=True, slots=True)
 class OfficialTask:
     """One task. Addresses in it are placeholders until `place`."""
 
@@ -87,6 +102,8 @@ class OfficialTask:
     criteria: Criteria
     entry: Mapping[str, Any]
     """The `eval` of the file."""
+    geolocation: Geolocation | None = None
+    """Where the browser says that it is; None = it does not say."""
 
     @property
     def item_id(self) -> str:
@@ -107,6 +124,15 @@ class OfficialTask:
         return frozenset(site.store for site in self.sites if site.changeable)
 
     @property
+    def asks_the_shop(self) -> bool:
+        """Whether its score is asked of the shop's own interface, as its administrator."""
+        return any(
+            "func:shopping_" in place
+            for target in self.criteria.targets
+            for place in (target.url, target.locator)
+        )
+
+    @property
     def reads(self) -> frozenset[Site]:
         """Sites that it only looks at; others may look at them, too."""
         return frozenset(site.store for site in self.sites if site.changeable) - self.changes
@@ -116,7 +142,7 @@ class OfficialTask:
 
         Raises EnvironmentUnavailable where one of its sites has no address.
         """
-        sites.require(self.sites)
+        sites.require((*self.sites, *self.logins))
         starts = tuple(sites.place(url) for url in self.start_urls)
         return starts, read_criteria(sites.place(self.entry))
 
@@ -164,6 +190,10 @@ def _read(path: Path, place: int, entry: object) -> OfficialTask:
         logins = _logins(fields.get("storage_state"))
     except ValueError as error:
         raise DamagedTasks(path, f"{where}, field sites", str(error)) from error
+    try:
+        geolocation = _geolocation(fields.get("geolocation"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedTasks(path, f"{where}, field geolocation", repr(error)) from error
     return OfficialTask(
         number=fields["task_id"],
         sites=sites,
@@ -173,7 +203,14 @@ def _read(path: Path, place: int, entry: object) -> OfficialTask:
         template=fields["intent_template_id"],
         criteria=criteria,
         entry=fields["eval"],
+        geolocation=geolocation,
     )
+
+
+def _geolocation(value: Any) -> Geolocation | None:
+    if value is None:
+        return None
+    return Geolocation(float(value["latitude"]), float(value["longitude"]))
 
 
 def _logins(state: object) -> tuple[Site, ...]:

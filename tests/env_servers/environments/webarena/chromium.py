@@ -10,7 +10,7 @@ __all__ = ["needs_chromium"]
 
 def _has_chromium():
     try:
-        return bool(find_chromium(AUTO, ""))
+        return bool(find_chromium(AUTO))
     except EnvironmentUnavailable:
         return False
 

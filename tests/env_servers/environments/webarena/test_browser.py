@@ -257,6 +257,6 @@ def test_a_missing_or_old_browser_is_named_with_the_command(monkeypatch) -> None
     monkeypatch.setenv("PATH", "")
     for choice in ("auto", "/no/such/browser"):
         with pytest.raises(EnvironmentUnavailable, match="playwright install"):
-            find_chromium(choice, "/no/such/playwright/browser")
+            find_chromium(choice)
     with pytest.raises(EnvironmentUnavailable, match=r"is Chromium 112\.0\.1, at least"):
-        check_version("112.0.1", find_chromium("/bin/sh", ""))
+        check_version("112.0.1", find_chromium("/bin/sh"))

@@ -29,13 +29,16 @@ from env_servers.environments.webarena.official import (
     sign_in,
 )
 from env_servers.environments.webarena.official.accounts import LoginRefused, expires_soon
+from env_servers.environments.webarena.official.model import ChatModel
 from env_servers.environments.webarena.official.reservations import (
     ResetFailed,
     SiteBusy,
     read_hooks,
 )
 from env_servers.environments.webarena.official.service import require_reachable
-from env_servers.sdk import EnvironmentUnavailable, InvalidOption
+from env_servers.environments.webarena.official.settings import OfficialSettings
+from env_servers.environments.webarena.official.task_set import OfficialTasks
+from env_servers.sdk import EnvironmentUnavailable, InvalidOption, UnknownItem
 from tests.env_servers.environments.webarena.recorded import StillPage
 from tests.kit.data import needs_data, read_eval_ids, require_data
 
@@ -104,7 +107,7 @@ def test_a_task_is_placed_on_the_sites_that_are_there(tmp_path: Path) -> None:
     (task,) = read_tasks(written(tmp_path, ENTRY))
     assert (task.item_id, task.category) == ("webarena_7", "gitlab")
     assert task.logins == (Site.GITLAB, Site.REDDIT)
-    sites = OfficialSites.read({"gitlab": "http://host:8023/"})
+    sites = OfficialSites.read({"gitlab": "http://host:8023/", "reddit": "http://host:9999"})
     starts, criteria = task.place(sites)
     assert starts == ("http://host:8023/a", "http://host:8023/b")
     assert criteria.targets[0].url == "http://host:8023/x"
@@ -162,6 +165,107 @@ def test_a_file_that_is_cut_off_or_repeats_a_task_is_refused(tmp_path: Path) -> 
         read_tasks(path)
 
 
+# ---------------------------------------------------------------------- tasks and settings
+
+
+def task_set(tmp_path: Path, *entries: object, **values: str) -> OfficialTasks:
+    return OfficialTasks(written(tmp_path, *entries), OfficialSettings.read(values))
+
+
+def accounts(tmp_path: Path, *sites: str) -> str:
+    path = tmp_path / "accounts.json"
+    path.write_text(json.dumps({site: {"name": "ann", "password": "x"} for site in sites}))
+    return str(path)
+
+
+def test_tasks_are_listed_where_their_sites_and_accounts_are_known(tmp_path: Path) -> None:
+    eval_number = AGENTEVAL[0]
+    both = [ENTRY, damaged(task_id=eval_number, storage_state=None)]
+    sites = {"gitlab": "http://git.test", "reddit": "http://forum.test"}
+    names = accounts(tmp_path, "gitlab", "reddit")
+    tasks = task_set(tmp_path, *both, accounts=names, **sites)
+    assert tasks.splits == {"official_eval": [eval_number], "official_test": [7]}
+    assert tasks.get(7).item_id == "webarena_7"
+    assert task_set(tmp_path, *both).splits == {}
+    for values, says in (
+        (sites, r"webarena_7 needs an account on gitlab and reddit: say --set webarena\.accounts"),
+        ({"gitlab": sites["gitlab"]}, r"webarena_7: .* say --set webarena\.reddit=http"),
+    ):
+        some = task_set(tmp_path, *both, **values)
+        assert some.splits == {"official_eval": [eval_number]}
+        with pytest.raises(EnvironmentUnavailable, match=says):
+            some.get(7)
+    with pytest.raises(UnknownItem, match=r"webarena_811"):
+        tasks.get(811)
+    with pytest.raises(EnvironmentUnavailable, match=r"config_files/test\.raw\.json"):
+        OfficialTasks(None, OfficialSettings.read({})).get(811)
+
+
+@needs_data(TASKS)
+def test_with_all_sites_every_official_task_can_be_played(tmp_path: Path) -> None:
+    sites = {site.value: f"http://{site.value.replace('_', '-')}.test" for site in Site}
+    names = accounts(tmp_path, "gitlab", "reddit", "shopping", "shopping_admin")
+    path = find_tasks(require_data(TASKS))
+    tasks = OfficialTasks(path, OfficialSettings.read({**sites, "accounts": names}))
+    assert {name: len(ids) for name, ids in tasks.splits.items()} == {
+        "official_eval": 50,
+        "official_test": 762,
+    }
+    assert list(tasks.splits["official_eval"]) == list(AGENTEVAL)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"site_seconds": "soon"}, r"webarena\.site_seconds must be a positive number"),
+        ({"judge_model": "wise"}, r"--set webarena\.judge=http"),
+        ({"judge": "wise.test", "judge_model": "wise"}, r"--set webarena\.judge=http"),
+        ({"accounts": "/no/such/file"}, r"webarena\.accounts names /no/such/file"),
+    ],
+)
+def test_a_setting_that_is_none_is_refused(values: dict[str, str], says: str) -> None:
+    with pytest.raises(InvalidOption, match=says):
+        OfficialSettings.read(values)
+
+
+def test_a_judges_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"judge": "http://wise.test/v1", "judge_model": "wise", "judge_key_env": "WISE_KEY"}
+    monkeypatch.delenv("WISE_KEY", raising=False)
+    with pytest.raises(EnvironmentUnavailable, match="WISE_KEY"):
+        OfficialSettings.read(values)
+    monkeypatch.setenv("WISE_KEY", "open sesame")
+    settings = OfficialSettings.read(values)
+    assert settings.judge.name == "wise"
+    assert "sesame" not in repr(settings)
+
+
+def test_a_browser_reaches_only_the_hosts_of_settings() -> None:
+    settings = OfficialSettings.read({"gitlab": "http://git.test:8023", "hosts": "tiles.test:80"})
+    assert settings.resolver_rules == "MAP * ~NOTFOUND, EXCLUDE git.test, EXCLUDE tiles.test"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (500, {}, "it answers 500"),
+        (401, {}, "it answers 401"),
+        (200, {"choices": []}, "its answer is no completion"),
+        (200, {"choices": [{"message": {"content": None}}]}, "its completion has no text"),
+    ],
+)
+async def test_a_judge_that_cannot_be_asked_is_named(
+    aiohttp_address: Any, status: int, body: object, says: str
+) -> None:
+    async def complete(request: web.Request) -> web.Response:
+        return web.json_response(body, status=status)
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", complete)
+    model = ChatModel(f"{await aiohttp_address(app)}/v1", "wise", "", seconds=0.5)
+    with pytest.raises(EnvironmentUnavailable, match=rf"the judge wise at http.*{says}"):
+        await model([{"role": "user", "content": "Same?"}])
+
+
 # ---------------------------------------------------------------------- accounts
 
 
@@ -180,7 +284,7 @@ def test_passwords_are_in_no_text_of_an_account_or_an_error(tmp_path: Path) -> N
 async def test_signing_in_without_an_account_or_a_form_says_what_to_do() -> None:
     with pytest.raises(LoginRefused, match=r"webarena\.accounts=FILE"):
         await sign_in(StillPage(), Site.GITLAB, "http://git.test", None)
-    with pytest.raises(LoginRefused, match="users/sign_in failed"):
+    with pytest.raises(LoginRefused, match="users/sign_in as ann failed"):
         await sign_in(StillPage(), Site.GITLAB, "http://git.test", Account("ann", "x"))
 
 
