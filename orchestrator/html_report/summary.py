@@ -50,7 +50,10 @@ def summary_sections(
 def _heading(report: RunReport, manifest: Manifest) -> ElementTree.Element:
     session = manifest.sessions[-1]
     started = f"started {len(manifest.sessions)} times, last by version {session.code}"
-    facts = f"{manifest.run_id}: policy {manifest.policy}, seed {manifest.run_seed}, begun {manifest.created}"
+    facts = (
+        f"{manifest.run_id}: policy {manifest.policy}, seed {manifest.run_seed}, "
+        f"begun {manifest.created}"
+    )
     lines = [element("p", line, class_="bad") for line in list_warnings(report)]
     lines += [element("p", line) for line in list_remarks(report)]
     return element(
