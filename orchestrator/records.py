@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, NamedTuple, cast
+from typing import Final, Literal, NamedTuple, cast
 
 import zstandard
 from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
@@ -108,6 +108,18 @@ class EpisodeSummary:
     def failed(self) -> bool:
         """Whether the episode ended by an error, so that it has no reward."""
         return self.fault is not None
+
+    @property
+    def outcome(self) -> Literal["success", "loss", "unjudged", "failed"]:
+        """How it ended: solved or not, judged by nothing, or failed, so that nobody knows."""
+        if self.failed:
+            return "failed"
+        return "unjudged" if self.success is None else "success" if self.success else "loss"
+
+    @property
+    def ending(self) -> str:
+        """Why it ended: the reason of a failure, or a stop reason."""
+        return (self.reason or "") if self.failed else self.stop_reason
 
 
 def episode_key(episode: episode_pb2.Episode) -> EpisodeKey:

@@ -23,7 +23,7 @@ from rich.text import Text
 from orchestrator.errors import RecordCorrupt
 from orchestrator.failures import FailureReason, list_failures
 from orchestrator.missingness import Missingness, measure_missingness
-from orchestrator.records import blamed
+from orchestrator.records import EpisodeSummary, blamed
 from orchestrator.retry import GiveUp
 from orchestrator.run_folder import read_writer
 from orchestrator.run_plan import SessionEnd
@@ -49,7 +49,9 @@ __all__ = [
     "measured_data",
     "print_report",
     "read_report",
+    "state_text",
     "statistics_data",
+    "sum_up",
 ]
 
 _REASONS_SHOWN: Final = 8
@@ -101,13 +103,26 @@ class RunReport:
 
 def read_report(run: RunReader, *, missing: MissingRule = "bounds") -> RunReport:
     """Sum a run up; `missing` says what episodes count as that have no finished record."""
-    damage: list[str] = run.loss()
+    damage: list[str] = []
 
     def on_damage(error: RecordCorrupt) -> None:
         damage.append(error.problem)
 
-    plan, records = run.plan(), list(run.summaries(on_damage=on_damage))
+    records = list(run.summaries(on_damage=on_damage))
     superseded = list(run.summaries(superseded=True, on_damage=on_damage))
+    return sum_up(run, records, superseded, damage, missing=missing)
+
+
+def sum_up(
+    run: RunReader,
+    records: Sequence[EpisodeSummary],
+    superseded: Sequence[EpisodeSummary],
+    damage: Sequence[str],
+    *,
+    missing: MissingRule = "bounds",
+) -> RunReport:
+    """Sum a run up whose columns were read: records, replaced attempts, what cannot be read."""
+    damage, plan = [*run.loss(), *damage], run.plan()
     statistics = summarise_run(records, plan=plan, missing=missing)
     given_up = sum(record.failed for record in records)
     return RunReport(
@@ -258,8 +273,8 @@ def list_warnings(report: RunReport) -> Iterator[str]:
         yield "how many episodes were planned is not recorded: nobody can tell what is missing"
     elif report.missing or report.damage:
         yield (
-            f"{_state(report)}: {report.finished} of {report.planned} planned episodes finished, "
-            f"{report.given_up} were given up, "
+            f"{state_text(report)}: {report.finished} of {report.planned} planned episodes "
+            f"finished, {report.given_up} were given up, "
             f"{report.planned - report.finished - report.given_up} not played"
         )
     if not report.missing:
@@ -269,7 +284,8 @@ def list_warnings(report: RunReport) -> Iterator[str]:
     yield from _missingness(report.missingness)
 
 
-def _state(report: RunReport) -> str:
+def state_text(report: RunReport) -> str:
+    """Return why a run is not complete."""
     state = run_state(
         writer=report.writer, planned=report.planned, complete=report.complete, end=report.end
     )

@@ -197,8 +197,8 @@ def _filters(options: ShowOptions) -> Iterator[_Filter | None]:
     """Yield what a listed episode has to pass; None = nothing was asked for."""
     yield _equals("environment", options.environment)
     yield _equals("policy", options.policy)
-    yield None if options.outcome is None else lambda it: _outcome(it) == options.outcome
-    yield None if options.reason is None else lambda it: _reason(it) == options.reason
+    yield None if options.outcome is None else lambda it: it.outcome == options.outcome
+    yield None if options.reason is None else lambda it: it.ending == options.reason
     yield _within("rounds", options.min_rounds, options.max_rounds)
     yield _within("score", options.min_score, options.max_score)
 
@@ -219,16 +219,6 @@ def _within(column: str, low: float | None, high: float | None) -> _Filter | Non
         return (low is None or value >= low) and (high is None or value <= high)
 
     return passes
-
-
-def _outcome(summary: EpisodeSummary) -> str:
-    if summary.failed:
-        return "failed"
-    return {None: "unjudged", True: "success", False: "loss"}[summary.success]
-
-
-def _reason(summary: EpisodeSummary) -> str:
-    return (summary.reason or "") if summary.failed else summary.stop_reason
 
 
 def _list_episodes(
@@ -271,8 +261,8 @@ def _what_there_is(summaries: Sequence[EpisodeSummary]) -> str:
     values: dict[str, set[str]] = {
         "environment": {summary.environment for summary in summaries},
         "policy": {summary.policy for summary in summaries},
-        "outcome": {_outcome(summary) for summary in summaries},
-        "reason": {_reason(summary) for summary in summaries},
+        "outcome": {summary.outcome for summary in summaries},
+        "reason": {summary.ending for summary in summaries},
     }
     there = "; ".join(f"--{name} {', '.join(sorted(found))}" for name, found in values.items())
     return f"of {len(summaries)}, which have {there}" if summaries else "there are none"

@@ -190,6 +190,10 @@ class RunReader:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreCorrupt(self.folder, f"its {name} cannot be read ({error!r})") from error
 
+    def version(self) -> int:
+        """Return a number that is another one whenever somebody wrote since; for this reader."""
+        return int(self._rows("PRAGMA data_version")[0][0])
+
     def summaries(
         self, *, superseded: bool = False, on_damage: _OnDamage | None = None
     ) -> Iterator[EpisodeSummary]:
@@ -200,10 +204,21 @@ class RunReader:
             on_damage: Is told of a row that is not as it was written, which is then left out; None
                 = raise RecordCorrupt.
         """
+        for _, summary in self.numbered_summaries(superseded=superseded, on_damage=on_damage):
+            yield summary
+
+    def numbered_summaries(
+        self, first: int = 1, *, superseded: bool = False, on_damage: _OnDamage | None = None
+    ) -> Iterator[tuple[int, EpisodeSummary]]:
+        """Yield pairs (row, columns) from row `first` on, otherwise as `summaries` does.
+
+        Who follows a live run asks again from the last row that was seen, that row included: where
+        its record failed, a later attempt may have taken its place. Other rows never change.
+        """
         table = _table(superseded)
-        for row in self._paged(table, self._row_sql):
+        for row in self._paged(table, self._row_sql, first):
             try:
-                yield self._checked_summary(table, row)
+                yield row[0], self._checked_summary(table, row)
             except RecordCorrupt as error:
                 if on_damage is None:
                     raise
@@ -424,12 +439,12 @@ class RunReader:
         ids = [row[0] for row in self._rows("SELECT episode_id FROM episodes ORDER BY id LIMIT 4")]
         return [*ids[:3], "..."] if len(ids) > 3 else ids
 
-    def _paged(self, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
+    def _paged(self, table: str, columns: str, first: int = 1) -> Iterator[tuple[Any, ...]]:
         last = self._rows(f"SELECT coalesce(max(id), 0) FROM {table}")[0][0]
         sql = (
             f"SELECT id, {columns} FROM {table} WHERE id > ? AND id <= ? ORDER BY id LIMIT {_PAGE}"
         )
-        seen = 0
+        seen = first - 1
         while rows := self._rows(sql, (seen, last)):
             yield from rows
             seen = rows[-1][0]

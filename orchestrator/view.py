@@ -1,0 +1,138 @@
+"""Command: runs, their episodes and tokens in a browser.
+
+    python -m orchestrator.view                    the runs below `runs`
+    python -m orchestrator.view runs/a other       a run, and all below a folder
+    python -m orchestrator.view --port 0           any port that is free
+
+Prints an address with a token that opens it. Works on live runs, too, and changes none: Ctrl-C ends
+the viewer alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import ipaddress
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+from urllib.parse import urlencode
+
+import tyro
+from rich.text import Text
+
+from orchestrator.command_line import make_console, run_command
+from orchestrator.errors import ExtraMissing, UsageError
+
+__all__ = ["ViewOptions", "main"]
+
+_TOKEN_VARIABLE: Final = "AGENTGYM_VIEWER_TOKEN"
+_TOKEN_CHARACTERS: Final = 16
+"""Of a token that somebody chose: it must not be guessed over a network."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOptions:
+    """Show runs in a browser."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")] = (
+        Path("runs"),
+    )
+    """Run folders, and folders below which runs are looked for."""
+    host: str = "127.0.0.1"
+    """Address to listen on. Beyond loopback the viewer wants a token of your own, and what it shows
+    travels unencrypted: put a proxy with TLS before it, or forward the port by ssh instead."""
+    port: int = 8765
+    """Port to listen on; 0 = any that is free."""
+    token: str = ""
+    """Opens the pages; default: another one at each start. Flags show in the list of processes: the
+    environment variable AGENTGYM_VIEWER_TOKEN is read, too."""
+    cache: Path | None = None
+    """Where word indices are kept; default: `.viewer` in the folder that holds a run."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; gives its exit code."""
+    return run_command(ViewOptions, _view, argv, program="agentgym-view")
+
+
+def _view(options: ViewOptions) -> int:
+    for library in ("starlette", "uvicorn"):
+        if importlib.util.find_spec(library) is None:
+            raise ExtraMissing("the viewer", extra="viewer")
+    import uvicorn
+
+    from orchestrator.viewer.application import Viewer, create_application
+    from orchestrator.viewer.library import Library
+
+    address = _resolve(options.host)
+    token = _token(options, address)
+    viewer = Viewer(Library(options.runs), cache=options.cache)
+    with contextlib.closing(viewer), _listen(address, options.port) as listening:
+        _announce(options.host, listening.getsockname()[1], token)
+        application = create_application(
+            viewer, token=token, hosts=[options.host, socket.gethostname()]
+        )
+        config = uvicorn.Config(
+            application,
+            ws="none",
+            lifespan="off",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=2,
+        )
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listening])
+    return 0
+
+
+def _resolve(host: str) -> str:
+    """Return the IP address to listen on; raises UsageError."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise UsageError(f"--host {host!r} is no address of this machine ({error})") from error
+    return str(found[0][4][0])
+
+
+def _token(options: ViewOptions, address: str) -> str:
+    """Return the token; raises UsageError where the address asks for another one."""
+    token = options.token or os.environ.get(_TOKEN_VARIABLE, "")
+    if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
+        return token or secrets.token_urlsafe(24)
+    if not token:
+        raise UsageError(
+            f"--host {options.host} is reached from other machines: choose a token (--token, or "
+            f"{_TOKEN_VARIABLE}), or stay on loopback and forward the port by ssh"
+        )
+    if len(token) < _TOKEN_CHARACTERS:
+        raise UsageError(f"beyond loopback a token has at least {_TOKEN_CHARACTERS} characters")
+    return token
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, port), family=family)
+    except OverflowError as error:
+        raise UsageError(f"--port {port} is none: 0 to 65535") from error
+
+
+def _announce(host: str, port: int, token: str) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    console = make_console()
+    console.print(
+        Text(f"http://{shown}:{port}/?{urlencode({'token': token})}", style="bold"), soft_wrap=True
+    )
+    console.print(Text("Open this address in a browser; Ctrl-C ends the viewer, not the runs."))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,14 @@
+"""The viewer: runs, episodes and tokens in a browser. `python -m orchestrator.view` starts it.
+
+    access.py        who may ask: token, Host, Origin; what a page may load
+    library.py       the runs below the given folders, and their line in the list
+    opened_run.py    one run as the viewer holds it: columns of all records, kept up to date
+    selection.py     which episodes of a run are listed, and in which order
+    curves.py        figures over time and distributions of a run
+    transcript.py    one record as the pages show it: turns, tokens
+    word_index.py    words in what was said, in a cache beside the run
+    application.py   addresses: a JSON API, the pages, their assets
+    assets/          what the browser runs: modules of its own language, no build step
+
+Nothing here writes to a run. Pages get data as JSON and show every string of it as text.
+"""

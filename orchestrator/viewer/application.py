@@ -1,0 +1,259 @@
+"""The addresses of the viewer: pages, their assets, and the JSON that they are made of.
+
+    /                    the runs                         /api/runs
+    /run?run=            one run                          /api/run
+    /episodes?run=&...   its episodes, filtered           /api/episodes
+    /episode?run=&id=    one episode                      /api/episode, /api/tokens, /api/text,
+                                                          /api/record
+
+A run is named as `orchestrator.viewer.library` names it. Expected errors become a JSON `error` that
+the page shows; handlers run in threads, because reading a run waits for a disk.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from google.protobuf.json_format import MessageToJson
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from orchestrator.errors import OrchestratorError, RunNotFound, UsageError
+from orchestrator.list import entry_data
+from orchestrator.records import EpisodeSummary, episode_key, summarise
+from orchestrator.report import as_data as report_data
+from orchestrator.report import state_text, statistics_data
+from orchestrator.run_state import run_state
+from orchestrator.statistics import summarise_categories
+from orchestrator.viewer import transcript
+from orchestrator.viewer.access import Access
+from orchestrator.viewer.curves import distributions, over_time
+from orchestrator.viewer.library import Library
+from orchestrator.viewer.opened_run import OpenedRun
+from orchestrator.viewer.selection import Selection
+from orchestrator.viewer.word_index import WordIndex
+
+__all__ = ["Viewer", "create_application"]
+
+_PATIENCE: Final = 0.3
+"""Seconds for which the list of runs waits for figures; the page asks again for the rest."""
+_MOST_ROWS: Final = 500
+_TYPES: Final[Mapping[str, str]] = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_ADDRESSING: Final = ("run", "offset", "limit", "id", "revision")
+
+
+class Viewer:
+    """What the pages ask for."""
+
+    def __init__(self, library: Library, *, cache: Path | None = None) -> None:
+        """Answer from a library; `cache` is for word indices, None = beside each run."""
+        self._library = library
+        self._cache = cache
+        self._indices: dict[Path, WordIndex] = {}
+        self._indices_lock = threading.Lock()
+
+    def close(self) -> None:
+        """Stop what is under way, and release all databases."""
+        for index in self._indices.values():
+            index.close()
+        self._library.close()
+
+    def runs(self, parameters: Mapping[str, str]) -> Any:
+        """Return a line for each run."""
+        lines = self._library.lines(patience=_PATIENCE)
+        return {
+            "runs": [
+                {
+                    "run": line.run,
+                    **(entry_data(line.entry) if line.entry else {"state": "waiting"}),
+                }
+                for line in lines
+            ]
+        }
+
+    def run(self, parameters: Mapping[str, str]) -> Any:
+        """Return what a run came to so far; nothing but its revision where that is known."""
+        run = self._library.open(parameters.get("run", ""))
+        if parameters.get("revision") == str(run.revision):
+            return {"revision": run.revision}
+        report, plan, records = run.report(), run.plan(), run.records()
+        return {
+            "revision": run.revision,
+            "folder": str(run.folder),
+            "state": "" if report.complete else state_text(report),
+            "state_name": run_state(
+                writer=report.writer,
+                planned=report.planned,
+                complete=report.complete,
+                end=report.end,
+            ),
+            "report": report_data(report),
+            "categories": [
+                {"category": category, **statistics_data(entry)}
+                for category, entry in (summarise_categories(records, plan) if plan else [])
+            ],
+            "distributions": distributions(records),
+            "over_time": over_time(records),
+            "manifest": dataclasses.asdict(run.manifest),
+        }
+
+    def episodes(self, parameters: Mapping[str, str]) -> Any:
+        """Return some rows of a list of episodes, and how long it is."""
+        run = self._library.open(parameters.get("run", ""))
+        wanted = _selection(parameters)
+        found, words = self._words(run, wanted)
+        selected = run.selected(wanted, found)
+        offset = _number(parameters, "offset", 0)
+        limit = min(_number(parameters, "limit", 100), _MOST_ROWS)
+        return {
+            "revision": run.revision,
+            "total": len(selected),
+            "all": len(run.records()),
+            "rows": [_row(it) for it in selected[offset : offset + limit]],
+            "choices": run.choices(),
+            "damage": run.damage,
+            "words": words,
+        }
+
+    def _words(
+        self, run: OpenedRun, wanted: Selection
+    ) -> tuple[frozenset[str] | None, dict[str, Any] | None]:
+        """Return the episodes that have the words, and how far the index has come."""
+        if not wanted.words.strip():
+            return None, None
+        with self._indices_lock:
+            index = self._indices.get(run.folder)
+            if index is None:
+                index = WordIndex(run.folder, run.manifest.run_id, self._cache)
+                self._indices[run.folder] = index
+        found, indexed = index.find(wanted.words), index.indexed()
+        if indexed < len(run.records()):
+            index.build()
+        return found, {"indexed": indexed, "of": len(run.records()), "problem": index.problem}
+
+    def episode(self, parameters: Mapping[str, str]) -> Any:
+        """Return an episode, the attempts at its key, and its neighbours in the list."""
+        run = self._library.open(parameters.get("run", ""))
+        episode = run.episode(_id(parameters))
+        wanted = _selection(parameters)
+        listed = [it.episode_id for it in run.selected(wanted, self._words(run, wanted)[0])]
+        place = listed.index(episode.episode_id) if episode.episode_id in listed else None
+        return {
+            "summary": _row(summarise(episode)),
+            **transcript.as_data(episode),
+            "attempts": [_row(it) for it in run.attempts(episode_key(episode))],
+            "place": place,
+            "listed": len(listed),
+            "previous": listed[place - 1] if place else None,
+            "next": listed[place + 1] if place is not None and place + 1 < len(listed) else None,
+        }
+
+    def tokens(self, parameters: Mapping[str, str]) -> Any:
+        """Return a segment of an episode's token ledger."""
+        run = self._library.open(parameters.get("run", ""))
+        number = _number(parameters, "segment", 0)
+        return transcript.token_data(run.episode(_id(parameters)), number)
+
+    def text(self, parameters: Mapping[str, str]) -> Response:
+        """Return a long text whole."""
+        run = self._library.open(parameters.get("run", ""))
+        text = transcript.whole_text(
+            run.episode(_id(parameters)),
+            parameters.get("part", ""),
+            _number(parameters, "index", 0),
+        )
+        return PlainTextResponse(text)
+
+    def record(self, parameters: Mapping[str, str]) -> Response:
+        """Return an episode as it is stored, as JSON."""
+        run = self._library.open(parameters.get("run", ""))
+        episode = run.episode(_id(parameters))
+        text = MessageToJson(episode, preserving_proto_field_name=True)
+        return Response(text, media_type="application/json")
+
+
+def create_application(viewer: Viewer, *, token: str, hosts: list[str]) -> Starlette:
+    """Return the ASGI application; `hosts` are names, beside IP addresses, that are this server."""
+    answers = (
+        *(viewer.runs, viewer.run, viewer.episodes, viewer.episode),
+        *(viewer.tokens, viewer.text, viewer.record),
+    )
+    routes = [Route(f"/api/{answer.__name__}", _endpoint(answer)) for answer in answers]
+    assets = _read_assets()
+    routes += [Route(f"/assets/{name}", _asset(*asset)) for name, asset in assets.items()]
+    pages = ("/", "/run", "/episodes", "/episode")
+    routes += [Route(path, _asset(*assets["index.html"])) for path in pages]
+    guard = Middleware(Access, token=token, hosts=hosts)
+    return Starlette(routes=routes, middleware=[guard])
+
+
+def _endpoint(answer: Callable[[Mapping[str, str]], Any]) -> Callable[[Request], Response]:
+    """Return what answers a request, in a thread."""
+
+    def endpoint(request: Request) -> Response:
+        try:
+            content = answer(request.query_params)
+        except (OrchestratorError, OSError) as error:
+            status = 404 if isinstance(error, RunNotFound) else 400
+            return _json({"error": str(error)}, status)
+        return content if isinstance(content, Response) else _json(content)
+
+    return endpoint
+
+
+def _json(content: Any, status: int = 200) -> Response:
+    body = orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
+    return Response(body, status, media_type="application/json")
+
+
+def _read_assets() -> dict[str, tuple[bytes, str]]:
+    """Return the files that a browser gets, with their types; there are no others."""
+    folder = files("orchestrator.viewer") / "assets"
+    return {
+        file.name: (file.read_bytes(), _TYPES[Path(file.name).suffix]) for file in folder.iterdir()
+    }
+
+
+def _asset(content: bytes, media_type: str) -> Callable[[Request], Response]:
+    def endpoint(request: Request) -> Response:
+        return Response(content, headers={"Content-Type": media_type})
+
+    return endpoint
+
+
+def _selection(parameters: Mapping[str, str]) -> Selection:
+    return Selection.parse({k: v for k, v in parameters.items() if k not in _ADDRESSING})
+
+
+def _id(parameters: Mapping[str, str]) -> str:
+    if not parameters.get("id"):
+        raise UsageError("the address has no episode id")
+    return parameters["id"]
+
+
+def _number(parameters: Mapping[str, str], name: str, default: int) -> int:
+    text = parameters.get(name, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 12):
+        raise UsageError(f"{name} is a number from 0, not {text[:40]!r}")
+    return int(text)
+
+
+def _row(summary: EpisodeSummary) -> dict[str, Any]:
+    row = {name: getattr(summary, name) for name in summary.__slots__}
+    return {**row, "outcome": summary.outcome, "ending": summary.ending}

@@ -1,0 +1,276 @@
+// One episode: its turns, one of which is the current one, and its tokens.
+
+import { compare } from "./difference.js";
+import { fill, make } from "./elements.js";
+import { filtersOf } from "./episodes_page.js";
+import { amount, dollars, moment, number, seconds } from "./figures.js";
+import { address, ask, askText } from "./server.js";
+import { showTokens } from "./tokens.js";
+
+const LABEL = /^[ \t]*(Thought|Action):/gm;
+const KEYS = [
+  ["j, ↓", "next turn"], ["k, ↑", "previous turn"], ["Home, End", "first, last turn"],
+  ["n, p", "next, previous episode of the list"], ["d", "what changed in observations"],
+  ["t", "tokens"], ["r", "raw record"], ["l", "back to the list"], ["?", "these keys"],
+];
+
+export async function showEpisode({ page, parameters, go, tell, signal }) {
+  const { run, id } = parameters;
+  const filters = filtersOf(parameters);
+  const data = await ask("episode", { run, id, ...filters }, { signal });
+  const full = data.summary.episode_id;
+  const to = (extra) => address("/episode", { run, id: full, ...filters, ...extra });
+  const state = { changes: true, turn: within(Number(parameters.turn ?? 0), data.turns.length) };
+  const turns = make("ol", { class: "turns", "aria-label": "Turns" });
+  const tokens = make("section", { class: "tokens", "aria-label": "Tokens", hidden: true });
+  const help = make("dialog", { class: "keys", "aria-label": "Keys" },
+    make("dl", {}, KEYS.map(([key, what]) => [make("dt", {}, key), make("dd", {}, what)])),
+    make("form", { method: "dialog" }, make("button", {}, "Close")));
+  const raw = address("/api/record", { run, id: full });
+  fill(page,
+    heading(data), outcome(data, { run, id: full, tell }), attempts(data, to),
+    make("div", { class: "bar" },
+      neighbour(data.previous, "previous episode", run, filters), neighbour(data.next, "next episode", run, filters),
+      data.place === null ? null : make("span", { class: "quiet" }, `${number(data.place + 1)} of ${number(data.listed)}`),
+      make("button", { onclick: toggleChanges, id: "changes", "aria-pressed": "true" }, "What changed"),
+      data.segments.length ? make("button", { onclick: toggleTokens, id: "show-tokens", "aria-expanded": "false" }, "Tokens") : null,
+      make("a", { href: raw, target: "_blank", rel: "noopener" }, "Raw record"),
+      make("a", { href: raw, download: `${full}.json` }, "Save"),
+      make("button", { onclick: () => help.showModal() }, "Keys (?)")),
+    timeline(data, choose), tokens, turns, facts(data), help);
+  drawTurns();
+  choose(state.turn, { replace: false, scroll: "turn" in parameters });
+  if ("tokens" in parameters) toggleTokens();
+
+  function drawTurns() {
+    fill(turns, data.turns.map((turn, index) =>
+      turnElement(turn, state.changes ? data.turns[index - 1] : undefined, { run, id: full, choose, tell })));
+  }
+
+  function choose(index, { remember = true, scroll = true } = {}) {
+    state.turn = within(index, data.turns.length);
+    for (const element of page.querySelectorAll("[data-turn]")) {
+      const current = Number(element.dataset.turn) === state.turn;
+      element.classList.toggle("current", current);
+      if (current) element.setAttribute("aria-current", "step");
+      else element.removeAttribute("aria-current");
+    }
+    // The link to this turn: no new entry of the history for each step.
+    if (remember) history.replaceState(null, "", to({ turn: state.turn, tokens: tokens.hidden ? "" : "1" }));
+    if (scroll) turns.children[state.turn]?.scrollIntoView({ block: "nearest" });
+  }
+
+  function toggleChanges() {
+    state.changes = !state.changes;
+    document.getElementById("changes").setAttribute("aria-pressed", state.changes);
+    drawTurns();
+    choose(state.turn, { remember: false, scroll: false });
+  }
+
+  function toggleTokens() {
+    if (!data.segments.length) return;
+    tokens.hidden = !tokens.hidden;
+    document.getElementById("show-tokens").setAttribute("aria-expanded", !tokens.hidden);
+    if (!tokens.hidden && !tokens.hasChildNodes()) {
+      showTokens(tokens, { run, id: full, segments: data.segments, signal }).catch((error) => tell(error.message));
+    }
+  }
+
+  const actions = {
+    j: () => choose(state.turn + 1), ArrowDown: () => choose(state.turn + 1),
+    k: () => choose(state.turn - 1), ArrowUp: () => choose(state.turn - 1),
+    Home: () => choose(0), End: () => choose(data.turns.length - 1),
+    n: () => data.next && go(address("/episode", { run, id: data.next, ...filters })),
+    p: () => data.previous && go(address("/episode", { run, id: data.previous, ...filters })),
+    d: toggleChanges, t: toggleTokens, r: () => window.open(raw, "_blank", "noopener"),
+    l: () => go(address("/episodes", { run, ...filters })), "?": () => help.showModal(),
+  };
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target instanceof Element && event.target.closest("input, select, textarea, dialog");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || !(event.key in actions)) return;
+    event.preventDefault();
+    actions[event.key]();
+  }, { signal });
+}
+
+function within(turn, count) {
+  return Number.isInteger(turn) ? Math.min(Math.max(turn, 0), Math.max(count - 1, 0)) : 0;
+}
+
+function heading({ summary }) {
+  const facts = [
+    `sample ${summary.sample}`, `attempt ${summary.attempt}`, `policy ${summary.policy}`,
+    summary.category && `category ${summary.category}`, summary.split && `split ${summary.split}`,
+  ];
+  return [
+    make("h1", {}, `${summary.environment} ${summary.item_id}`),
+    make("p", { class: "quiet" }, facts.filter(Boolean).join(", ")),
+  ];
+}
+
+function outcome({ summary, error }, context) {
+  const figures = [
+    ["score", number(summary.score)], ["reward", number(summary.reward)], ["rounds", number(summary.rounds)],
+    ["tokens", `${amount(summary.prompt_tokens)} + ${amount(summary.completion_tokens)}`],
+    ["cost", dollars(summary.cost_usd)],
+    ["time", seconds((summary.ended_unix_ms - summary.started_unix_ms) / 1000)],
+  ];
+  const word = { success: "success", loss: "no success", unjudged: "not judged", failed: "failed" };
+  return make("div", { class: `verdict ${summary.outcome}` },
+    make("p", {}, make("span", { class: `state ${summary.outcome}` }, word[summary.outcome]), ` ${summary.ending}`),
+    error ? make("div", { class: "failed" },
+      make("p", {}, `${error.blamed}: ${error.reason} after ${error.at_seq} steps (${error.retriable ? "retriable" : "not retriable"})`),
+      part("error", "", error.message, context)) : null,
+    make("dl", { class: "figures" }, figures.map(([name, value]) =>
+      make("div", {}, make("dt", {}, name), make("dd", {}, value)))));
+}
+
+function attempts({ summary, attempts: all }, to) {
+  if (all.length < 2) return null;
+  return make("details", { open: true, class: "attempts" }, make("summary", {}, `${all.length} attempts`),
+    make("ol", {}, all.map((it) => make("li", {},
+      it.episode_id === summary.episode_id ? make("strong", {}, `attempt ${it.attempt}`)
+        : make("a", { href: to({ id: it.episode_id }) }, `attempt ${it.attempt}`),
+      ` ${it.outcome}: ${it.ending}${it.fault ? ` (${it.fault})` : ""}, ${it.rounds} rounds`))));
+}
+
+function neighbour(id, text, run, filters) {
+  return id ? make("a", { href: address("/episode", { run, id, ...filters }) }, text) : null;
+}
+
+// A bar by turns: how long the policy took. The record has the environment's time of all turns only.
+function timeline(data, choose) {
+  const times = data.turns.map((turn) => turn.call?.seconds ?? 0);
+  const most = Math.max(...times, 1e-9);
+  const bars = data.turns.map((turn, index) => make("button", {
+    class: "turn-bar", "data-turn": index, onclick: () => choose(index),
+    "aria-label": `turn ${index}, policy ${seconds(times[index])}`, title: `turn ${index}: ${seconds(times[index])}`,
+  }, bar(times[index] / most, turn)));
+  const { policy_seconds, environment_seconds } = data.summary;
+  return make("figure", { class: "timeline" },
+    make("div", { class: "bars" }, bars),
+    make("figcaption", { class: "quiet small" },
+      `seconds of the policy by turns, the longest ${seconds(most > 1e-9 ? most : 0)}; in all the policy ${seconds(policy_seconds)}, `
+      + `the environment ${seconds(environment_seconds)}`));
+}
+
+function bar(part, turn) {
+  const height = Math.max(part * 36, 1);
+  const tone = turn.step?.reward > 0 ? "good" : turn.step ? "" : "failed";
+  return make("svg", { width: 8, height: 40, "aria-hidden": "true", class: `bar-mark ${tone}` },
+    make("rect", { x: 0, y: 40 - height, width: 8, height }));
+}
+
+function turnElement(turn, before, context) {
+  const element = make("li", { class: "turn", "data-turn": turn.turn, onclick: () => context.choose(turn.turn, { scroll: false }) },
+    make("h2", {}, turn.turn ? `Turn ${turn.turn}` : "Start"),
+    turn.turn === 0 ? turn.told.map((it) => message(it, context)) : null,
+    turn.call?.reasoning ? part("reasoning", "Reasoning", turn.call.reasoning, context) : null,
+    turn.reply ? reply(turn.reply, context) : null,
+    turn.step ? action(turn, context) : null,
+    turn.step ? observation(turn.step, before?.step, context) : null,
+    turn.turn ? turn.told.map((it) => message(it, context)) : null,
+    turn.turn && !turn.step ? make("p", { class: "failed" }, "no answer of the environment was recorded") : null,
+    notes(turn),
+    turn.step?.info ? make("details", {}, make("summary", {}, "info"), part("info", "", turn.step.info, context)) : null);
+  return element;
+}
+
+function message(said, context) {
+  return part(`said ${said.role}`, said.role, said, context);
+}
+
+// A text with a heading; a long one is there in part until the rest is asked for.
+function part(kind, title, said, context, content) {
+  const body = make("pre", { class: "text" }, content ?? said.text);
+  const missing = said.length - characters(said);
+  const more = missing > 0 ? make("button", {
+    onclick: async (event) => {
+      event.target.disabled = true;
+      try {
+        fill(body, await askText("text", { run: context.run, id: context.id, part: said.part, index: said.index }));
+        event.target.remove();
+      } catch (error) {
+        context.tell(error.message);
+      }
+    },
+  }, `Show ${number(missing)} more characters`) : null;
+  return make("section", { class: `part ${kind}` }, title ? make("h3", {}, title) : null, body, more);
+}
+
+function reply(said, context) {
+  const labels = [...said.text.matchAll(LABEL)];
+  if (!labels.length || said.length > characters(said)) return part("reply", "Reply", said, context);
+  const ends = [...labels.slice(1).map((it) => it.index), said.text.length];
+  const head = said.text.slice(0, labels[0].index).trim();
+  const pieces = labels.map((label, index) => [label[1], said.text.slice(label.index + label[0].length, ends[index]).trim()]);
+  return [
+    head ? part("reply", "Reply", whole(head), context) : null,
+    pieces.map(([label, text]) => part(label.toLowerCase(), label, whole(text), context)),
+  ];
+}
+
+function whole(text) {
+  return { text, length: 0 };
+}
+
+// As the server counts them: JavaScript's own length counts some twice.
+function characters({ text }) {
+  return [...text].length;
+}
+
+function action(turn, context) {
+  const { step } = turn;
+  if (!turn.turn) return null;
+  const sent = step.input ? part("action", step.input_kind.replace("_", " "), step.input, context) : null;
+  const unread = turn.reply && !step.action;
+  return [sent,
+    step.action ? part("parsed", "Read as", step.action, context) : null,
+    unread ? make("p", { class: "failed small" }, "no action was read from the reply") : null];
+}
+
+function observation(step, before, context) {
+  const said = step.observation;
+  const isWhole = said.length === characters(said);
+  const pieces = before && isWhole ? compare(before.observation.text, said.text) : null;
+  const isOther = pieces?.some((it) => !it.isNew && it.text.trim());
+  const content = isOther ? pieces.map((it) => it.isNew ? make("mark", {}, it.text) : it.text) : undefined;
+  return part("observation", "Observation", said, context, content);
+}
+
+function notes({ step, call }) {
+  const said = [];
+  if (step) {
+    if (step.reward !== null) said.push(`reward ${number(step.reward)}`);
+    if (step.score !== null) said.push(`score ${number(step.score)}`);
+    if (step.terminated) said.push("terminated");
+    if (step.truncated) said.push("truncated");
+    if (step.stop_reason) said.push(step.stop_reason);
+    if (step.state_hash) said.push(`state ${step.state_hash.slice(0, 16)}`);
+  }
+  if (call) {
+    said.push(`${number(call.prompt_tokens)} + ${number(call.completion_tokens)} tokens`);
+    if (call.cached_tokens) said.push(`${number(call.cached_tokens)} of them cached`);
+    if (call.reasoning_tokens) said.push(`${number(call.reasoning_tokens)} reasoning`);
+    if (call.seconds) said.push(seconds(call.seconds));
+    if (call.finish_reason && call.finish_reason !== "stop") said.push(`finish: ${call.finish_reason}`);
+    if (call.policy_version) said.push(`version ${call.policy_version}`);
+    if (call.cost_usd !== null) said.push(dollars(call.cost_usd));
+    if (call.same_completion) said.push("called in the same completion");
+    if (call.from_cache) said.push("from the response cache");
+    for (const [reason, times] of Object.entries(call.repeats)) said.push(`sent again ${times} times: ${reason}`);
+  }
+  return make("p", { class: "notes quiet small" }, said.join(" · "));
+}
+
+function facts(data) {
+  const { summary } = data;
+  const rows = [
+    ["episode", summary.episode_id], ["environment", `${summary.environment} ${data.environment_version}`],
+    ["digest", data.environment_digest], ["seed", data.seed], ["action format", data.action_format],
+    ["profile", data.profile], ["options", data.options],
+    ["begun", moment(summary.started_unix_ms)], ["ended", moment(summary.ended_unix_ms)],
+  ];
+  return make("details", { class: "facts" }, make("summary", {}, "About this episode"),
+    make("dl", {}, rows.map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])));
+}

@@ -1,0 +1,129 @@
+// One run: its table, distributions, failures, configuration.
+
+import { histogram, line } from "./charts.js";
+import { fill, make } from "./elements.js";
+import { amount, dollars, measured, number, percent, seconds } from "./figures.js";
+import { follow } from "./following.js";
+import { address, ask } from "./server.js";
+
+export async function showRun({ page, parameters, tell, signal }) {
+  const { run } = parameters;
+  let known = null;
+
+  async function look() {
+    const data = await ask("run", { run, revision: known?.revision }, { signal });
+    if (data.revision === known?.revision && !("report" in data)) return;
+    // What is open stays open.
+    const opened = new Set([...page.querySelectorAll("details[open]")].map((it) => it.id));
+    known = data;
+    fill(page, contents(run, data));
+    for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
+  }
+
+  await look();
+  follow(look, { signal, tell });
+}
+
+function contents(run, data) {
+  const { report, manifest } = data;
+  return [
+    make("h1", {}, run),
+    make("p", { class: "quiet" }, `${manifest.run_id}: policy ${manifest.policy}, seed ${manifest.run_seed}, begun ${manifest.created}, `
+      + `started ${manifest.sessions.length} times, in ${data.folder}`),
+    make("p", {}, make("span", { class: `state ${data.state_name}` }, data.state_name), data.state ? ` ${data.state}` : "",
+      ` ${number(report.finished)} of ${report.planned === null ? "?" : number(report.planned)} episodes finished, `,
+      `${number(report.given_up)} given up, ${number(report.retried_attempts)} failed attempts played again. `,
+      make("a", { href: address("/episodes", { run }) }, "All episodes")),
+    report.damage.map((problem) => make("p", { class: "failed" }, `Damaged: ${problem}`)),
+    Object.entries(report.gaps).map(([name, why]) => make("p", { class: "failed" }, `Not played as the suite has it: ${name}: ${why}`)),
+    table(run, "Results", report.results, ["environment", "policy"]),
+    categories(run, data.categories),
+    failures(run, report.failures),
+    make("h2", {}, "Distributions of finished episodes"),
+    make("div", { class: "charts" }, distributions(data.distributions)),
+    make("h2", {}, "Over time"),
+    make("div", { class: "charts" }, curves(data.over_time)),
+    configuration(manifest),
+  ];
+}
+
+function table(run, title, rows, names) {
+  const figures = ["planned", "judged", "given up", "success %", "score", "rounds", "tokens", "cost"];
+  return [
+    make("h2", {}, title),
+    make("div", { class: "wide" }, make("table", {},
+      make("thead", {}, make("tr", {}, names.map((it) => make("th", { scope: "col" }, it)),
+        figures.map((it) => make("th", { scope: "col", class: "figure" }, it)))),
+      make("tbody", {}, rows.map((row) => resultRow(run, row, names))))),
+    make("p", { class: "quiet small" }, "95 % intervals in brackets, clustered by item; low..high: all missing episodes failed .. all succeeded"),
+  ];
+}
+
+function resultRow(run, row, names) {
+  const filters = Object.fromEntries(names.map((name) => [name, row[name]]));
+  const success = measured(row.success_rate, row.success_bounds, row.success_interval);
+  const score = measured(row.mean_score, row.score_bounds, row.score_interval, number);
+  return make("tr", {},
+    names.map((name, index) => index === 0
+      ? make("th", { scope: "row" }, make("a", { href: address("/episodes", { run, ...filters }) }, row[name]))
+      : make("td", {}, row[name] || "(none)")),
+    make("td", { class: "figure" }, row.planned === null ? "?" : number(row.planned)),
+    make("td", { class: "figure" }, number(row.judged || row.finished)),
+    make("td", { class: `figure ${row.given_up ? "failed" : ""}` }, number(row.given_up)),
+    [success, score].map(([value, interval]) =>
+      make("td", { class: "figure" }, value, make("div", { class: "quiet small" }, interval))),
+    make("td", { class: "figure" }, number(row.mean_rounds, 1)),
+    make("td", { class: "figure" }, amount(row.prompt_tokens + row.completion_tokens)),
+    make("td", { class: "figure" }, dollars(row.cost_usd)));
+}
+
+function categories(run, rows) {
+  if (new Set(rows.map((row) => `${row.environment} ${row.category}`)).size < 2) return null;
+  return make("details", { id: "categories" }, make("summary", {}, "By category"),
+    table(run, "Categories", rows, ["environment", "category", "policy"]));
+}
+
+function failures(run, reasons) {
+  if (!reasons.length) return null;
+  return [
+    make("h2", {}, "Why attempts failed"),
+    make("div", { class: "wide" }, make("table", {},
+      make("thead", {}, make("tr", {}, ["reason", "fault", "attempts", "given up", "the first said"].map((it) =>
+        make("th", { scope: "col" }, it)))),
+      make("tbody", {}, reasons.map((it) => make("tr", {},
+        make("th", { scope: "row" }, make("a", { href: address("/episodes", { run, outcome: "failed", reason: it.reason }) }, it.reason)),
+        make("td", {}, it.fault), make("td", { class: "figure" }, number(it.attempts)),
+        make("td", { class: "figure" }, number(it.given_up)),
+        make("td", { class: "small" }, make("a", { href: address("/episode", { run, id: it.episode_id }) },
+          it.message.slice(0, 300) || "(no message)"))))))),
+  ];
+}
+
+function distributions(found) {
+  const shows = { seconds, tokens: amount };
+  return Object.entries(found).map(([name, it]) => histogram(name, it, shows[name] ?? ((value) => number(value, 2))));
+}
+
+function curves(found) {
+  const at = found.seconds;
+  return [
+    line("success % of all judged so far", at, found.success, percent, { most: 1 }),
+    line("steps per second", at, found.steps, (it) => number(it, 1)),
+    line("tokens per second", at, found.tokens, amount),
+    line("live episodes", at, found.live, (it) => number(it, 0)),
+  ];
+}
+
+function configuration(manifest) {
+  return make("details", { id: "configuration" }, make("summary", {}, "Configuration"),
+    make("div", { class: "wide" }, make("table", { class: "settings" }, make("tbody", {}, flat(manifest).map(([path, value]) =>
+      make("tr", {}, make("th", { scope: "row" }, path), make("td", {}, make("code", {}, value))))))));
+}
+
+// Settings by their dotted path.
+function flat(value, path = "") {
+  if (value !== null && typeof value === "object" && Object.keys(value).length) {
+    return Object.entries(value).flatMap(([name, it]) => flat(it, path ? `${path}.${name}` : name));
+  }
+  return [[path, JSON.stringify(value)]];
+}

@@ -1,0 +1,28 @@
+// Questions to the server that this page came from, and addresses of pages.
+
+// Returns what the server says as data; throws with its explanation.
+export async function ask(path, parameters = {}, options = {}) {
+  const response = await fetch(address(`/api/${path}`, parameters), options);
+  const isData = response.headers.get("content-type") === "application/json";
+  if (!isData) throw new Error(`${response.status}: ${(await response.text()).trim()}`);
+  const data = await response.json();
+  if (!response.ok) throw new Error(data.error);
+  return data;
+}
+
+export async function askText(path, parameters) {
+  const response = await fetch(address(`/api/${path}`, parameters));
+  const text = await response.text();
+  if (!response.ok) throw new Error(text);
+  return text;
+}
+
+// Returns the address of a page; empty parameters are left out.
+export function address(path, parameters = {}) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== "" && value !== null && value !== undefined) query.set(name, value);
+  }
+  const text = query.toString();
+  return text ? `${path}?${text}` : path;
+}

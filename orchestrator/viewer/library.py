@@ -1,0 +1,151 @@
+"""The runs below the folders that the viewer was given, and what the list says of each.
+
+A run is named by its folder's path below the given one, that folder's own name included:
+`runs/first`. Names are looked up among the runs that were found; no part of an address ever becomes
+a path. Links to other folders are not followed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from orchestrator.checksums import TALLY_FILE
+from orchestrator.errors import RunNotFound
+from orchestrator.manifest import MANIFEST_FILE
+from orchestrator.run_folder import DATABASE_FILE, LOCK_FILE, database_files, read_writer
+from orchestrator.run_list import RunEntry, describe_run, find_runs
+from orchestrator.viewer.opened_run import OpenedRun
+
+__all__ = ["Library", "RunLine"]
+
+_OPEN: Final = 4
+"""Runs whose columns stay in memory."""
+_LOOK_AGAIN: Final = 2.0
+"""Seconds for which the folders are taken for what they were."""
+_FILES: Final = (MANIFEST_FILE, LOCK_FILE, TALLY_FILE, *database_files(DATABASE_FILE)[:2])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLine:
+    """A run in the list."""
+
+    run: str
+    """Its name in addresses."""
+    entry: RunEntry | None
+    """None = it is still being summed up."""
+
+
+class Library:
+    """The runs that may be looked at. Any thread may ask."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        """Look below `roots`, which are runs or hold runs. Raises RunNotFound for no folder."""
+        for root in roots:
+            if not root.is_dir():
+                raise RunNotFound(root)
+        self._roots = _named(roots)
+        self._lock = threading.Lock()
+        self._found: dict[str, Path] = {}
+        self._looked = -_LOOK_AGAIN
+        self._opened: OrderedDict[str, OpenedRun] = OrderedDict()
+        self._entries: dict[str, tuple[object, Future[RunEntry]]] = {}
+        # One at a time: summing up is computing, and pages are answered meanwhile.
+        self._summing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="run-list")
+
+    def close(self) -> None:
+        """Release all databases."""
+        self._summing.shutdown(cancel_futures=True)
+        with self._lock:
+            for run in self._opened.values():
+                run.close()
+            self._opened.clear()
+
+    def folders(self) -> Mapping[str, Path]:
+        """Return the run folders by name, as they are now or were two seconds ago."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._looked >= _LOOK_AGAIN:
+                self._found = dict(_runs_below(self._roots))
+                self._looked = now
+            return self._found
+
+    def open(self, name: str) -> OpenedRun:
+        """Return a run, up to date. Raises RunFolderError."""
+        folders = self.folders()
+        if name not in folders:
+            raise RunNotFound(Path(name), valid=list(folders)[:5])
+        with self._lock:
+            opened = self._opened.get(name)
+            if opened is not None and opened.replaced:
+                del self._opened[name]
+                opened = None
+            if opened is None:
+                opened = OpenedRun(folders[name])
+                self._opened[name] = opened
+            self._opened.move_to_end(name)
+            # One that is let go is closed when nobody uses it any more.
+            while len(self._opened) > _OPEN:
+                self._opened.popitem(last=False)
+        opened.refresh()
+        return opened
+
+    def lines(self, *, patience: float) -> list[RunLine]:
+        """Return a line for each run; those that take longer than `patience` seconds wait."""
+        pending = {name: self._entry(name, folder) for name, folder in self.folders().items()}
+        wait(pending.values(), timeout=patience)
+        return [
+            RunLine(run=name, entry=entry.result() if entry.done() else None)
+            for name, entry in pending.items()
+        ]
+
+    def _entry(self, name: str, folder: Path) -> Future[RunEntry]:
+        """Return the entry of a run, computed anew where its files changed since."""
+        state = _state_of_files(folder)
+        with self._lock:
+            known = self._entries.get(name)
+            if known is not None and (known[0] == state or not known[1].done()):
+                return known[1]
+            entry = self._summing.submit(describe_run, folder)
+            self._entries[name] = (state, entry)
+            return entry
+
+
+def _named(roots: Iterable[Path]) -> dict[str, Path]:
+    """Return the roots by their own names, numbered where two have the same."""
+    named: dict[str, Path] = {}
+    for root in roots:
+        folder = root.resolve()
+        if folder in named.values():
+            continue
+        name, number = folder.name or "runs", 1
+        while name in named:
+            number += 1
+            name = f"{folder.name}~{number}"
+        named[name] = folder
+    return named
+
+
+def _runs_below(roots: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
+    for name, root in roots.items():
+        for folder in find_runs([root]):
+            yield "/".join((name, *folder.relative_to(root).parts)), folder
+
+
+def _state_of_files(folder: Path) -> object:
+    """Return what differs whenever somebody wrote to a run, or stopped to."""
+    stamps: list[object] = [read_writer(folder)]
+    for file in _FILES:
+        stamp = None
+        with suppress(OSError):
+            status = (folder / file).stat()
+            stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
+        stamps.append(stamp)
+    return stamps

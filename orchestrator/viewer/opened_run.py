@@ -1,0 +1,144 @@
+"""One run as the viewer holds it: the columns of all its records, kept up to date while it plays.
+
+A hundred thousand episodes are read once; after that only what was added is. Any thread may ask.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+from agentgym.episode.v1 import episode_pb2
+from orchestrator.errors import RecordCorrupt
+from orchestrator.manifest import Manifest, read_manifest
+from orchestrator.records import EpisodeKey, EpisodeSummary
+from orchestrator.report import RunReport, sum_up
+from orchestrator.run_folder import DATABASE_FILE, read_writer
+from orchestrator.run_plan import RunPlan
+from orchestrator.store import RunReader
+from orchestrator.viewer.selection import Selection, counted_choices, select
+
+__all__ = ["OpenedRun"]
+
+Derived = TypeVar("Derived")
+
+_LISTS: int = 4
+"""Selections of a run that are kept in their order: a list is read page by page."""
+
+
+class OpenedRun:
+    """A run that is being looked at."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the run. Raises RunFolderError."""
+        self.folder = folder
+        self.manifest: Manifest = read_manifest(folder)
+        self.revision = 0
+        """Another number whenever there is something new."""
+        self.damage: list[str] = []
+        """Rows that are not as they were written."""
+        self._inode = _inode(folder)
+        self._run = RunReader.open(folder)
+        self._lock = threading.RLock()
+        self._state: tuple[int, int | None] | None = None
+        self._records: dict[EpisodeKey, EpisodeSummary] = {}
+        self._superseded: list[EpisodeSummary] = []
+        self._last_record = 1
+        self._last_superseded = 0
+        self._derived: dict[str, tuple[int, object]] = {}
+        self._selected = lru_cache(_LISTS)(self._select)
+
+    def close(self) -> None:
+        """Release the database."""
+        with self._lock:
+            self._run.close()
+
+    @property
+    def replaced(self) -> bool:
+        """Whether the folder holds another database by now."""
+        return _inode(self.folder) != self._inode
+
+    def refresh(self) -> None:
+        """Read what was added since. Raises StoreCorrupt."""
+        with self._lock:
+            # Before the rows: what is written meanwhile is noticed the next time.
+            state = (self._run.version(), read_writer(self.folder))
+            if state == self._state:
+                return
+            self.manifest = read_manifest(self.folder)
+            for row, record in self._run.numbered_summaries(
+                self._last_record, on_damage=self._note_damage
+            ):
+                self._records[record.key] = record
+                self._last_record = row
+            for row, attempt in self._run.numbered_summaries(
+                self._last_superseded + 1, superseded=True, on_damage=self._note_damage
+            ):
+                self._superseded.append(attempt)
+                self._last_superseded = row
+            self._state = state
+            self.revision += 1
+
+    def _note_damage(self, error: RecordCorrupt) -> None:
+        if error.problem not in self.damage:
+            self.damage.append(error.problem)
+
+    def records(self) -> list[EpisodeSummary]:
+        """Return the columns of all records, in the order of their first appending."""
+        return self._derive("records", lambda: list(self._records.values()))
+
+    def plan(self) -> RunPlan | None:
+        """Return what the run is to play; None = it did not say."""
+        return self._derive("plan", self._run.plan)
+
+    def report(self) -> RunReport:
+        """Return what the run came to so far."""
+        return self._derive(
+            "report",
+            lambda: sum_up(self._run, self.records(), self._superseded, self.damage),
+        )
+
+    def choices(self) -> dict[str, dict[str, int]]:
+        """Return by what the list of episodes can be narrowed."""
+        return self._derive("choices", lambda: counted_choices(self.records()))
+
+    def _derive(self, name: str, compute: Callable[[], Derived]) -> Derived:
+        """Return what was computed of this revision, or compute it."""
+        with self._lock:
+            known = self._derived.get(name)
+            if known is None or known[0] != self.revision:
+                known = (self.revision, compute())
+                self._derived[name] = known
+            return known[1]  # type: ignore[return-value]  # a name has one type
+
+    def selected(
+        self, wanted: Selection, found: frozenset[str] | None = None
+    ) -> Sequence[EpisodeSummary]:
+        """Return the selected episodes; `found` are those with the words, None = all."""
+        with self._lock:
+            return self._selected(self.revision, wanted, found)
+
+    def _select(
+        self, revision: int, wanted: Selection, found: frozenset[str] | None
+    ) -> Sequence[EpisodeSummary]:
+        """Select; `revision` is part of the cache's key alone."""
+        return tuple(select(self.records(), wanted, found))
+
+    def attempts(self, key: EpisodeKey) -> list[EpisodeSummary]:
+        """Return the attempts at a key, the first one first, the record last."""
+        with self._lock:
+            earlier = [it for it in self._superseded if it.key == key]
+            record = self._records.get(key)
+        return sorted(earlier, key=lambda it: it.attempt) + ([record] if record else [])
+
+    def episode(self, episode_id: str) -> episode_pb2.Episode:
+        """Return a record or a superseded attempt. Raises UsageError or RecordCorrupt."""
+        with self._lock:
+            return self._run.get_by_id(episode_id)
+
+
+def _inode(folder: Path) -> int:
+    return (folder / DATABASE_FILE).stat().st_ino
