@@ -57,6 +57,8 @@ _HURRIED_AT_ONCE: Final = 16.0
 """Requests that may be hurried together: a server that is slow for a moment makes all late."""
 _LOOK: Final = 1.0
 """Seconds between two looks at a request at most: what is known of its server changes."""
+_LOOK_LEAST: Final = 0.001
+"""Seconds: what is left may be too little to move a clock, and would be looked at for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,7 +349,8 @@ class Patience:
         if late is not None and waited >= late and hurry():
             return Overdue.LATE
         bounds = (bound - waited for bound in (late, silent) if bound is not None)
-        return min((left for left in bounds if 0 < left < _LOOK), default=_LOOK)
+        left = min((left for left in bounds if 0 < left < _LOOK), default=_LOOK)
+        return max(left, _LOOK_LEAST)
 
 
 @dataclass(frozen=True, slots=True)

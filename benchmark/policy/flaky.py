@@ -193,7 +193,7 @@ def main(argv: list[str] | None = None) -> int:
     console = Console()
     console.print(_table(rows))
     ratios = ", ".join(map(str, _ratios(rows)))
-    console.print(f"hosted / faultless: {median(_ratios(rows))} of the time ({ratios})")
+    console.print(f"hosted / faultless: {median(_ratios(rows)):.3f} of the time ({ratios})")
     return 0
 
 
@@ -222,7 +222,7 @@ def _write(out: Path, manifest: Mapping[str, Any], rows: Mapping[str, Sequence[F
     ratios = _ratios(rows)
     document = {
         "manifest": manifest,
-        "ratio": median(ratios),
+        "ratio": round(median(ratios), 3),
         "ratios": ratios,
         "rows": {name: [asdict(row) for row in runs] for name, runs in rows.items()},
     }
