@@ -18,6 +18,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
+from env_servers.cli.setting import read_setting
 from env_servers.sdk import (
     ActionFormat,
     Environment,
@@ -64,6 +65,8 @@ class PlayConfig:
     """For environments that draw."""
     options: tuple[str, ...] = ()
     """Reset options as name=value, the value as JSON or plain text."""
+    set: tuple[str, ...] = ()
+    """Environment settings as NAME.KEY=VALUE."""
     expert: bool = False
     """Watch the scripted expert instead of playing."""
     data: Path | None = None
@@ -100,8 +103,11 @@ def play(config: PlayConfig, console: Console | None = None) -> PlayResult:
 
     Raises SdkError for an environment, item, split, profile or option that does not exist.
     """
-    environment = load_environment(config.name)
-    tasks = environment.load_tasks(EnvironmentConfig(config.data))
+    environment_config = EnvironmentConfig(
+        config.data, dict(read_setting(text) for text in config.set)
+    )
+    environment = load_environment(config.name).configured(environment_config)
+    tasks = environment.load_tasks(environment_config)
     try:
         task = tasks.get(config.item or _first_item(tasks, config.split))
         options = ResetOptions(

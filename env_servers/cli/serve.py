@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from env_servers.cli.setting import read_setting
 from env_servers.sdk import Execution, SdkError, environment_names
 from env_servers.sdk.data import official_data_dir
 from env_servers.server import EnvironmentServer, Security, ServerConfig, ServerLimits, serve
@@ -152,7 +153,7 @@ class Serve:
             threads=self.threads,
             execution=dict(_read_execution(text) for text in self.execution),
             data_dir=self.data or official_data_dir(),
-            settings=dict(_read_setting(text) for text in self.set),
+            settings=dict(read_setting(text) for text in self.set),
             limits=ServerLimits(
                 max_text_bytes=self.max_text_bytes,
                 max_episodes=self.max_episodes,
@@ -188,10 +189,3 @@ def _read_execution(text: str) -> tuple[str, Execution]:
     if not equals or value not in list(Execution):
         raise SdkError(f"--execution {text!r} is not NAME=HOW", valid=list(Execution))
     return name, Execution(value)
-
-
-def _read_setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or "." not in key:
-        raise SdkError(f"--set {text!r} is not NAME.KEY=VALUE")
-    return key, value

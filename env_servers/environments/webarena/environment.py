@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import ClassVar, Final, Self
 
+from env_servers.environments.webarena.actions import Action, Click, Hover, Type
 from env_servers.environments.webarena.browser.errors import BrowserLost, TabLost
 from env_servers.environments.webarena.browser.shared_browser import BrowserOptions, SharedBrowser
 from env_servers.environments.webarena.browser.window import Window
@@ -30,9 +31,11 @@ from env_servers.environments.webarena.browsing import (
 )
 from env_servers.environments.webarena.embedded_stage import EmbeddedStage
 from env_servers.environments.webarena.grammar import GRAMMAR
+from env_servers.environments.webarena.observation.tree import Element
 from env_servers.environments.webarena.official.sites import Site
 from env_servers.environments.webarena.official.task_file import OfficialTask
 from env_servers.environments.webarena.options import OPTIONS, numbered_by_browser, read_view
+from env_servers.environments.webarena.picture import draw
 from env_servers.environments.webarena.prompt import CONVERSATION_STARTS
 from env_servers.environments.webarena.stage import Stage
 from env_servers.environments.webarena.tasks import WebArenaTasks, load_tasks, read_settings
@@ -50,6 +53,7 @@ from env_servers.sdk import (
     StopReason,
     Task,
 )
+from env_servers.sdk import View as Drawn
 
 __all__ = ["WebArena"]
 
@@ -77,6 +81,8 @@ class _Episode:
     actions: list[str] = field(default_factory=list[str])
     proof: bytes = b""
     """Chained over actions, pages and sites; empty where nobody knows the state of the sites."""
+    acted: Element | None = None
+    """What the last action was about, as it was before."""
 
     async def leave(self) -> None:
         """Close the window and let the sites go."""
@@ -96,6 +102,7 @@ class WebArena(AsyncEnvironment):
         grammar=GRAMMAR,
         conversation_starts=CONVERSATION_STARTS,
         max_rounds=30,
+        has_views=True,
         profiles=tuple(_MANNERS),
         execution=Execution.PROCESS,
         episode_bytes=32 * 1024 * 1024,
@@ -167,6 +174,16 @@ class WebArena(AsyncEnvironment):
         twin = type(self)(self.tasks)
         twin._episode = await self._rebuilt(self._running)
         return twin
+
+    async def render_async(self) -> Sequence[Drawn]:
+        episode = self._running
+        try:
+            window = await episode.browsing.picture()
+        except BrowserLost:
+            await episode.leave()
+            episode = self._episode = await self._rebuilt(episode)
+            window = await episode.browsing.picture()
+        return draw(window, episode.seen, episode.acted)
 
     def fingerprint(self) -> bytes | None:
         return self._running.proof or None
@@ -266,10 +283,18 @@ async def _note(episode: _Episode, action: str, step: Step) -> None:
         follower.note(action)
     episode.actions.append(action)
     if step.seen is not None:
+        episode.acted = _element_of(step.action, episode.seen)
         episode.seen = step.seen
         if follower is not None:
             follower.look(step.seen)
     episode.proof = await _prove(episode, episode.proof + action.encode(), step.text)
+
+
+def _element_of(action: Action | None, seen: Seen) -> Element | None:
+    """Return what an action on an element addressed."""
+    if isinstance(action, (Click, Hover, Type)):
+        return seen.tree.elements.get(action.element_id)
+    return None
 
 
 async def _prove(episode: _Episode, before: bytes, text: str) -> bytes:

@@ -1,5 +1,7 @@
 """Episodes through a real browser: experts win, what is equal stays equal, what dies is rebuilt."""
 
+import re
+
 import psutil
 import pytest
 
@@ -115,4 +117,20 @@ def test_a_browser_that_dies_is_replaced_and_its_episode_goes_on():
             process.kill()
     observation = episode.step(episode.advise_expert(0).action)
     assert (observation.text, episode.fingerprint()) == calm[1]
+    episode.close()
+
+
+def test_the_picture_marks_what_was_acted_on():
+    episode, first = start(TASKS.item_ids("eval", 0, 1)[0])
+    found = re.search(r"\[(\d+)\] (?:textbox|searchbox|link|button) '([^']+)'", first.text)
+    assert found is not None
+    number, name = found.groups()
+    assert [view.name for view in episode.render()] == ["window", "screenshot", "marks", "text"]
+    episode.step(f"hover [{number}]")
+    window, _, marks, text = (view.content.decode(errors="replace") for view in episode.render())
+    assert f">{number}</text>" in window
+    assert f">{number}</text>" in marks
+    assert name in text
+    episode.step("goto [http://openstreetmap.org]")
+    assert "<rect" not in episode.render()[0].content.decode()
     episode.close()
