@@ -18,6 +18,7 @@
     │   └── DuplicateEpisode        the run has a finished record for that key
     ├── StoreWriteFailed            the disk or the database refused a write
     ├── EpisodesMissing             a run is incomplete and its figures were asked for only if not
+    ├── ReplayDiverged              recorded actions lead to something else than was recorded
     ├── FleetError                  the environment servers of a run cannot be had
     └── ExtraMissing                an optional dependency is not installed; names the extra
 
@@ -45,6 +46,7 @@ __all__ = [
     "OrchestratorError",
     "OutputExists",
     "RecordCorrupt",
+    "ReplayDiverged",
     "RunExists",
     "RunFolderError",
     "RunLocked",
@@ -211,6 +213,10 @@ class StoreWriteFailed(OrchestratorError):
 
 class EpisodesMissing(OrchestratorError):
     """When episodes are missing and `--missing error` asked for no figures then."""
+
+
+class ReplayDiverged(OrchestratorError):
+    """When recorded actions, played again, lead to something else than was recorded."""
 
 
 class FleetError(OrchestratorError):

@@ -35,22 +35,32 @@ _ROLE_STYLES: Final = {"system": "magenta", "user": "blue", "assistant": "yellow
 _PLAIN_WIDTH: Final = 100
 
 
-def as_renderable(episode: episode_pb2.Episode, *, limit: int | None = None) -> RenderableType:
-    """Return the episode for a rich console; None = messages are not cut to `limit` characters."""
+def as_renderable(
+    episode: episode_pb2.Episode, *, limit: int | None = None, turn: int | None = None
+) -> RenderableType:
+    """Return the episode for a rich console.
+
+    Args:
+        episode: The record.
+        limit: Characters of a message that are shown; None = all.
+        turn: Only this turn, 0 for what stands before the first reply; None = all.
+    """
     parts: list[RenderableType] = [describe_episode(episode)]
-    parts.extend(_turns(episode, limit))
+    parts.extend(part for at, part in _turns(episode, limit) if turn in (None, at))
     parts.append(Rule(style="dim"))
     parts.append(describe_outcome(episode))
     return Group(*parts)
 
 
-def as_plain_text(episode: episode_pb2.Episode, *, limit: int | None = None) -> str:
+def as_plain_text(
+    episode: episode_pb2.Episode, *, limit: int | None = None, turn: int | None = None
+) -> str:
     """Return the same as plain text without any colour code."""
     console = Console(
         file=io.StringIO(), width=_PLAIN_WIDTH, color_system=None, force_terminal=False
     )
     with console.capture() as captured:
-        console.print(as_renderable(episode, limit=limit), soft_wrap=False)
+        console.print(as_renderable(episode, limit=limit, turn=turn), soft_wrap=False)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
 
 
@@ -71,26 +81,27 @@ def describe_episode(episode: episode_pb2.Episode) -> Text:
     return heading
 
 
-def _turns(episode: episode_pb2.Episode, limit: int | None) -> Iterator[RenderableType]:
+def _turns(episode: episode_pb2.Episode, limit: int | None) -> Iterator[tuple[int, RenderableType]]:
+    """Yield what is shown with the turn that it belongs to: a reply, and what was said to it."""
     turn = 0
     for message in episode.messages:
         name = role_name(message.role)
-        if message.sampled and turn < len(episode.generations):
-            yield from _reasoning(episode.generations[turn].reasoning, turn, limit)
-        title = f"{name} - turn {turn + 1}" if message.sampled else name
-        yield Rule(Text(title), align="left", style=_ROLE_STYLES[name], characters="-")
-        yield _message_text(message, limit)
-        if message.sampled:
-            note = describe_turn(episode, turn)
-            if note:
-                yield Text(note, style="dim")
-            turn += 1
+        turn += message.sampled
+        if message.sampled and turn <= len(episode.generations):
+            for part in _reasoning(episode.generations[turn - 1].reasoning, turn, limit):
+                yield turn, part
+        title = f"{name} - turn {turn}" if message.sampled else name
+        yield turn, Rule(Text(title), align="left", style=_ROLE_STYLES[name], characters="-")
+        yield turn, _message_text(message, limit)
+        note = describe_turn(episode, turn - 1) if message.sampled else ""
+        if note:
+            yield turn, Text(note, style="dim")
 
 
 def _reasoning(reasoning: str, turn: int, limit: int | None) -> Iterator[RenderableType]:
     """Yield what the model thought before a reply; the environment never saw it."""
     if reasoning:
-        yield Rule(Text(f"reasoning - turn {turn + 1}"), align="left", style="dim", characters="-")
+        yield Rule(Text(f"reasoning - turn {turn}"), align="left", style="dim", characters="-")
         text, rest = _cut(reasoning, limit)
         text.append(rest)
         text.stylize("dim")

@@ -34,6 +34,7 @@ from orchestrator.trust import check_environments
 __all__ = [
     "Replay",
     "ReplayReport",
+    "find_difference",
     "main",
     "recorded_reset",
     "recorded_transitions",
@@ -122,7 +123,7 @@ async def _replay(
         async for transition in recorded_transitions(live, record):
             step = next(recorded)
             report.steps[record.environment] += 1
-            difference = _difference(record, step, transition)
+            difference = find_difference(record, step, transition)
             if difference is None:
                 report.identical[record.environment] += 1
             else:
@@ -163,9 +164,10 @@ async def recorded_transitions(
             yield await live.step_call(call.name, call.arguments_json)
 
 
-def _difference(
+def find_difference(
     record: episode_pb2.Episode, step: episode_pb2.Step, now: Transition
 ) -> Mismatch | None:
+    """Return the first field in which a step came out otherwise; None = it is the same."""
     reward = step.reward if step.HasField("reward") else None
     for name, old, new in (
         ("observation", step.observation, now.text),

@@ -5,6 +5,8 @@
     python -m orchestrator.show RUN --outcome failed    those of them that ended so
     python -m orchestrator.show RUN --episode ID        one episode, by the start of its id
     python -m orchestrator.show RUN --item ITEM         the episodes of one item
+    python -m orchestrator.show RUN --episode ID --turn 3 --picture
+                                                        one turn, drawn by its environment
     python -m orchestrator.show RUN --scores NAME       any of these by a scoring of the run
 
 Works on live runs, too.
@@ -16,7 +18,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,6 +30,7 @@ from rich.text import Text
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.command_line import run_command
 from orchestrator.errors import EpisodesMissing, RecordCorrupt, UsageError
+from orchestrator.manifest import is_own
 from orchestrator.records import EpisodeSummary, blamed
 from orchestrator.rendering import as_plain_text, as_renderable
 from orchestrator.report import as_data, print_report, read_report
@@ -39,9 +42,12 @@ from orchestrator.scorings.comparison import (
 )
 from orchestrator.scorings.judgement import describe_judgement, judgement_data, rescored
 from orchestrator.scorings.table import EpisodeScore, ScoresReader, scoring_names
+from orchestrator.servers import FleetConfig
 from orchestrator.statistics import MissingRule
 from orchestrator.store import RunReader
 from orchestrator.terminal import TerminalConsole, visible
+from orchestrator.trust import check_environments
+from orchestrator.turn_picture import draw_turn
 
 __all__ = ["ShowOptions", "main"]
 
@@ -64,6 +70,16 @@ class ShowOptions:
     """Show the episodes of this item."""
     sample: int | None = None
     """With --item: only this sample."""
+    turn: int | None = None
+    """Of an episode only this turn, a reply with what came of it; 0 = what stands before the first
+    reply."""
+    picture: bool = False
+    """With --episode and --turn: draw the state after that turn, as far as the environment can draw
+    in text. The recorded actions are played again on a server, which these start or name:"""
+    fleet: Annotated[FleetConfig, tyro.conf.arg(name="")] = field(default_factory=FleetConfig)
+    trust_run: bool = False
+    """With --picture of a stranger's run: also serve an environment that is a package of this
+    folder."""
     list: bool = False
     """List the episodes, one line each; each of the following asks for it, too."""
     environment: str | None = None
@@ -119,6 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _show(options: ShowOptions) -> int:
+    _check(options)
     console = TerminalConsole(no_color=options.plain, highlight=False)
     if not console.is_terminal:
         # A file or a pipe has no width of its own: do not squeeze the table into 80 columns.
@@ -130,7 +147,10 @@ def _show(options: ShowOptions) -> int:
         if options.episode is not None or options.item is not None:
             judged = {} if scores is None else scores.latest()
             for episode in _chosen(run, options):
+                _check_turn(episode, options)
                 _show_episode(console, episode, options)
+                if options.picture:
+                    _show_picture(console, run, episode, options)
                 if scores is not None:
                     _show_judgement(console, scores, judged.get(episode.episode_id), options)
         elif options.lists:
@@ -140,6 +160,16 @@ def _show(options: ShowOptions) -> int:
         else:
             return _show_summary(console, run, options)
     return 0
+
+
+def _check(options: ShowOptions) -> None:
+    """Raise UsageError for what cannot be meant."""
+    if options.turn is not None and options.episode is None and options.item is None:
+        raise UsageError("--turn is of an episode: name it by --episode or --item")
+    if options.turn is not None and options.json:
+        raise UsageError("--json prints whole records: leave --turn out")
+    if options.picture and (options.turn is None or options.episode is None):
+        raise UsageError("--picture is of one turn of one episode: give --episode and --turn")
 
 
 def _open_scores(
@@ -173,9 +203,33 @@ def _show_episode(console: Console, episode: episode_pb2.Episode, options: ShowO
     if options.json:
         _print_plain(json.dumps(MessageToDict(episode, preserving_proto_field_name=True)))
     elif options.plain:
-        _print_plain(as_plain_text(episode, limit=limit))
+        _print_plain(as_plain_text(episode, limit=limit, turn=options.turn))
     else:
-        console.print(as_renderable(episode, limit=limit))
+        console.print(as_renderable(episode, limit=limit, turn=options.turn))
+
+
+def _check_turn(episode: episode_pb2.Episode, options: ShowOptions) -> None:
+    replies = sum(message.sampled for message in episode.messages)
+    if options.turn is not None and not 0 <= options.turn <= replies:
+        raise UsageError(f"the episode has no turn {options.turn}: 0 to {replies} were played")
+
+
+def _show_picture(
+    console: Console, run: RunReader, episode: episode_pb2.Episode, options: ShowOptions
+) -> None:
+    """Draw the state after a turn; says which views there are where none is text."""
+    assert options.turn is not None
+    if not (options.trust_run or options.fleet.servers or is_own(run.folder)):
+        check_environments([episode.environment])
+    views = draw_turn(episode, options.turn, options.fleet)
+    for view in views:
+        if view.media_type == "text/plain":
+            console.print(Text(f"{view.title} ({view.name})", style="bold"), soft_wrap=True)
+            console.print(Text(view.content.decode("utf-8", "replace")), soft_wrap=True)
+    others = [f"{it.name} ({it.media_type})" for it in views if it.media_type != "text/plain"]
+    if others:
+        text = f"not for terminals: {', '.join(others)}"
+        console.print(Text(text, style="dim"), soft_wrap=True)
 
 
 def _show_judgement(

@@ -50,16 +50,13 @@ def summary_sections(
 def _heading(report: RunReport, manifest: Manifest) -> ElementTree.Element:
     session = manifest.sessions[-1]
     started = f"started {len(manifest.sessions)} times, last by version {session.code}"
-    facts = (
-        f"{manifest.run_id}: policy {manifest.policy}, seed {manifest.run_seed}, "
-        f"begun {manifest.created}"
-    )
+    facts = f"{manifest.run_id}: policy {manifest.policy}, seed {manifest.run_seed}"
     lines = [element("p", line, class_="bad") for line in list_warnings(report)]
     lines += [element("p", line) for line in list_remarks(report)]
     return element(
         "header",
         element("h1", f"Run {report.folder.resolve().name}"),
-        element("p", f"{facts}; {started}", class_="note"),
+        element("p", f"{facts}, begun {manifest.created}; {started}", class_="note"),
         *lines,
     )
 
@@ -156,10 +153,16 @@ def _failures(report: RunReport) -> ElementTree.Element:
 
 def _configuration(manifest: Manifest) -> ElementTree.Element:
     document = dataclasses.asdict(manifest)
+    for session in document["sessions"]:
+        del session["settings"]  # how each start of the run was played: pages of it
     rows = [[name, element("pre", value)] for name, value in flatten(document).items()]
     return element(
         "section",
         element("h2", "Configuration"),
-        element("p", "The run's manifest; secrets are never recorded.", class_="note"),
+        element(
+            "p",
+            "The run's manifest, without what only says how it was played; it holds no secrets.",
+            class_="note",
+        ),
         table(("setting", "value"), rows),
     )
