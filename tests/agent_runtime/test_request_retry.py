@@ -201,7 +201,7 @@ def patient(seconds: float) -> Patience:
 
 def test_an_answer_is_late_after_twice_the_slowest_of_those_before_it() -> None:
     assert Patience().late(0) is None
-    assert [patient(0.3).late(timeouts) for timeouts in range(3)] == [0.6, 1.2, None]
+    assert [patient(0.3).late(timeouts) for timeouts in range(4)] == [0.6, 1.2, 2.4, None]
     assert patient(0.01).late(0) == 0.5, "a pause of this process is no sign of a lost request"
     assert patient(90.0).late(0) == 180.0, "models that think for long are given their time"
 
@@ -218,8 +218,8 @@ def test_an_answer_is_late_after_twice_the_slowest_of_those_before_it() -> None:
         (1.2, 1, 0, True, Overdue.LATE),
         (9.8, 0, 0, False, pytest.approx(0.2)),
         (10.0, 0, 0, True, Overdue.SILENT),
-        (10.0, 2, 0, True, 1.0),
-        (40.0, 2, 0, True, Overdue.SILENT),
+        (10.0, 3, 0, True, 1.0),
+        (80.0, 3, 0, True, Overdue.SILENT),
     ],
 )
 def test_a_request_is_looked_at_until_it_is_late_or_given_up(
