@@ -7,14 +7,16 @@ those of `backends.py`.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from env_servers.environments.academia import picture
 from env_servers.environments.academia.backends import invented_graphs
 from env_servers.environments.academia.graphs import AUTHORS, PAPERS
 from env_servers.environments.academia.prompt import TOOLS
 from env_servers.environments.academia.tasks import OFFICIAL_PREFIX, AcademiaTasks, load_tasks
-from env_servers.sdk import Advice, EnvironmentConfig, EnvironmentSpec, Parameter
-from env_servers.toolkit.tool_calls import Tool, ToolEnvironment, write_call
+from env_servers.sdk import Advice, EnvironmentConfig, EnvironmentSpec, Parameter, View
+from env_servers.toolkit.tool_calls import Tool, ToolEnvironment, ToolEpisode, write_call
 
 __all__ = ["Academia"]
 
@@ -31,6 +33,7 @@ class Academia(ToolEnvironment):
         conversation_starts=TOOLS.conversation_starts(),
         max_rounds=12,
         profiles=("agentgym", "fixed"),
+        has_views=True,
         episode_bytes=64 * 1024,
         item_prefixes=(OFFICIAL_PREFIX,),
     )
@@ -43,6 +46,9 @@ class Academia(ToolEnvironment):
         """`check_valid_actions` works here too, but agents are not told of it."""
         call = write_call("authorNodeCheck", {"node": ""})
         return Advice(call, "I look for nobody in particular.")
+
+    def draw_world(self, episode: ToolEpisode) -> Sequence[View]:
+        return picture.draw(episode.outputs)
 
     def sample_argument(self, tool: Tool, parameter: Parameter, rng: random.Random) -> Any:
         """Papers and authors that exist."""

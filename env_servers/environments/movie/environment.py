@@ -34,6 +34,7 @@ class Movie(ToolEnvironment):
         conversation_starts=TOOLS.conversation_starts(),
         max_rounds=12,
         profiles=("agentgym", "fixed"),
+        has_views=True,
         episode_bytes=64 * 1024,
     )
 

@@ -8,16 +8,21 @@ agent finishes.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+from env_servers.environments.sheet import picture
 from env_servers.environments.sheet.expert import MAX_ROUNDS
 from env_servers.environments.sheet.prompt import TOOLS
 from env_servers.environments.sheet.scoring import overlap_share, strict_share
-from env_servers.environments.sheet.sessions import SheetSession, get_assignment
+from env_servers.environments.sheet.sessions import (
+    EmbeddedSession,
+    SheetSession,
+    get_assignment,
+)
 from env_servers.environments.sheet.tasks import NAME, OFFICIAL_PREFIX, load_tasks
 from env_servers.environments.sheet.tools import NOT_OPEN
-from env_servers.sdk import Advice, EnvironmentConfig, EnvironmentSpec, Parameter
+from env_servers.sdk import Advice, EnvironmentConfig, EnvironmentSpec, Parameter, View
 from env_servers.toolkit.tool_calls import (
     Call,
     Reply,
@@ -80,6 +85,7 @@ class SheetWork(ToolEnvironment):
         conversation_starts=TOOLS.conversation_starts(),
         max_rounds=MAX_ROUNDS,
         profiles=("agentgym", "fixed"),
+        has_views=True,
         episode_bytes=128 * 1024,
         item_prefixes=(OFFICIAL_PREFIX,),
     )
@@ -115,6 +121,12 @@ class SheetWork(ToolEnvironment):
         key = call_key(call.tool, call.arguments)
         if key is not None and reply.value != NOT_OPEN and len(episode.outputs) < MAX_KEPT:
             episode.outputs[key] = None
+
+    def draw_world(self, episode: ToolEpisode) -> Sequence[View]:
+        session = episode.session
+        if not isinstance(session, EmbeddedSession):
+            return ()
+        return picture.draw(session.spreadsheet, get_assignment(episode.task))
 
     def sample_argument(self, tool: Tool, parameter: Parameter, rng: random.Random) -> Any:
         if parameter.name == "name" and self.running:

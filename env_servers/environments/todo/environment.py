@@ -6,12 +6,14 @@ What `finish` is worth is all or nothing, and only if the account is what it has
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from env_servers.environments.todo import picture
 from env_servers.environments.todo.prompt import TOOLS
-from env_servers.environments.todo.sessions import TodoSession
+from env_servers.environments.todo.sessions import EmbeddedSession, RecordedTodoSession, TodoSession
 from env_servers.environments.todo.tasks import NAME, load_tasks
-from env_servers.sdk import EnvironmentConfig, EnvironmentSpec, Parameter
+from env_servers.sdk import EnvironmentConfig, EnvironmentSpec, Parameter, View
 from env_servers.toolkit.tool_calls import Tool, ToolEnvironment, ToolEpisode, ToolTaskSet
 
 __all__ = ["Todo"]
@@ -29,6 +31,7 @@ class Todo(ToolEnvironment):
         conversation_starts=TOOLS.conversation_starts(),
         max_rounds=15,
         profiles=("agentgym", "fixed"),
+        has_views=True,
         episode_bytes=64 * 1024,
     )
 
@@ -41,6 +44,12 @@ class Todo(ToolEnvironment):
         if not isinstance(session, TodoSession):
             raise TypeError("a session without an end state")
         return float(reward == 1.0 and session.state() == episode.task.end_state)
+
+    def draw_world(self, episode: ToolEpisode) -> Sequence[View]:
+        session = episode.session
+        if not isinstance(session, EmbeddedSession | RecordedTodoSession):
+            return ()
+        return picture.draw(session.store, episode.task.end_state)
 
     def sample_argument(self, tool: Tool, parameter: Parameter, rng: random.Random) -> Any:
         """Ids that were seen, dates that occur."""

@@ -40,6 +40,7 @@ class Weather(ToolEnvironment):
         conversation_starts=TOOLS.conversation_starts(),
         max_rounds=10,
         profiles=("agentgym", "fixed"),
+        has_views=True,
         episode_bytes=32 * 1024,
     )
 

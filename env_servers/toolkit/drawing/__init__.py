@@ -8,7 +8,7 @@ from env_servers.toolkit.drawing.markup import Markup, element, join
 from env_servers.toolkit.drawing.svg import Drawing
 from env_servers.toolkit.drawing.table import Table
 from env_servers.toolkit.drawing.text import text_view
-from env_servers.toolkit.drawing.tree import Placed, TreeNode, place, tree_lines
+from env_servers.toolkit.drawing.tree import Placed, TreeNode, draw_tree, place, tree_lines
 
 __all__ = [
     "Drawing",
@@ -17,6 +17,7 @@ __all__ = [
     "Table",
     "TreeNode",
     "document",
+    "draw_tree",
     "element",
     "facts",
     "join",

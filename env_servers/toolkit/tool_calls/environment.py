@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar, Final, cast
@@ -29,6 +29,7 @@ from env_servers.sdk import (
     ResetOptions,
     SdkError,
     Task,
+    View,
 )
 from env_servers.toolkit.tool_calls.backends import (
     ALL_CALLS,
@@ -47,6 +48,7 @@ from env_servers.toolkit.tool_calls.line_format import (
     write_call,
 )
 from env_servers.toolkit.tool_calls.payload import ToolTask
+from env_servers.toolkit.tool_calls.picture import draw_calls
 from env_servers.toolkit.tool_calls.planning import advise, fixed_plan
 from env_servers.toolkit.tool_calls.scoring import Subgoals, equal_exactly, equal_in_value
 from env_servers.toolkit.tool_calls.tasks import ToolTaskSet
@@ -139,6 +141,10 @@ class ToolEnvironment(EpisodeEnvironment[ToolEpisode]):
             "object": {},
         }
         return samples.get(parameter.type, rng.choice(("a", "Paris", "2023-05-01")))
+
+    def draw_world(self, episode: ToolEpisode) -> Sequence[View]:
+        """Return views of what the tools work on, where that is in this process."""
+        return ()
 
     # The episode.
 
@@ -234,6 +240,9 @@ class ToolEnvironment(EpisodeEnvironment[ToolEpisode]):
         if done:
             episode.reward = self.final_reward(episode, episode.reward)
         return done
+
+    def render(self) -> Sequence[View]:
+        return [*self.draw_world(self.episode), *draw_calls(self.episode)]
 
     # The players.
 

@@ -32,9 +32,14 @@ def begin():
         tasks.close()
 
 
-def text_of(episode):
-    """The view that a terminal shows."""
-    return next(view.content.decode() for view in episode.render() if view.name == "text")
+def text_of(episode, name="text"):
+    """A view that a terminal shows."""
+    return next(view.content.decode() for view in episode.render() if view.name == name)
+
+
+def play_expert(episode, steps):
+    for _ in range(steps):
+        episode.step(episode.advise_expert(0).action)
 
 
 def test_a_maze_shows_the_way_that_was_walked(begin):
@@ -73,4 +78,43 @@ def test_recipes_show_what_is_carried_and_what_must_be_got(begin):
     assert "└─ 4 amethyst shard [get]" in text_of(episode)
     episode.step("get 4 amethyst shard")
     assert "└─ 4 amethyst shard [x]" in text_of(episode)
-    assert "amethyst shard  4" in text_of(episode)
+    assert text_of(episode).endswith("inventory:\n4 amethyst shard")
+
+
+def test_a_sheet_shows_what_is_not_yet_as_it_was_asked_for(begin):
+    episode = begin("sheet", "sheet_1000000")
+    before = text_of(episode, "grid_text")
+    assert "opened: none" in before
+    assert "≠" in before.partition("asked for")[2]
+    play_expert(episode, 3)
+    after = text_of(episode, "grid_text")
+    assert "cells to change: 0" in after
+    assert "2   Ghent        Mountains  22    1,199.04  65" in after
+
+
+def test_an_account_shows_what_must_still_come_and_go(begin):
+    for number in range(1_000_000, 1_000_100):
+        episode = begin("todo", f"todo_{number}")
+        if "Must still come" in text_of(episode, "account_text"):
+            break
+    assert "account: not as it must be" in text_of(episode, "account_text")
+    play_expert(episode, 14)
+    assert "account: as it must be" in text_of(episode, "account_text")
+
+
+def test_what_was_looked_up_is_shown_as_tables(begin):
+    episode = begin("movie", "movie_1000013")
+    assert "expected: 'Weidong Lin'" in text_of(episode)
+    play_expert(episode, 2)
+    assert "1121372  Weidong Lin    Director" in text_of(episode)
+    episode = begin("weather", "weather_1000000")
+    play_expert(episode, 3)
+    assert "2025-05-01  5.0" in text_of(episode)
+
+
+def test_the_part_of_a_graph_that_was_looked_up_is_a_tree(begin):
+    episode = begin("academia", "academia_1000026")
+    play_expert(episode, 3)
+    drawn = next(view.content.decode() for view in episode.render() if view.name == "graph")
+    for label in ("Guowei Zeng", "org: Recife Research Labs", "Boris Sokolyanov"):
+        assert f">{label}</text>" in drawn
