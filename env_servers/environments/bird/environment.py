@@ -9,9 +9,11 @@ process.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
+from env_servers.environments.bird import picture
 from env_servers.environments.bird.database import Outcome, step_deadline
 from env_servers.environments.bird.expert import answer, explore, random_advice
 from env_servers.environments.bird.prompt import (
@@ -36,6 +38,7 @@ from env_servers.sdk import (
     ResetOptions,
     StopReason,
     Task,
+    View,
 )
 
 __all__ = ["Bird"]
@@ -60,6 +63,8 @@ class _Episode:
     """Tables that were looked at."""
     tried: str = ""
     """The last statement that gave a result."""
+    results: tuple[picture.Result, ...] = field(default=(), repr=False)
+    """For the picture; state hashes are made of `repr`, and what is shown decides nothing."""
 
 
 class Bird(EpisodeEnvironment[_Episode]):
@@ -72,6 +77,7 @@ class Bird(EpisodeEnvironment[_Episode]):
         grammar=GRAMMAR,
         conversation_starts=CONVERSATION_STARTS,
         max_rounds=_ROUNDS,
+        has_views=True,
         profiles=("agentgym", "fixed", "multi_turn"),
         execution=Execution.THREAD,
         episode_bytes=48 * 1024,
@@ -102,13 +108,16 @@ class Bird(EpisodeEnvironment[_Episode]):
             return self._take_round(episode, action)
         deadline = step_deadline()
         outcome = episode.puzzle.base.database.ask(action, deadline)
-        return self._score(shortened(outcome), outcome, deadline)
+        return self._score(action, shortened(outcome), outcome, deadline)
 
     def fork_episode(self, episode: _Episode) -> _Episode:
         return episode
 
     def fingerprint(self) -> bytes:
         return repr(self.episode).encode("utf-8", "backslashreplace")
+
+    def render(self) -> Sequence[View]:
+        return picture.draw(self.episode.puzzle, self.episode.results)
 
     def advise_expert(self, seed: int) -> Advice:
         episode = self.episode
@@ -131,8 +140,9 @@ class Bird(EpisodeEnvironment[_Episode]):
         database = episode.puzzle.base.database
         if verb.lower() == SUBMIT:
             deadline = step_deadline()
-            outcome = database.ask(rest.strip() or episode.tried, deadline)
-            return self._score(as_table(outcome), outcome, deadline)
+            statement = rest.strip() or episode.tried
+            outcome = database.ask(statement, deadline)
+            return self._score(statement, as_table(outcome), outcome, deadline)
         used = episode.used + 1
         if verb.lower() == DESCRIBE:
             table = rest.strip().strip('"`;')
@@ -144,6 +154,7 @@ class Bird(EpisodeEnvironment[_Episode]):
         else:
             outcome = database.ask(text)
             shown = as_table(outcome)
+            episode = replace(episode, results=(picture.keep("Last statement", text, outcome),))
             if outcome.error is None and outcome.columns:
                 episode = replace(episode, tried=text)
         self.episode = replace(episode, used=used)
@@ -156,13 +167,18 @@ class Bird(EpisodeEnvironment[_Episode]):
             stop_reason=StopReason.NONE if left > 0 else StopReason.STEP_LIMIT,
         )
 
-    def _score(self, text: str, outcome: Outcome, deadline: float) -> Observation:
+    def _score(self, statement: str, text: str, outcome: Outcome, deadline: float) -> Observation:
         """End the episode: 1 where the rows are the gold statement's, else 0."""
         episode = self.episode
         gold = episode.puzzle.base.database.ask(episode.puzzle.sql, deadline)
         if gold.by_chance:
             # This machine's failure, and not an answer's: it must not become a reward.
             raise EnvironmentUnavailable(f"the gold statement could not be run: {gold.error}")
+        results = (
+            picture.keep("Answer", statement, outcome),
+            picture.keep(picture.GOLD, episode.puzzle.sql, gold),
+        )
+        self.episode = replace(episode, results=results)
         right = outcome.matches(gold)
         if episode.profile != "agentgym" and not outcome.columns:
             # What is no query has no rows, which the original takes for an empty result.

@@ -11,10 +11,11 @@ are asked together.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
+from env_servers.environments.searchqa import picture
 from env_servers.environments.searchqa.expert import advise, noop_advice, random_advice
 from env_servers.environments.searchqa.official import DATASETS
 from env_servers.environments.searchqa.passages import Passage
@@ -44,9 +45,12 @@ from env_servers.sdk import (
     ResetOptions,
     StopReason,
     Task,
+    View,
 )
 
 __all__ = ["SearchQA"]
+
+_SHOWN_QUERIES: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,10 @@ class _Episode:
     seen: frozenset[str] = frozenset()
     """Those titles of the clues that were shown; an empty one = a passage that has the answer."""
     steps: int = 0
+    queries: tuple[str, ...] = ()
+    """The last ones, shortened, for the picture."""
+    passages: tuple[Passage, ...] = ()
+    """What the last search found, for the picture."""
 
     @property
     def question(self) -> Question:
@@ -76,6 +84,7 @@ class SearchQA(EpisodeEnvironment[_Episode]):
         grammar=GRAMMAR,
         conversation_starts=CONVERSATION_STARTS,
         max_rounds=30,
+        has_views=True,
         profiles=("agentgym", "fixed"),
         execution=Execution.THREAD,
         episode_bytes=48 * 1024,
@@ -127,11 +136,17 @@ class SearchQA(EpisodeEnvironment[_Episode]):
             ),
             seen=episode.seen.union(clue.title for clue in clues if clue.title in shown),
             steps=episode.steps + 1,
+            queries=(*episode.queries, query[: picture.QUERY_CHARS])[-_SHOWN_QUERIES:],
+            passages=tuple(passages),
         )
         return Observation(information(passages), reward=0.0)
 
     def fork_episode(self, episode: _Episode) -> _Episode:
         return episode
+
+    def render(self) -> Sequence[View]:
+        episode = self.episode
+        return picture.draw(episode.question, episode.queries, episode.passages, episode.seen)
 
     def advise_expert(self, seed: int) -> Advice:
         episode = self.episode

@@ -8,13 +8,14 @@ reward in [0, 1]. The shop, with its search index, is shared by all episodes of 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
+from env_servers.environments.webshop import picture
 from env_servers.environments.webshop.catalogue import Product, draw_price
 from env_servers.environments.webshop.expert import advise, random_advice
 from env_servers.environments.webshop.goals import NO_LIMIT, Goal
-from env_servers.environments.webshop.markup import html_page
 from env_servers.environments.webshop.prompt import CONVERSATION_STARTS, GRAMMAR
 from env_servers.environments.webshop.tasks import TaskSpec, WebShopTasks, load_tasks
 from env_servers.environments.webshop.visit import Visit, read_action
@@ -28,6 +29,7 @@ from env_servers.sdk import (
     ResetOptions,
     StopReason,
     Task,
+    View,
 )
 
 __all__ = ["WebShop"]
@@ -57,6 +59,7 @@ class WebShop(EpisodeEnvironment[_Episode]):
         grammar=GRAMMAR,
         conversation_starts=CONVERSATION_STARTS,
         max_rounds=10,
+        has_views=True,
         profiles=("agentgym", "fixed"),
         episode_bytes=48 * 1024,
     )
@@ -120,9 +123,8 @@ class WebShop(EpisodeEnvironment[_Episode]):
         state = (self.episode.fixed, *self.episode.visit.state())
         return repr(state).encode("utf-8", "backslashreplace")
 
-    def html(self) -> str:
-        """Return the open page as an HTML document, for a person to look at."""
-        return html_page(self.episode.visit)
+    def render(self) -> Sequence[View]:
+        return picture.draw(self.episode.visit)
 
     def advise_expert(self, seed: int) -> Advice:
         episode = self.episode

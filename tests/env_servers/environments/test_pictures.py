@@ -118,3 +118,33 @@ def test_the_part_of_a_graph_that_was_looked_up_is_a_tree(begin):
     drawn = next(view.content.decode() for view in episode.render() if view.name == "graph")
     for label in ("Guowei Zeng", "org: Recife Research Labs", "Boris Sokolyanov"):
         assert f">{label}</text>" in drawn
+
+
+def test_a_shop_shows_its_page_and_what_is_wanted(begin):
+    episode = begin("webshop", "webshop_1000003")
+    play_expert(episode, 4)
+    shown = text_of(episode)
+    assert "wanted options: color: white, size: large" in shown
+    assert "chosen options: color: white, size: large" in shown
+    assert "Buy Now" in shown
+
+
+def test_statements_show_their_results_beside_the_gold_ones(begin):
+    episode = begin("bird", "bird_1000003")
+    assert "# Gold statement\nSELECT COUNT(*) FROM customer" in text_of(episode)
+    before = episode.fork()
+    episode.step("SELECT city, NULL FROM customer LIMIT 1")
+    shown = text_of(episode)
+    assert "rows: 1, columns: 2\ncity" in shown
+    assert "NULL" in shown
+    assert "rows: 1, columns: 1\nCOUNT(*)\n--------\n196" in shown
+    assert before.fingerprint() == episode.fingerprint(), "what is shown is no part of the state"
+
+
+def test_passages_show_what_matched(begin):
+    episode = begin("searchqa", "searchqa_1000003")
+    assert "searched for: nothing yet" in text_of(episode)
+    play_expert(episode, 2)
+    shown = text_of(episode)
+    assert "[Rawune] [Merinda]" in shown
+    assert "yes    the year in which Rawune Merinda was born" in shown
