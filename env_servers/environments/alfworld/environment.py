@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
+from env_servers.environments.alfworld import picture
 from env_servers.environments.alfworld.expert import advise, idle_advice, random_advice
 from env_servers.environments.alfworld.play import NativePlay, Play
 from env_servers.environments.alfworld.prompt import CONVERSATION_STARTS, GRAMMAR
@@ -32,6 +34,7 @@ from env_servers.sdk import (
     ResetOptions,
     StopReason,
     Task,
+    View,
 )
 
 __all__ = ["Alfworld"]
@@ -73,6 +76,7 @@ class Alfworld(EpisodeEnvironment[_Episode]):
         grammar=GRAMMAR,
         conversation_starts=CONVERSATION_STARTS,
         max_rounds=30,
+        has_views=True,
         profiles=("agentgym", "fixed"),
         episode_bytes=256 * 1024,
         item_prefixes=tuple(f"{NAME}_{split}" for split in HELD_OUT),
@@ -136,6 +140,10 @@ class Alfworld(EpisodeEnvironment[_Episode]):
         rules = (episode.source, episode.fixed, episode.step_limit, episode.list_actions)
         steps = episode.steps if episode.step_limit else 0
         return repr((rules, steps, episode.shown, changes)).encode("utf-8", "backslashreplace")
+
+    def render(self) -> Sequence[View]:
+        play = self.episode.play
+        return picture.draw(play.game, play.state, self.episode.steps)
 
     def advise_expert(self, seed: int) -> Advice:
         episode = self.episode

@@ -7,9 +7,11 @@ limit of 100 moves, and the scores. The simulator's instances are the pool's.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
+from env_servers.environments.sciworld import picture
 from env_servers.environments.sciworld.expert import advise, random_advice
 from env_servers.environments.sciworld.facts import BY_NAME, SIMPLIFICATIONS
 from env_servers.environments.sciworld.prompt import CONVERSATION_STARTS, GRAMMAR
@@ -33,6 +35,7 @@ from env_servers.sdk import (
     ResetOptions,
     StopReason,
     Task,
+    View,
 )
 
 __all__ = ["SciWorld"]
@@ -78,6 +81,7 @@ class SciWorld(EpisodeEnvironment[_Episode]):
         metric=Metric.MEAN_SCORE,
         success_score=100.0,
         profiles=("agentgym",),
+        has_views=True,
         execution=Execution.PROCESS,
         episode_bytes=1024 * 1024,
     )
@@ -110,6 +114,9 @@ class SciWorld(EpisodeEnvironment[_Episode]):
 
     def close_episode(self, episode: _Episode) -> None:
         episode.simulation.close()
+
+    def render(self) -> Sequence[View]:
+        return picture.draw(self.episode.simulation.survey())
 
     def advise_expert(self, seed: int) -> Advice:
         episode = self.episode

@@ -15,7 +15,7 @@ from env_servers.environments.sciworld.facts import TASKS
 from env_servers.environments.sciworld.globals import Globals, Own
 from env_servers.environments.sciworld.jvm import JavaRaised, Jvm
 
-__all__ = ["Assignment", "Instance", "Outcome", "Simulator"]
+__all__ = ["Assignment", "Instance", "Outcome", "Simulator", "Survey"]
 
 UNREADABLE: Final = "No known action matches that input."
 """The simulator's own answer to what it cannot parse; also given where its parser raises."""
@@ -50,6 +50,19 @@ class Outcome(NamedTuple):
     """Simulated time so far."""
 
 
+class Survey(NamedTuple):
+    """What can be told of a state without a move."""
+
+    description: str
+    """The task in words."""
+    room: str
+    inventory: str
+    progress: str
+    """Of the task's goals; a line each, with tabs."""
+    last: Outcome
+    """Of the last move."""
+
+
 class Instance:
     """One loaded task in a Java process."""
 
@@ -82,6 +95,18 @@ class Instance:
     def look(self) -> str:
         """Return the room as `look around` would tell it, without that anything happens."""
         return self._ask(lambda: self._interface.freeActionLook())
+
+    def survey(self) -> Survey:
+        """Return what a person may want to see of the state; raises JvmDied."""
+        interface = self._interface
+        room, inventory, progress = self._ask(
+            lambda: (
+                str(interface.freeActionLook()),
+                str(interface.freeActionInventory()),
+                str(interface.getGoalProgressStr()),
+            )
+        )
+        return Survey(self.description(), room, inventory, progress, self._last)
 
     def valid_actions(self) -> list[str]:
         """Return every action that can be done now, sorted; raises JvmDied."""

@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from env_servers.environments.sciworld.jvm import JvmDied
-from env_servers.environments.sciworld.simulator import Assignment, Instance, Outcome, Simulator
+from env_servers.environments.sciworld.simulator import (
+    Assignment,
+    Instance,
+    Outcome,
+    Simulator,
+    Survey,
+)
 
 __all__ = ["Simulation", "SimulatorCrashed", "SimulatorPool", "default_heap"]
 
@@ -73,6 +79,10 @@ class Simulation:
     def look(self) -> str:
         """Return the room; asking changes nothing."""
         return self._pool.use(self, Instance.look)
+
+    def survey(self) -> Survey:
+        """Return what a person may want to see of the state."""
+        return self._pool.use(self, Instance.survey)
 
     def valid_actions(self) -> list[str]:
         """Return every action that can be done now, sorted; asking changes nothing."""

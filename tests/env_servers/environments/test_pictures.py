@@ -2,6 +2,11 @@
 
 import pytest
 
+from env_servers.environments.sciworld import picture as sciworld_picture
+from env_servers.environments.sciworld.simulator import Outcome, Survey
+from env_servers.environments.searchqa import picture as searchqa_picture
+from env_servers.environments.searchqa.passages import Passage
+from env_servers.environments.searchqa.questions import Clue, Question
 from env_servers.sdk import (
     EnvironmentConfig,
     EnvironmentUnavailable,
@@ -32,9 +37,13 @@ def begin():
         tasks.close()
 
 
+def text_among(views, name="text"):
+    return next(view.content.decode() for view in views if view.name == name)
+
+
 def text_of(episode, name="text"):
     """A view that a terminal shows."""
-    return next(view.content.decode() for view in episode.render() if view.name == name)
+    return text_among(episode.render(), name)
 
 
 def play_expert(episode, steps):
@@ -120,15 +129,6 @@ def test_the_part_of_a_graph_that_was_looked_up_is_a_tree(begin):
         assert f">{label}</text>" in drawn
 
 
-def test_a_shop_shows_its_page_and_what_is_wanted(begin):
-    episode = begin("webshop", "webshop_1000003")
-    play_expert(episode, 4)
-    shown = text_of(episode)
-    assert "wanted options: color: white, size: large" in shown
-    assert "chosen options: color: white, size: large" in shown
-    assert "Buy Now" in shown
-
-
 def test_statements_show_their_results_beside_the_gold_ones(begin):
     episode = begin("bird", "bird_1000003")
     assert "# Gold statement\nSELECT COUNT(*) FROM customer" in text_of(episode)
@@ -141,10 +141,39 @@ def test_statements_show_their_results_beside_the_gold_ones(begin):
     assert before.fingerprint() == episode.fingerprint(), "what is shown is no part of the state"
 
 
-def test_passages_show_what_matched(begin):
-    episode = begin("searchqa", "searchqa_1000003")
-    assert "searched for: nothing yet" in text_of(episode)
+def test_passages_show_what_matched():
+    clue = Clue('"Ada"', ("Where was Ada born?",), "the town where Ada was born", "It is Tum")
+    question = Question("Where was Ada born?", ("Tum",), (clue,))
+    assert "searched for: nothing yet" in text_among(searchqa_picture.draw(question, (), (), ()))
+    found = Passage("7", '"Ada"', "Ada was born in Tum, where born means <born>.")
+    views = searchqa_picture.draw(question, ("Ada born",), (found,), {'"Ada"'})
+    assert "yes    the town where Ada was born" in text_among(views)
+    assert "Ada was [born] in [Tum], where [born] means <[born]>." in text_among(views)
+    assert b"<mark>Tum</mark>, where <mark>born</mark> means &lt;" in views[0].content
+
+
+def test_a_room_shows_its_places_and_what_is_held(begin):
+    episode = begin("alfworld", "alfworld_1000000")
+    assert "at: the middle of the room" in text_of(episode)
     play_expert(episode, 2)
     shown = text_of(episode)
-    assert "[Rawune] [Merinda]" in shown
-    assert "yes    the year in which Rawune Merinda was born" in shown
+    assert "holding: bowl 1" in shown
+    assert "@  diningtable 1            bread 1, knife 1, knife 2, lettuce 2" in shown
+    play_expert(episode, 3)
+    assert "@  [cabinet 14]     opened  [bowl 1], saltshaker 2" in text_of(episode)
+
+
+def test_an_experiment_shows_the_room_and_the_goals_that_are_met():
+    survey = Survey(
+        "Your task is to boil water.",
+        "This room is called the kitchen. In it, you see: \n\ta stove\n\ta sink\n",
+        "In your inventory, you see:\n\tan orange\n",
+        "Sequential Subgoals:\n---\n0\ttrue\tGoalFind\tfocus on water\n1\tfalse\tGoalBoil\tboil",
+        Outcome("", 0.25, False, 7),
+    )
+    views = sciworld_picture.draw(survey)
+    page, lines = views[0].content.decode(), text_among(views)
+    assert "<ul><li>a stove</li><li>a sink</li></ul>" in page
+    assert "score: 25\nmoves: 7" in lines
+    assert "In your inventory, you see:\n        an orange" in lines
+    assert "✓  focus on water  GoalFind\n   boil            GoalBoil" in lines

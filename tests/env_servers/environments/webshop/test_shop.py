@@ -280,6 +280,15 @@ def test_html_shows_exactly_what_the_agent_reads(embedded: WebShopTasks) -> None
     assert len(kinds) >= 4
 
 
+def test_a_picture_shows_what_is_wanted_and_what_was_chosen(embedded: WebShopTasks) -> None:
+    episode = start(embedded, "webshop_1000003")
+    for _ in range(4):
+        episode.step(episode.advise_expert(0).action)
+    shown = next(view.content.decode() for view in episode.render() if view.name == "text")
+    assert "wanted options: color: white, size: large" in shown
+    assert "chosen options: color: white, size: large" in shown
+
+
 def test_html_escapes_what_products_contain(tmp_path: Path) -> None:
     odd = raw_product(1, name='<script>alert("x")</script> & Co', asin="B000000001")
     folder = write_catalogue(tmp_path, [odd], {"B000000001": LAMP_FACTS})
