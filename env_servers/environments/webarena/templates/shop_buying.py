@@ -25,7 +25,7 @@ from env_servers.environments.webarena.sites.shop.rows import (
 )
 from env_servers.environments.webarena.sites.shop.trade import PAYMENTS, SHOPPER
 from env_servers.environments.webarena.sites.world import World
-from env_servers.environments.webarena.templates.changes import changed_rows
+from env_servers.environments.webarena.templates.changes import changed_rows, only_change
 from env_servers.environments.webarena.templates.plan import Answer, ClickOn, Move, TypeInto, refill
 from env_servers.environments.webarena.templates.shop_moves import (
     CART_OWNER,
@@ -224,14 +224,17 @@ def coupon(_: World, product: Product) -> SiteTask:
     )
 
 
-def _ordered(world: World, product: Product, town: str, method: str, payment: str) -> bool:
+def _ordered(world: World, product: Product, town: str, **wanted: str) -> bool:
     """Return whether there is one new order: a piece of a product, sent and paid as wanted."""
-    orders = changed_rows(world, ORDERS) or ()
+    order = only_change(world, ORDERS)
     items = [(item.product, item.quantity) for item in changed_rows(world, ITEMS) or ()]
-    return items == [(product.id, 1)] and [
-        (order.customer, order.shipping_method, order.payment_method, town in order.delivery[2])
-        for order in orders
-    ] == [(SHOPPER, method, payment, True)]
+    return (
+        order is not None
+        and order.customer == SHOPPER
+        and town in order.delivery[2]
+        and items == [(product.id, 1)]
+        and all(getattr(order, field) == value for field, value in wanted.items())
+    )
 
 
 @template("shop.buy", _buyable(2))
@@ -242,7 +245,9 @@ def buy(_: World, product: Product) -> SiteTask:
     return _changed(
         f"Buy one {short_name(product)}, shipped by {method} to my usual address. "
         f"Pay by {payment}.",
-        lambda world: _ordered(world, product, "Nashville", method, payment),
+        lambda world: _ordered(
+            world, product, "Nashville", shipping_method=method, payment_method=payment
+        ),
         *to_product(product),
         _TO_CART,
         ClickOn("link", "My Cart 1 item"),
@@ -257,10 +262,9 @@ def buy(_: World, product: Product) -> SiteTask:
 def buy_elsewhere(world: World, product: Product) -> SiteTask:
     """An order that goes to the other address of the address book."""
     other = world[ADDRESSES].where(customer=SHOPPER)[1]
-    method, _price = METHODS["flatrate"]
     return _changed(
         f"Order one {short_name(product)} for delivery to my address in {other.city}.",
-        lambda now: _ordered(now, product, other.city, method, PAYMENTS[0]),
+        lambda now: _ordered(now, product, other.city),
         *to_product(product),
         _TO_CART,
         ClickOn("link", "My Cart 1 item"),

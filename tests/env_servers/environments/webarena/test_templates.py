@@ -1,5 +1,7 @@
 """What every template promises: tasks that differ, can be judged, are undone at first, and end."""
 
+from dataclasses import replace
+
 import pytest
 
 from env_servers.environments.webarena.addresses import PUBLIC
@@ -7,6 +9,8 @@ from env_servers.environments.webarena.evaluation.addresses import score_address
 from env_servers.environments.webarena.evaluation.answers import clean, exact_match, includes
 from env_servers.environments.webarena.evaluation.criteria import Evaluator
 from env_servers.environments.webarena.sites.embedded import new_world
+from env_servers.environments.webarena.sites.shop.rows import ADDRESSES, ITEMS, ORDERS, PRODUCTS
+from env_servers.environments.webarena.sites.shop.trade import PAYMENTS, SHOPPER
 from env_servers.environments.webarena.tasks import CONTENT, TEMPLATES, content_digest
 from env_servers.environments.webarena.templates.plan import Answer
 from env_servers.environments.webarena.templates.site_task import (
@@ -100,3 +104,18 @@ def test_one_task_in_twenty_cannot_be_done():
     held_out = [template.instance(number) for template in TEMPLATES for number in (20, 21)]
     hopeless = sum(task.criteria == unachievable() for task in held_out)
     assert 0.03 < hopeless / len(held_out) < 0.05
+
+
+@pytest.mark.parametrize("payment", PAYMENTS)
+def test_what_an_order_task_leaves_open_is_free(payment):
+    template = next(each for each in TEMPLATES if each.name == "shop.buy_elsewhere")
+    task, world = template.instance(0), new_world()
+    bought = next(p for p in world[PRODUCTS] if p.name.partition(",")[0] in task.intent)
+    home, other = world[ADDRESSES].where(customer=SHOPPER)
+    order = replace(world[ORDERS].where(customer=SHOPPER)[0], id=world[ORDERS].next_id)
+    item = replace(next(iter(world[ITEMS])), order=order.id, product=bought.id, quantity=1)
+    world[ITEMS].put(replace(item, id=world[ITEMS].next_id))
+    world[ORDERS].put(replace(order, delivery=home.lines, payment_method=payment))
+    assert not task.check(world)
+    world[ORDERS].change(order.id, delivery=other.lines)
+    assert task.check(world)
