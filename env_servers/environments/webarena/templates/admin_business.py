@@ -330,7 +330,7 @@ def sales_total(world: World, period: _Period) -> SiteTask:
 def canceled_value(world: World, period: _Period) -> SiteTask:
     """What customers changed their minds about in a time."""
     total = sum(order.total for order in _placed(world, period) if order.status == "canceled")
-    intent = f"By what amount were orders canceled that were placed {_span(period)}?"
+    intent = f"What was the total of the canceled orders that were placed {_span(period)}?"
     return told(intent, _through("Orders", period), money(total))
 
 

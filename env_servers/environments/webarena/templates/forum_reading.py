@@ -338,7 +338,7 @@ TEMPLATES: Final = (
     _of_sidebar("moderator", "Who moderates the forum {name}?", lambda forum: forum.moderator),
     _of_sidebar(
         "created",
-        "Since which day has the forum {name} existed? Write it like March 5, 2021.",
+        "On which day was the forum {name} created? Write it like March 5, 2021.",
         lambda forum: long_day(forum.created),
     ),
     Template("forum.members", forums, _members),

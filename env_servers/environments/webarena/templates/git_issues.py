@@ -297,8 +297,8 @@ def _new_request(_: World, chosen: tuple[Project, str, str]) -> SiteTask:
         return row is not None and (row.path, row.source, row.target, row.reviewers) == wanted
 
     return change(
-        f"Ask for merging {branch} into {project.branch} in {project.path}, with @{user} as the"
-        " reviewer.",
+        f"Open a merge request in {project.path} from {branch} into {project.branch}, with @{user}"
+        " as the reviewer.",
         check,
         *menu(project, "Merge requests"),
         ClickOn("link", "New merge request"),

@@ -290,7 +290,7 @@ TEMPLATES: Final[tuple[Template[Any], ...]] = (
     _person("location", "Where does {title} live, by the profile on GitLab?", lambda u: u.location),
     _person(
         "joined",
-        "Since when is {title} a member of GitLab? Answer like January 31, 2024.",
+        "Since when has {title} been a member of GitLab? Answer like January 31, 2024.",
         lambda user: long_day(user.joined),
     ),
     Template("git.followers", people, _followers),

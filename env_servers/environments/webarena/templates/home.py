@@ -65,7 +65,7 @@ def _both_rivers(_: World, pair: tuple[Article, Article]) -> SiteTask:
         TypeInto("searchbox", "Search the encyclopedia", river.title, enter=True) for river in pair
     ]
     return SiteTask(
-        intent=f"How many kilometers are {pair[0].title} and {pair[1].title} long together? "
+        intent=f"How long are the {pair[0].title} and the {pair[1].title} together, in kilometers? "
         "The encyclopedia has both. Answer with the number only, without a comma.",
         start=_START,
         criteria=answered_exactly(total),

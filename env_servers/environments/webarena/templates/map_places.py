@@ -65,7 +65,7 @@ def _tag(key: str) -> Callable[[Place], Sequence[str]]:
 def _capacity(_: World, place: Place) -> SiteTask:
     seats = dict(place.tags)["capacity"]
     return SiteTask(
-        intent=f"How many cars can be left at {place.name} in {place.town}? A number is enough.",
+        intent=f"How many cars can park at {place.name} in {place.town}? A number is enough.",
         start=_START,
         criteria=answered_exactly(seats),
         plan=(*_open(place), Answer(seats)),
@@ -189,7 +189,7 @@ def _farther_north(_: World, pair: tuple[Place, Place]) -> SiteTask:
     winner = max(pair, key=lambda place: place.latitude)
     a, b = pair
     return SiteTask(
-        intent=f"What lies farther to the north in {a.town}, {a.name} or {b.name}? "
+        intent=f"Which lies farther to the north in {a.town}, {a.name} or {b.name}? "
         "Answer with the name only.",
         start=_START,
         criteria=answered_exactly(winner.name),
@@ -203,7 +203,7 @@ def _silent(world: World) -> Sequence[Place]:
 
 def _no_phone(_: World, place: Place) -> SiteTask:
     return SiteTask(
-        intent=f"Under which telephone number can {place.name} in {place.town} be called?",
+        intent=f"What is the telephone number of {place.name} in {place.town}?",
         start=_START,
         criteria=unachievable(),
         plan=(*_open(place), Answer("N/A")),

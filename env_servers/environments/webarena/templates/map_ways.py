@@ -290,7 +290,7 @@ def _to_nearest(world: World) -> Sequence[Trip]:
 
 def _walk_to_nearest(_: World, trip: Trip) -> SiteTask:
     return SiteTask(
-        intent=f"Find the walkway from {trip.start.name} to the closest supermarket.",
+        intent=f"Show me how to walk from {trip.start.name} to the closest supermarket.",
         start=_START,
         criteria=at_directions(trip, Engine.FOOT),
         plan=(

@@ -287,7 +287,7 @@ def _boast(world: World, chosen: tuple[Forum, Project]) -> SiteTask:
     forum, project = chosen
     title, body = f"How popular is {project.slug}?", str(stars_of(world, project.path))
     return _change(
-        f"How many stars has {project.path} on GitLab? Post it in the forum {forum.name} under the"
+        f"How many stars does {project.path} have on GitLab? Post it in the forum {forum.name} under the"
         f" title “{title}”, with the number alone as the body.",
         START,
         posted(forum.name, title, body),

@@ -129,7 +129,7 @@ def bought_option(world: World, chosen: tuple[Order, Item, str, str]) -> SiteTas
     """Which option of a product was bought."""
     order, item, name, value = chosen
     bought = short_name(product_of(world, item.product))
-    intent = f"Which {name} has the {bought} that I ordered in {order.created:%B %Y}?"
+    intent = f"Which {name} did I choose for the {bought} in {order.created:%B %Y}?"
     return SiteTask(
         intent=f"{intent} Answer with the {name} alone, as the order has it.",
         start=START,

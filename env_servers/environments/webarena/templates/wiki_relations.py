@@ -186,7 +186,7 @@ def _death(_: World, person: Article) -> SiteTask:
 def _no_sequel(world: World, novel: Article) -> SiteTask:
     title = f"Return to {novel.title}"
     return SiteTask(
-        intent=f"How many pages has the novel {title}?",
+        intent=f"How many pages does the novel {title} have?",
         start=_START,
         criteria=unachievable(),
         plan=(_search(title), Answer("N/A")),

@@ -52,7 +52,7 @@ _STORIES: Final = entries(
 )
 _NEWS: Final = entries(
     "{town} gets a new club for {a}; Study of {n} households looks at {a}; The price of {a} went "
-    "up by {n} percent; Meeting about {a} in {town} on the {n}th; Free course on {a} begins in "
+    "up by {n} percent; Meeting about {a} in {town} on July {n}; Free course on {a} begins in "
     "{town}"
 )
 _BODIES: Final = entries(
