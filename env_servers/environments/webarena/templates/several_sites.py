@@ -287,8 +287,8 @@ def _boast(world: World, chosen: tuple[Forum, Project]) -> SiteTask:
     forum, project = chosen
     title, body = f"How popular is {project.slug}?", str(stars_of(world, project.path))
     return _change(
-        f"How many stars does {project.path} have on GitLab? Post it in the forum {forum.name} under the"
-        f" title “{title}”, with the number alone as the body.",
+        f"How many stars does {project.path} have on GitLab? Post it in the forum {forum.name}"
+        f" under the title “{title}”, with the number alone as the body.",
         START,
         posted(forum.name, title, body),
         *find_project(project),
