@@ -75,7 +75,14 @@ def order_total(world: World, order: Order) -> SiteTask:
     return _told(intent, money(order.total), in_order_history(world, order))
 
 
-@template("shop.order_state", _alone_on_its_day)
+def _in_all_states(world: World) -> Sequence[Order]:
+    """Return orders of which not nearly all are complete."""
+    orders = _alone_on_its_day(world)
+    complete = [order for order in orders if order.status == "complete"]
+    return [*(order for order in orders if order.status != "complete"), *complete[:15]]
+
+
+@template("shop.order_state", _in_all_states)
 def order_state(world: World, order: Order) -> SiteTask:
     """What became of an order."""
     intent = f"What is the status of the order that I placed on {_day(order)}?"

@@ -126,7 +126,7 @@ class Grid(Generic[Row]):
         return word in number or any(word in it.shown(row).lower() for it in self.columns)
 
 
-def _sortable(value: Any) -> Any:
-    if isinstance(value, (datetime, date, int, float)):
-        return value
-    return str(value).lower()
+def _sortable(value: Any) -> tuple[bool, Any]:
+    # Where a date is missing there is an empty text, which comes before all dates.
+    is_ordered = isinstance(value, (datetime, date, int, float))
+    return is_ordered, value if is_ordered else str(value).lower()
