@@ -88,11 +88,12 @@ class Viewer:
     def run(self, parameters: Mapping[str, str]) -> Any:
         """Return what a run came to so far; nothing but its revision where that is known."""
         run = self._library.open(parameters.get("run", ""))
-        if parameters.get("revision") == str(run.revision):
-            return {"revision": run.revision}
-        report, plan, records = run.report(), run.plan(), run.records()
+        revision, report = run.report()
+        if parameters.get("revision") == str(revision):
+            return {"revision": revision}
+        plan, records = run.plan(), run.records()
         return {
-            "revision": run.revision,
+            "revision": revision,
             "folder": str(run.folder),
             "state": "" if report.complete else state_text(report),
             "state_name": run_state(

@@ -7,6 +7,7 @@ a path. Links to other folders are not followed.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -30,6 +31,8 @@ _OPEN: Final = 4
 """Runs whose columns stay in memory."""
 _LOOK_AGAIN: Final = 2.0
 """Seconds for which the folders are taken for what they were."""
+_REST: Final = 10
+"""Times as long as summing a run up took, until it is done again."""
 _FILES: Final = (MANIFEST_FILE, LOCK_FILE, TALLY_FILE, *database_files(DATABASE_FILE)[:2])
 
 
@@ -41,6 +44,17 @@ class RunLine:
     """Its name in addresses."""
     entry: RunEntry | None
     """None = it is still being summed up."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """An entry that was asked for."""
+
+    state: object
+    """Of the run's files."""
+    entry: Future[RunEntry]
+    due: float
+    """When it may be asked for again, by the monotonic clock."""
 
 
 class Library:
@@ -56,7 +70,7 @@ class Library:
         self._found: dict[str, Path] = {}
         self._looked = -_LOOK_AGAIN
         self._opened: OrderedDict[str, OpenedRun] = OrderedDict()
-        self._entries: dict[str, tuple[object, Future[RunEntry]]] = {}
+        self._entries: dict[str, _Known] = {}
         # One at a time: summing up is computing, and pages are answered meanwhile.
         self._summing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="run-list")
 
@@ -111,11 +125,19 @@ class Library:
         state = _state_of_files(folder)
         with self._lock:
             known = self._entries.get(name)
-            if known is not None and (known[0] == state or not known[1].done()):
-                return known[1]
-            entry = self._summing.submit(describe_run, folder)
-            self._entries[name] = (state, entry)
+            if known is not None and (known.state == state or time.monotonic() < known.due):
+                return known.entry
+            entry = self._summing.submit(self._describe, name, folder)
+            self._entries[name] = _Known(state, entry, math.inf)
             return entry
+
+    def _describe(self, name: str, folder: Path) -> RunEntry:
+        begun = time.monotonic()
+        entry = describe_run(folder)
+        now = time.monotonic()
+        with self._lock:
+            self._entries[name].due = now + _REST * (now - begun)
+        return entry
 
 
 def _named(roots: Iterable[Path]) -> dict[str, Path]:

@@ -6,10 +6,11 @@ A hundred thousand episodes are read once; after that only what was added is. An
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.errors import RecordCorrupt
@@ -25,8 +26,10 @@ __all__ = ["OpenedRun"]
 
 Derived = TypeVar("Derived")
 
-_LISTS: int = 4
+_LISTS: Final = 4
 """Selections of a run that are kept in their order: a list is read page by page."""
+_REST: Final = 10
+"""Times as long as summing up took, until it is done again."""
 
 
 class OpenedRun:
@@ -48,6 +51,8 @@ class OpenedRun:
         self._superseded: list[EpisodeSummary] = []
         self._last_record = 1
         self._last_superseded = 0
+        self._report: tuple[int, RunReport] | None = None
+        self._due = 0.0
         self._derived: dict[str, tuple[int, object]] = {}
         self._selected = lru_cache(_LISTS)(self._select)
 
@@ -94,12 +99,19 @@ class OpenedRun:
         """Return what the run is to play; None = it did not say."""
         return self._derive("plan", self._run.plan)
 
-    def report(self) -> RunReport:
-        """Return what the run came to so far."""
-        return self._derive(
-            "report",
-            lambda: sum_up(self._run, self.records(), self._superseded, self.damage),
-        )
+    def report(self) -> tuple[int, RunReport]:
+        """Return what the run came to, and at which revision.
+
+        Of a large run that is being played that is not the latest one: most of the time is left for
+        other things than summing up.
+        """
+        with self._lock:
+            now = time.monotonic()
+            if self._report is None or (self._report[0] != self.revision and now >= self._due):
+                report = sum_up(self._run, self.records(), self._superseded, self.damage)
+                self._report = (self.revision, report)
+                self._due = time.monotonic() + _REST * (time.monotonic() - now)
+            return self._report
 
     def choices(self) -> dict[str, dict[str, int]]:
         """Return by what the list of episodes can be narrowed."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +13,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+
+from env_servers.environments.webarena.browser.chromium import AUTO, find_chromium
+from env_servers.sdk import EnvironmentUnavailable
 
 TOKEN = "a-token-for-tests"
 
@@ -76,15 +78,12 @@ def run_viewer(*roots: Path, cache: Path | None = None) -> Iterator[RunningViewe
 def open_browser() -> Iterator[Any]:
     """Start a headless Chromium; skips where there is none."""
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    try:
+        path = find_chromium(AUTO)
+    except EnvironmentUnavailable as error:
+        pytest.skip(str(error))
     with playwright.sync_playwright() as started:
-        own = started.chromium.executable_path
-        path = next((it for it in (own, *names) if shutil.which(it)), None)
-        if path is None:
-            pytest.skip("no Chromium is installed")
-        browser = started.chromium.launch(
-            executable_path=shutil.which(path), chromium_sandbox=False
-        )
+        browser = started.chromium.launch(executable_path=path, chromium_sandbox=False)
         try:
             yield browser
         finally:

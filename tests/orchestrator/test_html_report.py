@@ -123,7 +123,7 @@ async def test_in_a_browser_no_script_runs_nothing_is_asked_for_and_nothing_over
     told: list[str] = []
     async with playwright.async_playwright() as driver:
         browser = await driver.chromium.launch(
-            executable_path=find_chromium(AUTO, ""), args=["--no-sandbox"]
+            executable_path=find_chromium(AUTO), args=["--no-sandbox"]
         )
         page = await browser.new_page(viewport={"width": 400, "height": 800})
         page.on("request", lambda request: told.append(request.url))
