@@ -36,10 +36,10 @@ NOWHERE: Final = "MAP * ~NOTFOUND"
 _SECOND_WALL: Final = "--host-resolver-rules="
 _FLAGS: Final = (
     "--disable-smooth-scrolling",
-    "--disable-features=Translate,MediaRouter,OptimizationHints",
     "--no-pings",
     "--disable-quic",
 )
+"""Beside Playwright's own; a `--disable-features` here would replace the list of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from env_servers.environments.webarena.observation.reports import SnapshotReport
 
 __all__ = ["WINDOW_HEIGHT", "WINDOW_WIDTH", "Layout", "Rectangle", "read_layout"]
@@ -18,9 +20,8 @@ WINDOW_HEIGHT: Final = 720
 _LEAST_SCORE: Final = 0.6
 
 
-@dataclass(frozen=True, slots=True)
-class Rectangle:
-    """A part of the window, or outside of it."""
+class Rectangle(msgspec.Struct, frozen=True, gc=False):
+    """A part of the window, or outside of it; a struct, because every box of a page is one."""
 
     x: float
     y: float
