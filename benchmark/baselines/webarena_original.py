@@ -66,7 +66,7 @@ class Original:
         self._playwright = sync_playwright().start()
         chromium = self._playwright.chromium
         self._browser = chromium.launch(
-            executable_path=find_chromium(AUTO, chromium.executable_path),
+            executable_path=find_chromium(AUTO),
             args=[f"--host-resolver-rules=MAP * 127.0.0.1:{self._port}"],
         )
         context = self._browser.new_context(

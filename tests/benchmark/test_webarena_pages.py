@@ -14,16 +14,8 @@ pytest.importorskip("playwright", reason="needs the extra webarena")
 
 from benchmark.baselines import webarena_original
 from benchmark.environments.webarena_pages import Pages, address
-from env_servers.environments.webarena.browser.chromium import AUTO, find_chromium
 from env_servers.environments.webarena.browser.gate import Request
-from env_servers.sdk import EnvironmentUnavailable
-
-
-def has_browser() -> bool:
-    try:
-        return bool(find_chromium(AUTO, ""))
-    except EnvironmentUnavailable:
-        return False
+from tests.env_servers.environments.webarena.chromium import needs_chromium
 
 
 def test_a_page_is_the_same_in_process_and_over_http() -> None:
@@ -41,7 +33,7 @@ def test_a_page_is_the_same_in_process_and_over_http() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not has_browser(), reason="no Chromium is installed")
+@needs_chromium
 def test_the_originals_way_opens_clicks_and_scrolls() -> None:
     with Pages(None).serve() as port:
         commands = [
