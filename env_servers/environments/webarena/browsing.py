@@ -40,6 +40,7 @@ from env_servers.environments.webarena.observation.chromium112 import (
     place_separators,
     translate_nodes,
 )
+from env_servers.environments.webarena.observation.markup import read_markup
 from env_servers.environments.webarena.observation.prompt import (
     NO_ACTION_BEFORE,
     frame_observation,
@@ -116,6 +117,8 @@ class View:
 
     full: bool = False
     """All elements, not only those in the window."""
+    html: bool = False
+    """Elements as HTML, not as the accessibility tree."""
     chromium_112: bool = False
     """As the browser of published transcripts would have told it, as far as that can be known."""
     browser_numbers: bool = False
@@ -399,6 +402,16 @@ class Browsing:
         if self.manner.fails_on_pages_tabs and self.current.opened_by_page:
             return None
         tab = self.current
+        tree, layout = await (self._read_html(tab) if self.view.html else self._read_tree(tab))
+        return Seen(await self._tab_line(layout.title), tree, layout, tab.page.url)
+
+    async def _read_html(self, tab: Tab) -> tuple[Tree, Layout]:
+        snapshot = await self._take_snapshot(tab)
+        layout = read_layout(snapshot)
+        tree = read_markup(snapshot, layout.rectangles, self._number_for, full=self.view.full)
+        return tree, layout
+
+    async def _read_tree(self, tab: Tab) -> tuple[Tree, Layout]:
         nodes, layout = await self._read_page(tab)
         rectangles = dict(layout.rectangles)
         rectangles.update(await self._ask_rectangles(tab, layout.unknown(candidates(nodes))))
@@ -412,14 +425,16 @@ class Browsing:
             self._number,
             full=self.view.full,
         )
-        return Seen(await self._tab_line(layout.title), tree, layout, tab.page.url)
+        return tree, layout
 
     async def _read_page(self, tab: Tab) -> tuple[list[Node], Layout]:
         report = await tab.read("Accessibility.getFullAXTree", AccessibilityReport)
-        snapshot = await tab.read(
+        return report.nodes, read_layout(await self._take_snapshot(tab))
+
+    async def _take_snapshot(self, tab: Tab) -> SnapshotReport:
+        return await tab.read(
             "DOMSnapshot.captureSnapshot", SnapshotReport, computedStyles=list[str]()
         )
-        return report.nodes, read_layout(snapshot)
 
     async def _tab_line(self, current_title: str) -> str:
         listed = self.window.tabs
@@ -441,9 +456,13 @@ class Browsing:
         return found
 
     def _number(self, node: Node) -> str:
+        return self._number_for(node.node_id)
+
+    def _number_for(self, number: str) -> str:
+        """Return an element's number for the browser's."""
         if self.view.browser_numbers:
-            return node.node_id
-        key = (self.current.number, self.current.document, node.node_id)
+            return number
+        key = (self.current.number, self.current.document, number)
         return self._numbers.setdefault(key, str(len(self._numbers) + 1))
 
 

@@ -10,11 +10,12 @@ from env_servers.sdk import InvalidOption, ResetOptions
 
 __all__ = ["NUMBERS", "OPTIONS", "numbered_by_browser", "read_view"]
 
-OPTIONS: Final = ("dialect", "tree")
+OPTIONS: Final = ("dialect", "observation", "tree")
 """The options of a reset."""
 NUMBERS: Final = "numbers"
 """The setting that says who numbers elements."""
 _DIALECTS: Final = ("chromium", "chromium_112")
+_OBSERVATIONS: Final = ("tree", "html")
 _TREES: Final = ("window", "full")
 _NUMBERED_BY: Final = ("episode", "browser")
 
@@ -22,6 +23,7 @@ _NUMBERED_BY: Final = ("episode", "browser")
 def read_view(options: ResetOptions, *, browser_numbers: bool) -> View:
     """Return how an episode shows pages; raises InvalidOption."""
     return View(
+        html=options.choose("observation", _OBSERVATIONS) == "html",
         full=options.choose("tree", _TREES) == "full",
         chromium_112=options.choose("dialect", _DIALECTS) == "chromium_112",
         browser_numbers=browser_numbers,

@@ -63,6 +63,13 @@ class Marked(msgspec.Struct, frozen=True, gc=False):
     index: tuple[int, ...] = ()
 
 
+class Filled(msgspec.Struct, frozen=True, gc=False):
+    """Texts that some nodes have, by their places in the list of nodes."""
+
+    index: tuple[int, ...] = ()
+    value: tuple[int, ...] = ()
+
+
 class SnapshotNodes(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """The nodes of a document; lists are parallel. Numbers below 0 are no strings."""
 
@@ -70,6 +77,9 @@ class SnapshotNodes(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     node_name: list[int] = msgspec.field(default_factory=list[int])
     attributes: list[list[int]] = msgspec.field(default_factory=list[list[int]])
     pseudo_type: Marked = Marked()
+    parent_index: list[int] = msgspec.field(default_factory=list[int])
+    node_value: list[int] = msgspec.field(default_factory=list[int])
+    input_value: Filled = Filled()
 
 
 class SnapshotLayout(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -134,3 +134,20 @@ def test_the_picture_marks_what_was_acted_on():
     episode.step("goto [http://openstreetmap.org]")
     assert "<rect" not in episode.render()[0].content.decode()
     episode.close()
+
+
+def test_html_has_numbers_to_act_on_and_what_was_filled_in():
+    episode = WebArena(TASKS)
+    task = TASKS.get(TASKS.item_ids("eval", 0, 1)[0])
+    episode.reset(task, ResetOptions(0, "fixed", {"observation": "html"}))
+    page = episode.step("goto [http://onestopmarket.com]").text
+    found = re.search(r"\[(\d+)\] <input [^>]*name='q'[^>]*>", page)
+    assert found is not None, page
+    page = episode.step(f"type [{found[1]}] [a blue lamp] [0]").text
+    assert "value='a blue lamp'>" in page
+    assert f"PREVIOUS ACTION: type [{found[1]}] [a blue lamp] where [{found[1]}] is <input" in page
+    full = WebArena(TASKS)
+    first = full.reset(task, ResetOptions(0, "fixed", {"observation": "html", "tree": "full"}))
+    assert len(first.text.splitlines()) > 5
+    full.close()
+    episode.close()
