@@ -4,7 +4,7 @@
     library.py       the runs below the given folders, and their line in the list
     opened_run.py    one run as the viewer holds it: columns of all records, kept up to date
     selection.py     which episodes of a run are listed, and in which order
-    curves.py        figures over time and distributions of a run
+    curves.py        figures of a run over time
     transcript.py    one record as the pages show it: turns, tokens
     word_index.py    words in what was said, in a cache beside the run
     application.py   addresses: a JSON API, the pages, their assets

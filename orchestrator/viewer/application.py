@@ -27,6 +27,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from orchestrator.distributions import list_distributions
 from orchestrator.errors import OrchestratorError, RunNotFound, UsageError
 from orchestrator.list import entry_data
 from orchestrator.records import EpisodeSummary, episode_key, summarise
@@ -36,7 +37,7 @@ from orchestrator.run_state import run_state
 from orchestrator.statistics import summarise_categories
 from orchestrator.viewer import transcript
 from orchestrator.viewer.access import Access
-from orchestrator.viewer.curves import distributions, over_time
+from orchestrator.viewer.curves import over_time
 from orchestrator.viewer.library import Library
 from orchestrator.viewer.opened_run import OpenedRun
 from orchestrator.viewer.selection import Selection
@@ -107,7 +108,7 @@ class Viewer:
                 {"category": category, **statistics_data(entry)}
                 for category, entry in (summarise_categories(records, plan) if plan else [])
             ],
-            "distributions": distributions(records),
+            "distributions": list_distributions(records),
             "over_time": over_time(records),
             "manifest": dataclasses.asdict(run.manifest),
         }

@@ -1,46 +1,15 @@
-"""What a run looks like over time, and how its figures are distributed: pure, from the columns."""
+"""What a run looks like over time: pure, from the columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 from orchestrator.records import EpisodeSummary
 
-__all__ = ["distributions", "over_time"]
+__all__ = ["over_time"]
 
-_BINS: Final = 24
 _POINTS: Final = 80
-
-_FIGURES: Final[Mapping[str, Callable[[EpisodeSummary], float | None]]] = {
-    "score": lambda it: it.score,
-    "rounds": lambda it: it.rounds,
-    "tokens": lambda it: it.prompt_tokens + it.completion_tokens,
-    "seconds": lambda it: max(it.ended_unix_ms - it.started_unix_ms, 0) / 1000,
-}
-
-
-def distributions(records: Iterable[EpisodeSummary]) -> dict[str, dict[str, Any]]:
-    """Return histograms of finished episodes: low and high end, counts of equal bins between."""
-    finished = [it for it in records if not it.failed]
-    return {
-        name: _histogram([value for it in finished if (value := figure(it)) is not None])
-        for name, figure in _FIGURES.items()
-    }
-
-
-def _histogram(values: Sequence[float]) -> dict[str, Any]:
-    if not values:
-        return {"low": None, "high": None, "counts": []}
-    low, high = min(values), max(values)
-    if low == high:
-        return {"low": low, "high": high, "counts": [len(values)]}
-    whole = all(value == int(value) for value in values)
-    bins = min(_BINS, int(high - low) + 1) if whole else _BINS
-    counts = [0] * bins
-    for value in values:
-        counts[min(int((value - low) / (high - low) * bins), bins - 1)] += 1
-    return {"low": low, "high": high, "counts": counts}
 
 
 def over_time(records: Iterable[EpisodeSummary]) -> dict[str, Any]:
