@@ -2,8 +2,6 @@
 
 import pytest
 
-from env_servers.environments.sciworld import picture as sciworld_picture
-from env_servers.environments.sciworld.simulator import Outcome, Survey
 from env_servers.environments.searchqa import picture as searchqa_picture
 from env_servers.environments.searchqa.passages import Passage
 from env_servers.environments.searchqa.questions import Clue, Question
@@ -164,6 +162,10 @@ def test_a_room_shows_its_places_and_what_is_held(begin):
 
 
 def test_an_experiment_shows_the_room_and_the_goals_that_are_met():
+    pytest.importorskip("scienceworld", reason="the extra `sciworld` is not installed")
+    from env_servers.environments.sciworld import picture
+    from env_servers.environments.sciworld.simulator import Outcome, Survey
+
     survey = Survey(
         "Your task is to boil water.",
         "This room is called the kitchen. In it, you see: \n\ta stove\n\ta sink\n",
@@ -171,7 +173,7 @@ def test_an_experiment_shows_the_room_and_the_goals_that_are_met():
         "Sequential Subgoals:\n---\n0\ttrue\tGoalFind\tfocus on water\n1\tfalse\tGoalBoil\tboil",
         Outcome("", 0.25, False, 7),
     )
-    views = sciworld_picture.draw(survey)
+    views = picture.draw(survey)
     page, lines = views[0].content.decode(), text_among(views)
     assert "<ul><li>a stove</li><li>a sink</li></ul>" in page
     assert "score: 25\nmoves: 7" in lines
