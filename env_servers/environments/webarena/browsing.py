@@ -6,12 +6,12 @@ releases differ. It knows neither tasks nor scores.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from env_servers.environments.webarena.actions import (
     Action,
@@ -34,8 +34,9 @@ from env_servers.environments.webarena.actions import (
 )
 from env_servers.environments.webarena.addresses import Addresses
 from env_servers.environments.webarena.browser.errors import TabLost
+from env_servers.environments.webarena.browser.gate import Refused
 from env_servers.environments.webarena.browser.tab import Tab
-from env_servers.environments.webarena.browser.window import Window
+from env_servers.environments.webarena.browser.window import MOST_TABS, Window
 from env_servers.environments.webarena.observation.chromium112 import (
     place_separators,
     translate_nodes,
@@ -62,6 +63,9 @@ from env_servers.environments.webarena.observation.tree import (
     candidates,
     read_tree,
 )
+
+if TYPE_CHECKING:
+    from playwright.async_api import Response
 
 __all__ = ["AGENTGYM", "FIXED", "WEBARENA", "Browsing", "Manner", "Picture", "Seen", "Step", "View"]
 
@@ -106,6 +110,18 @@ _STATE: Final = """JSON.stringify([location.href, scrollX, scrollY,
     each => [each.name, each.type === 'checkbox' || each.type === 'radio'
       ? each.checked : each.value]),
   Object.entries(sessionStorage), Object.entries(localStorage)])"""
+
+_MOST_TYPED: Final = 10_000
+"""Characters of one action."""
+_TYPED_AT_ONCE: Final = 250
+_MOST_KEYS: Final = 10
+"""Pressed together."""
+_OWN_PAGES: Final = ("chrome", "chrome-untrusted", "devtools", "file")
+"""Schemes of the browser's own pages, some of which end it, and of this machine's files."""
+_MOST_ELEMENTS: Final = 50_000
+"""Of a page; reading a larger one would hold up all episodes of the process."""
+_MOST_SHOWN: Final = 1 << 20
+"""Characters of an observation; no real page's has a tenth of it."""
 
 Probe = Callable[[str], Awaitable[str]]
 """Whether an address may be opened: an error's text, or nothing."""
@@ -161,6 +177,11 @@ class Step:
     error: str = ""
     """Why the action was not carried out."""
     notices: Sequence[str] = ()
+    """What was done to pages."""
+    crashed: bool = False
+    """A page ended by itself, or was killed from outside."""
+    refused: Sequence[Refused] = ()
+    """Requests that left for nowhere."""
 
     @property
     def answer(self) -> str | None:
@@ -189,6 +210,9 @@ class Browsing:
         init=False, default_factory=dict[tuple[int, int, str], str]
     )
     _listed: list[Tab] = field(init=False, default_factory=list[Tab])
+    _crashed: bool = field(init=False, default=False)
+    _refused: int = field(init=False, default=0)
+    """How many refusals there were before this step."""
 
     async def open(self, urls: Sequence[str]) -> Step:
         """Open one tab per address; the first one is current.
@@ -201,28 +225,40 @@ class Browsing:
             self.current = await self.window.new_tab()
             first = first or self.current
             if url != "about:blank":
-                await self.current.page.goto(url, timeout=self._navigation_limit)
+                await self._navigate(url)
         if first is not None:
             await self._focus(first)
         return await self._observe(None, NO_ACTION_BEFORE, "")
 
     async def step(self, text: str) -> Step:
         """Carry out a native action; any text is legal."""
-        self.window.notices.clear()
+        self.window.begin_step()
+        self._crashed = False
+        self._refused = len(self.window.door.refused)
         try:
             action = parse_action(self.addresses.opened(text))
         except UnreadableAction as refusal:
             return Step(text=str(refusal))
         done = describe_action(action, self.shown)
         self._listed = list(self.window.tabs)
-        error = ""
+        budget = asyncio.timeout(self.window.options.limits.step)
+        try:
+            async with budget:
+                return await self._observe(action, done, await self._attempt(action))
+        except TimeoutError:
+            if not budget.expired():
+                raise
+            return await self._observe(action, done, await self._start_over())
+
+    async def _attempt(self, action: Action) -> str:
+        """Carry out an action; return why it was not."""
         try:
             await self._act(action)
         except _ActionFailed as failure:
-            error = str(failure)
+            return str(failure)
         except TabLost as lost:
-            error = await self._replace_lost(lost)
-        return await self._observe(action, done, error)
+            return await self._replace_lost(lost)
+        return ""
 
     async def visit(self, url: str) -> int:
         """Open an address in the current tab and wait until the page is settled.
@@ -233,9 +269,19 @@ class Browsing:
             playwright.async_api.Error: It cannot be opened.
             TabLost: The page crashed or did not answer.
         """
-        answer = await self.current.page.goto(url, timeout=self._navigation_limit)
+        answer = await self._navigate(url)
         await self.window.settle(self.current)
         return 0 if answer is None else answer.status
+
+    async def _navigate(self, url: str) -> Response | None:
+        from playwright.async_api import Error
+
+        tab = self.current
+        try:
+            return await tab.page.goto(url, timeout=self._navigation_limit)
+        except Error as error:
+            await tab.raise_lost(error)
+            raise
 
     async def html(self) -> str:
         """Return the current page as its scripts have left it."""
@@ -255,7 +301,10 @@ class Browsing:
         """Return what identifies the state of all tabs: pages, places, and what was filled in."""
         state = hashlib.blake2b(digest_size=16)
         for number, tab in enumerate(self.window.tabs):
-            told = await tab.evaluate(_STATE)
+            try:
+                told = await tab.evaluate(_STATE)
+            except TabLost:
+                told = "lost"
             state.update(f"{number} {tab is self.current} {told}\n".encode())
         return state.digest()
 
@@ -287,9 +336,10 @@ class Browsing:
             case Hover(element_id):
                 await tab.ask(page.mouse.move(*self._centre(element_id)))
             case Type(element_id, text):
-                await tab.ask(page.mouse.click(*self._centre(element_id)))
-                await tab.ask(page.keyboard.type(text))
+                await self._type(element_id, text)
             case Press(keys):
+                if keys.count("+") >= _MOST_KEYS:
+                    raise _ActionFailed(f"At most {_MOST_KEYS} keys are pressed together.")
                 if "Meta" in keys and sys.platform != "darwin":
                     keys = keys.replace("Meta", "Control")
                 await tab.ask(page.keyboard.press(keys))
@@ -302,6 +352,8 @@ class Browsing:
         page = self.current.page
         match action:
             case NewTab():
+                if len(self.window.tabs) >= MOST_TABS:
+                    raise _ActionFailed(f"At most {MOST_TABS} tabs can be open.")
                 self.current = await self.window.new_tab()
                 self._listed.append(self.current)
             case TabFocus(number):
@@ -319,6 +371,15 @@ class Browsing:
             case _:
                 raise _ActionFailed(_STOP_ERROR)
 
+    async def _type(self, element_id: str, text: str) -> None:
+        if len(text) > _MOST_TYPED:
+            raise _ActionFailed(f"At most {_MOST_TYPED:,} characters are typed at once.")
+        tab = self.current
+        await tab.ask(tab.page.mouse.click(*self._centre(element_id)))
+        # In pieces, each of which is waited for: what was sent is typed, though nobody waits.
+        for start in range(0, len(text), _TYPED_AT_ONCE):
+            await tab.ask(tab.page.keyboard.type(text[start : start + _TYPED_AT_ONCE]))
+
     def _centre(self, element_id: str) -> tuple[float, float]:
         element = self._elements.get(element_id)
         if element is None or element.rectangle is None:
@@ -326,13 +387,21 @@ class Browsing:
         return element.rectangle.centre
 
     async def _goto(self, url: str) -> None:
+        from playwright.async_api import TimeoutError as NavigationTimeout
+
         if (
             self.manner.asks_before_goto
             and self.probe is not None
             and (error := await self.probe(url))
         ):
             raise _ActionFailed(error)
-        await self.current.page.goto(url, timeout=self._navigation_limit)
+        if url.strip().partition(":")[0].lower() in _OWN_PAGES:
+            raise _ActionFailed(f"Page.goto: net::ERR_INVALID_URL at {url}")
+        try:
+            await self.current.page.goto(url, timeout=self._navigation_limit)
+        except NavigationTimeout:
+            await self.current.halt()
+            raise
 
     async def _close_tab(self) -> None:
         await self.current.page.close()
@@ -350,48 +419,69 @@ class Browsing:
         await tab.ask(tab.page.bring_to_front())
 
     async def _replace_lost(self, lost: TabLost) -> str:
-        """Put a blank tab in the place of the current one, which is gone."""
-        from playwright.async_api import Error
-
-        tabs = self.window.tabs
-        place = tabs.index(self.current) if self.current in tabs else len(tabs)
-        gone = self.current
-        # It may have closed itself, or its process is gone.
-        with suppress(Error):
-            await gone.page.close()
-        self.current = await self.window.new_tab()
-        self.window.drop_closed()
-        remaining = [tab for tab in self.window.tabs if tab not in (self.current, gone)]
-        remaining.insert(place, self.current)
-        self.window.tabs[:] = remaining
-        self._listed = list(remaining)
+        """Put a blank tab in the place of the current one, if it is gone, and drop others."""
+        gone = [tab for tab in self.window.tabs if tab.lost]
+        ended = any(tab.lost and not tab.crashed for tab in gone)
+        # What shared a process with a page that was ended, went with it.
+        self._crashed = self._crashed or (bool(gone) and not ended)
+        if any(tab is not self.current for tab in gone):
+            self.window.notices.append("A tab whose page was gone was closed.")
+        if self.current.lost or self.current.page.is_closed():
+            await self._replace_current()
+        self.window.drop(gone)
+        self._listed = [tab for tab in self._listed if tab in self.window.tabs]
         return str(lost)
+
+    async def _replace_current(self) -> None:
+        gone, tabs = self.current, self.window.tabs
+        place = tabs.index(gone) if gone in tabs else len(tabs)
+        self.current = await self.window.new_tab()
+        self.window.drop([gone])
+        self.window.tabs.remove(self.current)
+        self.window.tabs.insert(place, self.current)
+        self._listed.append(self.current)
+
+    async def _start_over(self) -> str:
+        """Close all tabs of a window whose pages took all the time that a step may take."""
+        gone = list(self.window.tabs)
+        self.current = await self.window.new_tab()
+        self.window.drop(gone)
+        self._listed = [self.current]
+        seconds = self.window.options.limits.step
+        told = f"The step took more than {seconds:g} seconds; all tabs were closed."
+        self.window.notices.append(told)
+        return told
 
     # -- observing
 
     async def _observe(self, action: Action | None, done: str, error: str) -> Step:
-        try:
-            seen = await self._see()
-        except TabLost as lost:
-            error = await self._replace_lost(lost)
-            seen = await self._see()
+        while True:
+            try:
+                seen = await self._see()
+                break
+            except TabLost as lost:
+                error = await self._replace_lost(lost)
         if seen is None:
-            return Step(text=_NO_CLIENT, action=action, error=error)
+            return Step(text=_NO_CLIENT, action=action, error=error, crashed=self._crashed)
         self._elements = seen.tree.elements
-        notices = tuple(self.window.notices)
         text = frame_observation(
             seen.content,
             url=self.addresses.shown(seen.url),
             objective=self.objective,
             previous_action=done,
         )
+        if len(text) > _MOST_SHOWN:
+            text = text[:_MOST_SHOWN]
+            self.window.notices.append(f"The observation was cut after {_MOST_SHOWN:,} characters.")
         return Step(
             text=text,
             action=action,
             seen=seen,
             previous_action=done,
             error=error,
-            notices=notices,
+            notices=tuple(self.window.notices),
+            crashed=self._crashed,
+            refused=tuple(self.window.door.refused[self._refused :]),
         )
 
     async def _see(self) -> Seen | None:
@@ -428,6 +518,7 @@ class Browsing:
         return tree, layout
 
     async def _read_page(self, tab: Tab) -> tuple[list[Node], Layout]:
+        await self._check_size(tab)
         report = await tab.read("Accessibility.getFullAXTree", AccessibilityReport)
         return report.nodes, read_layout(await self._take_snapshot(tab))
 
@@ -435,6 +526,16 @@ class Browsing:
         return await tab.read(
             "DOMSnapshot.captureSnapshot", SnapshotReport, computedStyles=list[str]()
         )
+
+    async def _check_size(self, tab: Tab) -> None:
+        counted = await tab.send("Memory.getDOMCounters")
+        # Counts what earlier pages left behind, too, but costs nothing.
+        if counted["nodes"] <= _MOST_ELEMENTS:
+            return
+        elements = await tab.evaluate("document.getElementsByTagName('*').length")
+        if isinstance(elements, int) and elements > _MOST_ELEMENTS:
+            await tab.end(f"The page had more than {_MOST_ELEMENTS:,} elements and was ended.")
+            raise TabLost(tab.lost)
 
     async def _tab_line(self, current_title: str) -> str:
         listed = self.window.tabs

@@ -71,8 +71,13 @@ class EmbeddedStage:
         cookies = [
             self._network.sign_in(self._world, site, account) for site, account in _ACCOUNTS.items()
         ]
-        await window.context.add_cookies(
-            [{"name": it.name, "value": it.value, "domain": it.host, "path": "/"} for it in cookies]
+        await window.guarded(
+            window.context.add_cookies(
+                [
+                    {"name": it.name, "value": it.value, "domain": it.host, "path": "/"}
+                    for it in cookies
+                ]
+            )
         )
 
     async def look(self, browsing: Browsing) -> None:

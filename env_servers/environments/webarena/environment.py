@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from env_servers.environments.webarena.actions import Action, Click, Hover, Type
 from env_servers.environments.webarena.browser.errors import BrowserLost, TabLost
@@ -83,6 +83,8 @@ class _Episode:
     """Chained over actions, pages and sites; empty where nobody knows the state of the sites."""
     acted: Element | None = None
     """What the last action was about, as it was before."""
+    crashes: int = 0
+    """Steps in which a page ended by itself."""
 
     async def leave(self) -> None:
         """Close the window and let the sites go."""
@@ -135,35 +137,27 @@ class WebArena(AsyncEnvironment):
             if isinstance(payload, OfficialTask)
             else EmbeddedStage(payload.draw())
         )
-        self._episode, first = await self._begin(stage, _MANNERS[options.profile], view, ())
-        return Observation(first.text)
+        async with _browser(self.tasks.browser).turns.one():
+            self._episode, first = await self._begin(stage, _MANNERS[options.profile], view, ())
+        return Observation(first.text, info=_info(first))
 
     async def step_async(self, action: str) -> Observation:
-        episode = self._running
-        for _ in range(_REBUILDS):
-            try:
-                step = await episode.browsing.step(action)
-                break
-            except BrowserLost:
+        async with _browser(self.tasks.browser).turns.one():
+            lost = 0
+            while True:
+                episode = self._running
+                try:
+                    step = await episode.browsing.step(action)
+                    # A page may have been killed from outside; what ends itself does it again.
+                    if not step.crashed or lost or not episode.proof:
+                        return await _finish(episode, action, step)
+                except BrowserLost as error:
+                    if lost == _REBUILDS:
+                        raise _too_often() from error
+                lost += 1
+                self._episode = None
                 await episode.leave()
-                episode = self._episode = await self._rebuilt(episode)
-        else:
-            step = await episode.browsing.step(action)
-        await episode.stage.look(episode.browsing)
-        score = None
-        if step.answer is not None:
-            score = await episode.stage.score(step.answer, episode.browsing)
-        await _note(episode, action, step)
-        if score is None:
-            return Observation(step.text, reward=0.0)
-        reason = StopReason.GOAL_REACHED if score.value == 1 else StopReason.GOAL_FAILED
-        return Observation(
-            step.text,
-            reward=score.value,
-            terminated=True,
-            stop_reason=reason,
-            info={"judged_by": score.judged_by} if score.judged_by else None,
-        )
+                self._episode = await self._rebuilt(episode)
 
     async def close_async(self) -> None:
         episode, self._episode = self._episode, None
@@ -172,7 +166,8 @@ class WebArena(AsyncEnvironment):
 
     async def fork_async(self) -> Self:
         twin = type(self)(self.tasks)
-        twin._episode = await self._rebuilt(self._running)
+        async with _browser(self.tasks.browser).turns.one():
+            twin._episode = await self._rebuilt(self._running)
         return twin
 
     async def render_async(self) -> Sequence[Drawn]:
@@ -217,16 +212,43 @@ class WebArena(AsyncEnvironment):
     async def _rebuilt(self, episode: _Episode) -> _Episode:
         """Return an episode in the same state, in a window of its own."""
         stage = episode.stage.anew()
-        twin, _ = await self._begin(stage, episode.manner, episode.view, episode.actions)
+        twin, _ = await self._begin(
+            stage, episode.manner, episode.view, episode.actions, episode.crashes
+        )
         if twin.proof != episode.proof:
             await twin.leave()
             raise RuntimeError("an episode that was played again came to another state")
         return twin
 
     async def _begin(
+        self,
+        stage: Stage,
+        manner: Manner,
+        view: View,
+        actions: Sequence[str],
+        crashes: int = 0,
+    ) -> tuple[_Episode, Step]:
+        """Start a task in a new window, and play actions, in which so many pages end themselves.
+
+        Where a browser or another page is lost meanwhile, it is begun again.
+        """
+        lost = 0
+        while True:
+            try:
+                episode, first = await self._begin_once(stage, manner, view, actions)
+            except BrowserLost as error:
+                if lost == _REBUILDS:
+                    raise _too_often() from error
+            else:
+                if episode.crashes <= crashes or lost == _REBUILDS or not episode.proof:
+                    return episode, first
+                await episode.leave()
+            lost += 1
+            stage = stage.anew()
+
+    async def _begin_once(
         self, stage: Stage, manner: Manner, view: View, actions: Sequence[str]
     ) -> tuple[_Episode, Step]:
-        """Start a task in a new window, and play actions."""
         async with AsyncExitStack() as begun:
             begun.callback(stage.leave)
             await stage.enter()
@@ -242,7 +264,9 @@ class WebArena(AsyncEnvironment):
             assert first.seen is not None, "a page that was just opened can be seen"
             if stage.follower is not None:
                 stage.follower.look(first.seen)
-            episode = _Episode(stage, manner, view, window, browsing, first.seen)
+            episode = _Episode(
+                stage, manner, view, window, browsing, first.seen, crashes=int(first.crashed)
+            )
             episode.proof = await _prove(episode, b"", first.text)
             for action in actions:
                 await _note(episode, action, await browsing.step(action))
@@ -276,18 +300,57 @@ async def _open(stage: Stage, browsing: Browsing) -> Step:
     return first
 
 
+async def _finish(episode: _Episode, action: str, step: Step) -> Observation:
+    """Score a step, take it into the state, and return what the agent is told."""
+    await episode.stage.look(episode.browsing)
+    score = None
+    if step.answer is not None:
+        score = await episode.stage.score(step.answer, episode.browsing)
+    await _note(episode, action, step)
+    if score is None:
+        return Observation(step.text, reward=0.0, info=_info(step))
+    reason = StopReason.GOAL_REACHED if score.value == 1 else StopReason.GOAL_FAILED
+    return Observation(
+        step.text,
+        reward=score.value,
+        terminated=True,
+        stop_reason=reason,
+        info=_info(step, score.judged_by),
+    )
+
+
+def _info(step: Step, judged_by: str = "") -> Mapping[str, Any] | None:
+    """Return what else there is to say; the original says nothing of it in an observation."""
+    told = {
+        "error": step.error if step.answer is None else "",
+        "notices": list(step.notices),
+        "refused": sorted({each.url for each in step.refused}),
+        "judged_by": judged_by,
+    }
+    return {name: value for name, value in told.items() if value} or None
+
+
+def _too_often() -> EnvironmentUnavailable:
+    return EnvironmentUnavailable(
+        f"the browser ended {_REBUILDS + 1} times while it played one action: is there memory "
+        "enough for so many episodes?"
+    )
+
+
 async def _note(episode: _Episode, action: str, step: Step) -> None:
-    """Take a step into the state of the episode."""
+    """Take a step into the state of the episode; nothing of it where the browser is lost."""
+    proof = await _prove(episode, episode.proof + action.encode(), step.text)
     follower = episode.stage.follower
     if follower is not None:
         follower.note(action)
     episode.actions.append(action)
+    episode.crashes += step.crashed
     if step.seen is not None:
         episode.acted = _element_of(step.action, episode.seen)
         episode.seen = step.seen
         if follower is not None:
             follower.look(step.seen)
-    episode.proof = await _prove(episode, episode.proof + action.encode(), step.text)
+    episode.proof = proof
 
 
 def _element_of(action: Action | None, seen: Seen) -> Element | None:

@@ -24,6 +24,10 @@ __all__ = ["Answer", "Door", "Gate", "Refused", "Request", "Respond"]
 _HEADER: Final = "x-window"
 _MAX_BODY: Final = 32 << 20
 _SHOWN_REFUSALS: Final = 100
+_MOST_IN_FLIGHT: Final = 256
+"""Requests of one window; a page that sends thousands would hold up the sites for all."""
+_ANSWERS: Final = 20.0
+"""Seconds in which a site of this process has to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ class Door:
     token: str = field(default_factory=lambda: secrets.token_hex(16))
     refused: list[Refused] = field(default_factory=list[Refused])
     failure: SiteFailed | None = None
+    shut: str = ""
+    """Why nothing is let through any more, for as long as it says so."""
     in_flight: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -124,6 +130,9 @@ class Gate:
         try:
             if door is None:
                 await self._send("Fetch.failRequest", request_id, errorReason="BlockedByClient")
+            elif door.shut or door.in_flight > _MOST_IN_FLIGHT:
+                door.refuse(url, door.shut or f"more than {_MOST_IN_FLIGHT} requests at once")
+                await self._send("Fetch.failRequest", request_id, errorReason="Failed")
             elif _host(url) not in door.hosts:
                 door.refuse(url, "this host is none of the sites'")
                 await self._refuse(event, door)
@@ -157,7 +166,8 @@ class Gate:
             return
         request = Request(event["request"]["method"], url, event["request"]["headers"], body)
         try:
-            answer = await respond(request)
+            async with asyncio.timeout(_ANSWERS):
+                answer = await respond(request)
         except Exception as error:  # noqa: BLE001 - the boundary to the sites
             door.failure = SiteFailed(f"{request.method} {url[:200]}: {error!r}")
             door.failure.__cause__ = error

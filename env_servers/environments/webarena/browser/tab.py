@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from env_servers.environments.webarena.browser.errors import BrowserLost, TabLost
+from env_servers.environments.webarena.browser.process import BrowserProcess
 from env_servers.environments.webarena.browser.protocol import ProtocolSession
 from env_servers.environments.webarena.browser.text_session import TextSession
 
@@ -45,6 +46,8 @@ class Limits:
     """For an address to open; then the action fails."""
     interrupted: float = 2.0
     """For a page whose script was interrupted; then its process is ended."""
+    step: float = 50.0
+    """For a whole step; then all tabs are closed. Servers wait for a minute."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +56,7 @@ class Tab:
 
     page: Page
     session: ProtocolSession
+    process: BrowserProcess
     limits: Limits
     changed: asyncio.Event
     """Set whenever something happened that may end a wait."""
@@ -64,8 +68,14 @@ class Tab:
     document: int = 0
     """Counts the documents; element ids live as long as one."""
     windows_opening: int = 0
-    lost: str = ""
+    windows_opened: int = 0
+    """In this step."""
     dialogs: int = 0
+    """In this step."""
+    lost: str = ""
+    """Why the page is gone; empty while it is there."""
+    crashed: bool = False
+    """It ended by itself, or was killed from outside."""
     _reports: TextSession = field(init=False)
     _loading: set[str] = field(default_factory=set[str])
     _scheduled: set[str] = field(default_factory=set[str])
@@ -83,7 +93,7 @@ class Tab:
         self.page.on("crash", lambda _: self._crashed())
         self.page.on("close", lambda _: self._reports.end("The page was closed."))
         self._reports = TextSession(session)
-        await self._reports.open()
+        await self.ask(self._reports.open())
         await self.send("Page.enable")
         await self.send("Accessibility.enable")
 
@@ -103,12 +113,14 @@ class Tab:
 
         task = asyncio.ensure_future(awaited)
         try:
+            if self.lost:
+                raise TabLost(self.lost)
             done, _ = await asyncio.wait([task], timeout=self.limits.answer)
             if not done:
                 await self._interrupt(task)
             return await task
         except Error as error:
-            self._raise_lost(error)
+            await self.raise_lost(error)
             raise
         finally:
             task.cancel()
@@ -137,6 +149,8 @@ class Tab:
 
     async def _interrupt(self, task: asyncio.Future[Any]) -> None:
         """End the script that holds the page; if that does not help, the page's process."""
+        if not await self.process.is_alive():
+            raise BrowserLost("the browser's process ended")
         self.notices.append(
             f"The page did not answer within {self.limits.answer:g} seconds; its script was ended."
         )
@@ -144,9 +158,19 @@ class Tab:
         done, _ = await asyncio.wait([task], timeout=self.limits.interrupted)
         if done:
             return
-        self.lost = "The page did not answer and was ended."
-        await self._tell("Page.crash")
+        await self.end("The page did not answer and was ended.")
         raise TabLost(self.lost)
+
+    async def halt(self) -> None:
+        """End what the page runs and loads; the page stays."""
+        await self._tell("Runtime.terminateExecution")
+        await self._tell("Page.stopLoading")
+
+    async def end(self, why: str) -> None:
+        """End the page's process."""
+        self.lost = self.lost or why
+        self.changed.set()
+        await self._tell("Page.crash")
 
     async def _tell(self, method: str) -> None:
         from playwright.async_api import Error
@@ -155,20 +179,22 @@ class Tab:
             async with asyncio.timeout(self.limits.interrupted):
                 await self.session.send(method)
 
-    def _raise_lost(self, error: Exception) -> None:
+    async def raise_lost(self, error: Exception) -> None:
+        """Raise what an error means, if it means that the page or the browser is gone."""
         if self.lost:
             raise TabLost(self.lost) from error
-        browser = self.page.context.browser
-        if browser is None or not browser.is_connected():
+        if "closed" in str(error) and not await self.process.is_alive():
             raise BrowserLost("the browser's process ended") from error
         if self.page.is_closed():
             raise TabLost("The page closed itself.") from error
         if "crashed" in str(error):
-            self.lost = "The page crashed."
+            self._crashed()
             raise TabLost(self.lost) from error
 
     def _crashed(self) -> None:
-        self.lost = self.lost or "The page crashed."
+        if not self.lost:
+            self.lost = "The page crashed."
+            self.crashed = True
         self._reports.end(self.lost)
         self.changed.set()
 
@@ -197,6 +223,7 @@ class Tab:
 
     def _window_open(self, event: dict[str, Any]) -> None:
         self.windows_opening += 1
+        self.windows_opened += 1
         self.changed.set()
 
     async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:

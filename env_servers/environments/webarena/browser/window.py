@@ -7,7 +7,7 @@ between two calls no timer of a page runs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from env_servers.environments.webarena.browser.errors import BrowserLost, TabLost
 from env_servers.environments.webarena.browser.gate import Door
+from env_servers.environments.webarena.browser.process import BrowserProcess
 from env_servers.environments.webarena.browser.protocol import ProtocolSession
 from env_servers.environments.webarena.browser.tab import Limits, Tab
 
@@ -25,11 +26,15 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-__all__ = ["Time", "Window", "WindowOptions"]
+__all__ = ["MOST_TABS", "Time", "Window", "WindowOptions"]
 
-_MOST_TABS: Final = 20
+MOST_TABS: Final = 20
+_MOST_PAGES: Final = 3 * MOST_TABS
+"""That may be opened in one step, though closed at once; whoever goes on is ended."""
 _MOST_DIALOGS: Final = 20
-"""Per step; a page that goes on is ended."""
+"""In one step; then the page's script is ended."""
+_MOST_DIALOGS_AT_ALL: Final = 3 * _MOST_DIALOGS
+"""In one step; then the page is ended."""
 _ROUNDS: Final = 8
 """So many documents may follow one another in one step."""
 _START_OF_TIME: Final = 1_700_000_000_000
@@ -82,6 +87,7 @@ class Window:
     """The tabs of one episode."""
 
     context: BrowserContext
+    process: BrowserProcess
     door: Door
     options: WindowOptions
     closed: Callable[[Window], None]
@@ -90,6 +96,8 @@ class Window:
     """What was done to pages in this step, to be said."""
     _pages: list[Page] = field(default_factory=lambda: list["Page"]())
     """Opened by pages and not yet watched."""
+    _opened: int = 0
+    """Pages that pages opened in this step."""
     _made: int = 0
     _making: int = 0
     _background: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
@@ -111,11 +119,19 @@ class Window:
             async with asyncio.timeout(self.options.limits.answer):
                 await self.context.close()
 
+    def begin_step(self) -> None:
+        """Forget what the last step did."""
+        self.notices.clear()
+        self.door.shut = ""
+        self._opened = 0
+        for tab in self.tabs:
+            tab.dialogs = tab.windows_opened = 0
+
     async def new_tab(self) -> Tab:
         """Open a blank tab."""
         self._making += 1
         try:
-            page = await self._guarded(self.context.new_page())
+            page = await self.guarded(self.context.new_page())
         finally:
             self._making -= 1
         if page in self._pages:
@@ -126,6 +142,15 @@ class Window:
         """Forget the tabs that closed themselves."""
         self.tabs = [tab for tab in self.tabs if not tab.page.is_closed()]
 
+    def drop(self, tabs: Sequence[Tab]) -> None:
+        """Close tabs, whatever their pages do, and forget them and what they have just opened."""
+        while self._pages:
+            self._in_background(self._pages.pop().close())
+        for tab in tabs:
+            if tab in self.tabs:
+                self.tabs.remove(tab)
+                self._in_background(tab.page.close())
+
     async def settle(self, current: Tab) -> None:
         """Wait until what was begun has ended, and let the step's time pass.
 
@@ -135,28 +160,41 @@ class Window:
             SiteFailed: A site of this process raised an exception.
         """
         left = float(self.options.step_milliseconds)
+        deadline = asyncio.get_running_loop().time() + self.options.limits.settled
         for _ in range(_ROUNDS):
-            await self._until_loaded(current)
+            await self._until_loaded(current, deadline)
             document = current.document
             left -= await self._pass_time(current, left)
             self.door.raise_failure()
             if not self._busy() and document == current.document and left <= 0:
+                return
+            if asyncio.get_running_loop().time() > deadline:
                 break
         else:
-            await self._until_loaded(current)
-        for tab in self.tabs:
-            tab.dialogs = 0
+            await self._until_loaded(current, deadline)
+        if self._busy() and self.options.time is Time.TOLD:
+            # Else it would go on while the agent thinks.
+            self.notices.append("The page did not come to rest and was stopped.")
+            await current.halt()
 
-    async def _until_loaded(self, current: Tab) -> None:
-        limits = self.options.limits
+    async def _until_loaded(self, current: Tab, deadline: float) -> None:
+        clock = asyncio.get_running_loop().time
         loaded = await current.wait_until(
-            lambda: bool(current.lost) or bool(self._pages) or not self._busy(), limits.settled
+            lambda: bool(current.lost) or bool(self._pages) or not self._busy(),
+            deadline - clock(),
         )
         for tab in self.tabs:
             tab.windows_opening = 0 if self._pages or not loaded else tab.windows_opening
         while self._pages:
-            await self._take_in(self._pages.pop(0))
-            await current.wait_until(lambda: bool(self._pages) or not self._busy(), limits.settled)
+            page = self._pages.pop(0)
+            if self.door.shut or clock() > deadline or any(tab.lost for tab in self.tabs):
+                # Whoever opened it was ended, and often shares its process.
+                self._in_background(page.close())
+                continue
+            await self._take_in(page)
+            await current.wait_until(
+                lambda: bool(self._pages) or not self._busy(), deadline - clock()
+            )
         if current.lost:
             raise TabLost(current.lost)
 
@@ -180,12 +218,30 @@ class Window:
     def _page_opened(self, page: Page) -> None:
         for tab in self.tabs:
             tab.windows_opening = max(0, tab.windows_opening - 1)
-        if len(self.tabs) + len(self._pages) >= _MOST_TABS and not self._making:
-            self.notices.append(f"A page opened more than {_MOST_TABS} tabs; this one was closed.")
-            self._in_background(page.close())
-        else:
+        if self._making:
             self._pages.append(page)
+        else:
+            self._opened += 1
+            if len(self.tabs) + len(self._pages) < MOST_TABS:
+                self._pages.append(page)
+            else:
+                self._in_background(page.close())
+                self._refuse_pages()
         self.door.changed.set()
+
+    def _refuse_pages(self) -> None:
+        """Stop those who open pages, and end them if they go on."""
+        openers = [tab for tab in self.tabs if tab.windows_opened and not tab.lost]
+        told = f"A page opened more than {MOST_TABS} tabs; the others were closed."
+        if told not in self.notices:
+            self.notices.append(told)
+            for tab in openers:
+                self._in_background(tab.session.send("Runtime.terminateExecution"))
+        if self._opened > _MOST_PAGES and not self.door.shut:
+            # Their pages may do the same, before they are closed.
+            self.door.shut = "its page opened one tab after another"
+            for tab in openers:
+                self._in_background(tab.end("The page opened one tab after another and was ended."))
 
     def _dismiss(self, dialog: Dialog) -> None:
         tab = next((tab for tab in self.tabs if tab.page is dialog.page), None)
@@ -194,6 +250,8 @@ class Window:
             if tab.dialogs == _MOST_DIALOGS:
                 self.notices.append("The page opened one dialog after another and was stopped.")
                 self._in_background(tab.session.send("Runtime.terminateExecution"))
+            elif tab.dialogs > _MOST_DIALOGS_AT_ALL and not tab.lost:
+                self._in_background(tab.end("The page opened one dialog after another."))
         # Leaving a page is never held up.
         ends = dialog.accept() if dialog.type == "beforeunload" else dialog.dismiss()
         self._in_background(ends)
@@ -220,11 +278,12 @@ class Window:
             self._in_background(page.close())
 
     async def _watch(self, page: Page, *, opened_by_page: bool) -> Tab:
-        session = cast("ProtocolSession", await self._guarded(self.context.new_cdp_session(page)))
+        session = cast("ProtocolSession", await self.guarded(self.context.new_cdp_session(page)))
         self._made += 1
         tab = Tab(
             page,
             session,
+            self.process,
             self.options.limits,
             self.door.changed,
             self.notices,
@@ -237,13 +296,17 @@ class Window:
             await tab.ask(page.wait_for_load_state("load"))
         return tab
 
-    async def _guarded(self, awaited: Awaitable[_Result]) -> _Result:
+    async def guarded(self, awaited: Awaitable[_Result]) -> _Result:
+        """Wait for what the browser is to do, whatever its pages do; raises BrowserLost."""
         from playwright.async_api import Error
 
         try:
-            return await awaited
+            async with asyncio.timeout(self.options.limits.navigation):
+                return await awaited
+        except TimeoutError as error:
+            self.process.kill()
+            raise BrowserLost("the browser did not answer and was ended") from error
         except Error as error:
-            browser = self.context.browser
-            if browser is None or not browser.is_connected():
+            if not await self.process.is_alive():
                 raise BrowserLost("the browser's process ended") from error
             raise

@@ -1,5 +1,6 @@
 """Episodes through a real browser: experts win, what is equal stays equal, what dies is rebuilt."""
 
+import contextlib
 import re
 
 import psutil
@@ -105,6 +106,22 @@ def test_a_fork_is_in_the_same_state_and_goes_its_own_way():
     twin.step("go_back")
     assert twin.fingerprint() != episode.fingerprint()
     twin.close()
+    episode.close()
+
+
+@pytest.mark.parametrize("victim", ["--type=renderer", "run-driver"])
+def test_a_page_or_a_driver_that_is_killed_changes_nothing(victim):
+    item_id = TASKS.item_ids("eval", 0, 1)[0]
+    calm, _ = play(item_id)
+    episode, observation = start(item_id)
+    for told in calm[1:]:
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if victim in process.cmdline():
+                    process.kill()
+        observation = episode.step(episode.advise_expert(0).action)
+        assert (observation.text, episode.fingerprint()) == told
+        assert observation.info is None
     episode.close()
 
 
