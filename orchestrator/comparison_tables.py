@@ -237,7 +237,8 @@ def as_csv(comparisons: Sequence[RunComparison]) -> str:
 def _csv_row(comparison: RunComparison, figure: ComparedFigure) -> list[Any]:
     sides = [(side.run.folder, side.policy) for _, side in _sides(comparison)]
     row: list[Any] = [visible(str(value)) for side in sides for value in side]
-    row += [figure.environment or _EVERYTHING, figure.metric, figure.pairs, figure.complete]
+    row += [visible(figure.environment) or _EVERYTHING]
+    row += [figure.metric, figure.pairs, figure.complete]
     for measured in (figure.first, figure.second, figure.difference):
         bounds, interval = measured.bounds or ("", ""), measured.interval or ("", "")
         row += ["" if measured.value is None else measured.value, *bounds, *interval]

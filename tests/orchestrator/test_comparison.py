@@ -364,6 +364,19 @@ def test_markdown_and_csv_have_a_line_per_figure(runs, capsys):
     assert float(rows[0]["difference_low_bound"]) <= float(rows[0]["difference_high_bound"])
 
 
+@pytest.mark.parametrize("shape", [[], ["--format", "csv"], ["--format", "markdown"], ["--json"]])
+def test_what_a_strangers_run_is_called_controls_no_terminal(tmp_path, shape, capsys):
+    name = "maze\x1b[31m<b>|"
+    runs = [
+        write_run(tmp_path / side, played(won, environment=name), plays=(name,), planned=1)
+        for side, won in (("a", "+"), ("b", "-"))
+    ]
+    assert compare.main([*map(str, runs), *shape]) == 0
+    told = capsys.readouterr().out
+    assert "\x1b" not in told
+    assert "31m" in told
+
+
 def test_incomplete_figures_can_be_refused_and_damage_is_said(runs, tmp_path, capsys):
     assert compare.main([*runs, "--missing", "error"]) == 1
     assert "not all of the episodes" in capsys.readouterr().err
