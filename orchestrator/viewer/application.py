@@ -1,7 +1,7 @@
 """The addresses of the viewer: pages, their assets, and the JSON that they are made of.
 
     /                    the runs                         /api/runs
-    /run?run=            one run                          /api/run
+    /run?run=&other=     one run                          /api/run, /api/differences
     /episodes?run=&...   its episodes, filtered           /api/episodes
     /episode?run=&id=    one episode                      /api/episode, /api/tokens, /api/text,
                                                           /api/record
@@ -30,6 +30,7 @@ from starlette.routing import Route
 from orchestrator.distributions import list_distributions
 from orchestrator.errors import OrchestratorError, RunNotFound, UsageError
 from orchestrator.list import entry_data
+from orchestrator.manifest import differences
 from orchestrator.records import EpisodeSummary, episode_key, summarise
 from orchestrator.report import as_data as report_data
 from orchestrator.report import state_text, statistics_data
@@ -111,7 +112,13 @@ class Viewer:
             "distributions": list_distributions(records),
             "over_time": over_time(records),
             "manifest": dataclasses.asdict(run.manifest),
+            "runs": list(self._library.folders()),
         }
+
+    def differences(self, parameters: Mapping[str, str]) -> Any:
+        """Return in which settings, that decide what is played, two runs differ."""
+        run, other = (self._library.open(parameters.get(name, "")) for name in ("run", "other"))
+        return {"differences": [it._asdict() for it in differences(other.manifest, run.manifest)]}
 
     def episodes(self, parameters: Mapping[str, str]) -> Any:
         """Return some rows of a list of episodes, and how long it is."""
@@ -192,7 +199,7 @@ def create_application(viewer: Viewer, *, token: str, hosts: list[str]) -> Starl
     """Return the ASGI application; `hosts` are names, beside IP addresses, that are this server."""
     answers = (
         *(viewer.runs, viewer.run, viewer.episodes, viewer.episode),
-        *(viewer.tokens, viewer.text, viewer.record),
+        *(viewer.tokens, viewer.text, viewer.record, viewer.differences),
     )
     routes = [Route(f"/api/{answer.__name__}", _endpoint(answer)) for answer in answers]
     assets = _read_assets()

@@ -6,8 +6,9 @@ import { amount, dollars, measured, number, percent, seconds } from "./figures.j
 import { follow } from "./following.js";
 import { address, ask } from "./server.js";
 
-export async function showRun({ page, parameters, tell, signal }) {
-  const { run } = parameters;
+export async function showRun({ page, parameters, go, tell, signal }) {
+  const { run, other } = parameters;
+  const choose = (event) => go(address("/run", { run, other: event.target.value }));
   let known = null;
 
   async function look() {
@@ -16,7 +17,8 @@ export async function showRun({ page, parameters, tell, signal }) {
     // What is open stays open.
     const opened = new Set([...page.querySelectorAll("details[open]")].map((it) => it.id));
     known = data;
-    fill(page, contents(run, data));
+    const found = other ? (await ask("differences", { run, other }, { signal })).differences : null;
+    fill(page, contents(run, data), configuration(data, { run, other, choose }, found));
     for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
   }
 
@@ -43,7 +45,6 @@ function contents(run, data) {
     make("div", { class: "charts" }, distributions(data.distributions)),
     make("h2", {}, "Over time"),
     make("div", { class: "charts" }, curves(data.over_time)),
-    configuration(manifest),
   ];
 }
 
@@ -114,10 +115,23 @@ function curves(found) {
   ];
 }
 
-function configuration(manifest) {
-  return make("details", { id: "configuration" }, make("summary", {}, "Configuration"),
-    make("div", { class: "wide" }, make("table", { class: "settings" }, make("tbody", {}, flat(manifest).map(([path, value]) =>
-      make("tr", {}, make("th", { scope: "row" }, path), make("td", {}, make("code", {}, value))))))));
+function configuration({ manifest, runs }, { run, other, choose }, differences) {
+  const others = runs.filter((it) => it !== run);
+  return make("details", { id: "configuration", open: Boolean(other) }, make("summary", {}, "Configuration"),
+    others.length ? make("p", { class: "bar" }, make("label", { for: "other" }, "Compare with"),
+      make("select", { id: "other", onchange: choose }, make("option", { value: "" }, "no other run"),
+        others.map((it) => make("option", { value: it, selected: it === other }, it)))) : null,
+    differences ? settings(`What decides the episodes differs in ${differences.length} settings`, [run, other],
+      differences.map((it) => [it.field, it.new, it.old])) : null,
+    settings("All settings", [run], flat(manifest)));
+}
+
+function settings(title, runs, rows) {
+  return make("div", { class: "wide" }, make("table", { class: "settings" },
+    make("caption", {}, title),
+    make("thead", {}, make("tr", {}, ["setting", ...runs].map((it) => make("th", { scope: "col" }, it)))),
+    make("tbody", {}, rows.map(([path, ...values]) =>
+      make("tr", {}, make("th", { scope: "row" }, path), values.map((it) => make("td", {}, make("code", {}, it))))))));
 }
 
 // Settings by their dotted path.

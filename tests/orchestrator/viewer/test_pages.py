@@ -141,6 +141,20 @@ def test_an_episode_shows_thought_action_changes_tokens_and_its_failed_attempt(
     page.get_by_text("the model's server went away").wait_for()
 
 
+def test_a_runs_configuration_is_compared_with_another_runs(
+    page: Any, viewer: RunningViewer
+) -> None:
+    page.goto(viewer.page("/run", run="runs/first"))
+    page.get_by_text("Configuration").click()
+    page.get_by_label("Compare with").select_option("runs/<b>hostile")
+    row = page.get_by_role("row").filter(
+        has=page.get_by_role("rowheader", name="policy", exact=True)
+    )
+    row.get_by_text("scripted").first.wait_for()
+    assert "<script>" in row.first.inner_text()
+    assert "other=" in page.url
+
+
 def test_words_are_looked_up_from_the_page(page: Any, viewer: RunningViewer) -> None:
     page.goto(viewer.page("/episodes", run="runs/first"))
     page.get_by_label("Words").fill("cellar")

@@ -99,6 +99,17 @@ def test_a_run_has_its_table_failures_curves_and_configuration(viewer: RunningVi
     assert again == {"revision": data["revision"]}
 
 
+def test_two_runs_are_told_apart_by_their_settings(tmp_path: Path) -> None:
+    for name, changes in (("a", {}), ("b", {"sampling": {"temperature": 0.5, "stop": ["</s>"]}})):
+        RunStore.create(
+            tmp_path / "runs" / name, build_manifest(**changes), build_session()
+        ).close()
+    with run_viewer(tmp_path / "runs") as viewer:
+        found = viewer.ask("differences", run="runs/a", other="runs/b")["differences"]
+        assert found == [{"field": "sampling.temperature", "old": "0.5", "new": "1.0"}]
+        assert viewer.ask("differences", run="runs/a", other="runs/a") == {"differences": []}
+
+
 @pytest.mark.parametrize(
     ("filters", "count"),
     [
