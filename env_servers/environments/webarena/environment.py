@@ -137,8 +137,14 @@ class WebArena(AsyncEnvironment):
             if isinstance(payload, OfficialTask)
             else EmbeddedStage(payload.draw())
         )
-        async with _browser(self.tasks.browser).turns.one():
-            self._episode, first = await self._begin(stage, _MANNERS[options.profile], view, ())
+        try:
+            # Others may be on its sites for minutes, and need turns to come to their end.
+            await stage.enter()
+            async with _browser(self.tasks.browser).turns.one():
+                self._episode, first = await self._begin(stage, _MANNERS[options.profile], view, ())
+        except BaseException:
+            stage.leave()
+            raise
         return Observation(first.text, info=_info(first))
 
     async def step_async(self, action: str) -> Observation:
@@ -251,7 +257,6 @@ class WebArena(AsyncEnvironment):
     ) -> tuple[_Episode, Step]:
         async with AsyncExitStack() as begun:
             begun.callback(stage.leave)
-            await stage.enter()
             window = await _browser(self.tasks.browser).open_window(
                 stage.door, stage.window_options
             )

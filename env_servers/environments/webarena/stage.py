@@ -58,7 +58,7 @@ class Stage(Protocol):
         ...
 
     async def enter(self) -> None:
-        """Reserve the sites; called before there is a window."""
+        """Reserve the sites; called once, before there is a window."""
         ...
 
     async def admit(self, window: Window) -> None:
@@ -78,9 +78,9 @@ class Stage(Protocol):
         ...
 
     def anew(self) -> Stage:
-        """Return the same task on sites as they were at first."""
+        """Return the same task on sites as they were at first, entered already."""
         ...
 
     def leave(self) -> None:
-        """Let the sites go; called once, after the window was closed."""
+        """Let the sites go; called after the window was closed, more than once if need be."""
         ...

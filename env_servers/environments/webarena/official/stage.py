@@ -81,16 +81,16 @@ class OfficialStage:
     async def admit(self, window: Window) -> None:
         context, place = window.context, self._task.geolocation
         if place is not None:
-            await context.grant_permissions(["geolocation"])
-            await context.set_geolocation(
-                {"latitude": place.latitude, "longitude": place.longitude}
+            await window.guarded(context.grant_permissions(["geolocation"]))
+            await window.guarded(
+                context.set_geolocation({"latitude": place.latitude, "longitude": place.longitude})
             )
         if not self._task.logins:
             return
         browsing = Browsing(window, self.addresses, self.intent)
         browsing.current = await window.new_tab()
         await self._logins.admit(context, JudgedPage(browsing), self._task.logins)
-        await browsing.current.page.close()
+        await window.guarded(browsing.current.page.close())
         window.drop_closed()
 
     async def look(self, browsing: Browsing) -> None:
