@@ -62,6 +62,9 @@ class Chaos:
     """Seconds between two SIGKILLs of a server, counted from when all servers answer."""
     kill_worker_every: float = 3.0
     """Seconds between two SIGKILLs of a worker process."""
+    kill_browser_every: float = 0.0
+    """Seconds between two SIGKILLs of something that a worker started: with WebArena its browser, a
+    page or the driver. 0 = never."""
     pause_every: float = 6.0
     """Seconds between two SIGSTOPs of the orchestrator."""
     pause_seconds: float = 1.0
@@ -131,6 +134,7 @@ class Servers:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._kill_servers(self._config.kill_server_every, rng))
             group.create_task(self._kill_workers(self._config.kill_worker_every, rng))
+            group.create_task(self._kill_browsers(self._config.kill_browser_every, rng))
 
     async def _kill_servers(self, seconds: float, rng: random.Random) -> None:
         while seconds:
@@ -146,13 +150,29 @@ class Servers:
         while seconds:
             await asyncio.sleep(seconds * rng.uniform(0.5, 1.5))
             with contextlib.suppress(psutil.NoSuchProcess):
-                children = psutil.Process(rng.choice(self._processes).pid).children()
-                workers = [
-                    each for each in children if "env_servers.server.worker" in each.cmdline()
-                ]
-                if workers:
+                if workers := self._workers(rng):
                     rng.choice(workers).kill()
                     self.kills["workers"] += 1
+
+    async def _kill_browsers(self, seconds: float, rng: random.Random) -> None:
+        while seconds:
+            await asyncio.sleep(seconds * rng.uniform(0.5, 1.5))
+            with contextlib.suppress(psutil.NoSuchProcess):
+                started = [
+                    each
+                    for worker in self._workers(rng)
+                    for each in worker.children(recursive=True)
+                ]
+                if started:
+                    victim = rng.choice(started)
+                    kinds = [word for word in victim.cmdline() if word.startswith("--type=")]
+                    victim.kill()
+                    self.kills[(kinds or [victim.name()])[0]] += 1
+
+    def _workers(self, rng: random.Random) -> list[psutil.Process]:
+        """The workers of one of the servers."""
+        children = psutil.Process(rng.choice(self._processes).pid).children()
+        return [each for each in children if "env_servers.server.worker" in each.cmdline()]
 
     async def _start(self, port: int) -> asyncio.subprocess.Process:
         names = self._config.env.split(",")
