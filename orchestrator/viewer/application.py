@@ -35,7 +35,6 @@ from orchestrator.records import EpisodeSummary, episode_key, summarise
 from orchestrator.report import as_data as report_data
 from orchestrator.report import state_text, statistics_data
 from orchestrator.run_state import run_state
-from orchestrator.statistics import summarise_categories
 from orchestrator.viewer import transcript
 from orchestrator.viewer.access import Access
 from orchestrator.viewer.curves import over_time
@@ -90,12 +89,12 @@ class Viewer:
     def run(self, parameters: Mapping[str, str]) -> Any:
         """Return what a run came to so far; nothing but its revision where that is known."""
         run = self._library.open(parameters.get("run", ""))
-        revision, report = run.report()
-        if parameters.get("revision") == str(revision):
-            return {"revision": revision}
-        plan, records = run.plan(), run.records()
+        summary = run.summary()
+        if parameters.get("revision") == str(summary.revision):
+            return {"revision": summary.revision}
+        report, records = summary.report, run.records()
         return {
-            "revision": revision,
+            "revision": summary.revision,
             "folder": str(run.folder),
             "state": "" if report.complete else state_text(report),
             "state_name": run_state(
@@ -107,7 +106,7 @@ class Viewer:
             "report": report_data(report),
             "categories": [
                 {"category": category, **statistics_data(entry)}
-                for category, entry in (summarise_categories(records, plan) if plan else [])
+                for category, entry in summary.categories
             ],
             "distributions": list_distributions(records),
             "over_time": over_time(records),

@@ -133,11 +133,12 @@ class Library:
 
     def _describe(self, name: str, folder: Path) -> RunEntry:
         begun = time.monotonic()
-        entry = describe_run(folder)
-        now = time.monotonic()
-        with self._lock:
-            self._entries[name].due = now + _REST * (now - begun)
-        return entry
+        try:
+            return describe_run(folder)
+        finally:
+            now = time.monotonic()
+            with self._lock:
+                self._entries[name].due = now + _REST * (now - begun)
 
 
 def _named(roots: Iterable[Path]) -> dict[str, Path]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, TypeVar
@@ -18,11 +19,11 @@ from orchestrator.manifest import Manifest, read_manifest
 from orchestrator.records import EpisodeKey, EpisodeSummary
 from orchestrator.report import RunReport, sum_up
 from orchestrator.run_folder import DATABASE_FILE, read_writer
-from orchestrator.run_plan import RunPlan
+from orchestrator.statistics import EnvironmentStatistics, summarise_categories
 from orchestrator.store import RunReader
 from orchestrator.viewer.selection import Selection, counted_choices, select
 
-__all__ = ["OpenedRun"]
+__all__ = ["OpenedRun", "RunSummary"]
 
 Derived = TypeVar("Derived")
 
@@ -30,6 +31,17 @@ _LISTS: Final = 4
 """Selections of a run that are kept in their order: a list is read page by page."""
 _REST: Final = 10
 """Times as long as summing up took, until it is done again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """What a run came to."""
+
+    revision: int
+    """Of the run, back then."""
+    report: RunReport
+    categories: Sequence[tuple[str, EnvironmentStatistics]]
+    """With the category of each; empty where the run did not record its plan."""
 
 
 class OpenedRun:
@@ -51,7 +63,7 @@ class OpenedRun:
         self._superseded: list[EpisodeSummary] = []
         self._last_record = 1
         self._last_superseded = 0
-        self._report: tuple[int, RunReport] | None = None
+        self._summary: RunSummary | None = None
         self._due = 0.0
         self._derived: dict[str, tuple[int, object]] = {}
         self._selected = lru_cache(_LISTS)(self._select)
@@ -95,23 +107,28 @@ class OpenedRun:
         """Return the columns of all records, in the order of their first appending."""
         return self._derive("records", lambda: list(self._records.values()))
 
-    def plan(self) -> RunPlan | None:
-        """Return what the run is to play; None = it did not say."""
-        return self._derive("plan", self._run.plan)
+    def summary(self) -> RunSummary:
+        """Return what the run came to so far.
 
-    def report(self) -> tuple[int, RunReport]:
-        """Return what the run came to, and at which revision.
-
-        Of a large run that is being played that is not the latest one: most of the time is left for
+        Of a large run that is being played that is not the latest: most of the time is left for
         other things than summing up.
         """
         with self._lock:
-            now = time.monotonic()
-            if self._report is None or (self._report[0] != self.revision and now >= self._due):
-                report = sum_up(self._run, self.records(), self._superseded, self.damage)
-                self._report = (self.revision, report)
-                self._due = time.monotonic() + _REST * (time.monotonic() - now)
-            return self._report
+            begun = time.monotonic()
+            known = self._summary
+            if known is None or (known.revision != self.revision and begun >= self._due):
+                known = self._summary = self._sum_up()
+                now = time.monotonic()
+                self._due = now + _REST * (now - begun)
+            return known
+
+    def _sum_up(self) -> RunSummary:
+        records, plan = self.records(), self._run.plan()
+        return RunSummary(
+            revision=self.revision,
+            report=sum_up(self._run, records, self._superseded, self.damage),
+            categories=summarise_categories(records, plan) if plan is not None else [],
+        )
 
     def choices(self) -> dict[str, dict[str, int]]:
         """Return by what the list of episodes can be narrowed."""

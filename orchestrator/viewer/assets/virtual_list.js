@@ -28,7 +28,7 @@ export class VirtualList {
     this.pages = new Map([[0, rows]]);
     this.current = Math.min(this.current, Math.max(total - 1, 0));
     this.inner.style.height = `${total * ROW}px`;
-    this.element.setAttribute("aria-rowcount", total + 1);
+    this.element.closest("[role=table]")?.setAttribute("aria-rowcount", total + 1);
     this.draw();
   }
 
