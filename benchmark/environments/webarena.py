@@ -48,6 +48,7 @@ _MIB: Final = 2**20
 _CLICKED: Final = 250
 """Nodes of the pages that are clicked through."""
 _MOST_STEPS: Final = 30
+_REST_S: Final = 10
 
 _Result = TypeVar("_Result")
 
@@ -106,7 +107,7 @@ class Serving:
     idle_mib: float
     """PSS before the first episode: without a browser, and without the content of the sites."""
     live_mib: float
-    """PSS with all episodes live, after a step of each."""
+    """PSS of server, worker and browser with all episodes live, after a step of each and a rest."""
     mib_per_episode: float
     reset_cpu_s: float
     """Mean, once the browser runs and the sites are built."""
@@ -296,6 +297,8 @@ async def _serve(config: Benchmark) -> Serving:
         await asyncio.gather(*(_held(gate, each.reset) for each in live))
         looks = [partial(each.step, "scroll [down]") for each in live]
         await asyncio.gather(*(_held(gate, look) for look in looks))
+        # A model thinks this long, too; meanwhile scripts' heaps are tidied.
+        await asyncio.sleep(_REST_S)
         memory = _memory(server.process)
         before, began = _cpu(server.process), time.perf_counter()
         plays = [partial(_play, each) for each in live]
