@@ -138,5 +138,8 @@ class EnvironmentContract:
     def test_every_state_has_views(self) -> None:
         self.holds(view_checks.every_state_has_views)
 
+    def test_hostile_actions_are_shown_as_text(self) -> None:
+        self.holds(view_checks.hostile_actions_are_shown_as_text)
+
     def test_looking_changes_nothing(self) -> None:
         self.holds(view_checks.looking_changes_nothing)

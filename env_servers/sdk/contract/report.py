@@ -51,6 +51,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     player_checks.random_player_never_fails,
     player_checks.doing_nothing_earns_nothing,
     view_checks.every_state_has_views,
+    view_checks.hostile_actions_are_shown_as_text,
     view_checks.looking_changes_nothing,
 )
 """The contract, cheap checks first."""

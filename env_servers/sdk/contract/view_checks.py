@@ -6,13 +6,18 @@ Each check yields one sentence per broken promise; its docstring is the promise.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
 
 from env_servers.sdk.contract.rehearsal import Script, record
 from env_servers.sdk.contract.subject import NotApplicable, Subject
 from env_servers.sdk.environment import Environment
 from env_servers.sdk.views import UnfitView, View, content_flaws, require_fit
 
-__all__ = ["every_state_has_views", "looking_changes_nothing"]
+__all__ = ["every_state_has_views", "hostile_actions_are_shown_as_text", "looking_changes_nothing"]
+
+_HOSTILE: Final = "<script>f()</script><b onclick='f()'>\r\n\x1b[31m\u202e\x00\x85 &amp; \"]]>\r"
+"""Markup, what drives terminals and what XML forbids."""
 
 
 def every_state_has_views(subject: Subject) -> Iterator[str]:
@@ -24,6 +29,17 @@ def every_state_has_views(subject: Subject) -> Iterator[str]:
                 episode.step(script.actions[step - 1])
             yield from (f"{script.item_id}, step {step}: {flaw}" for flaw in _flaws(episode))
         episode.close()
+
+
+def hostile_actions_are_shown_as_text(subject: Subject) -> Iterator[str]:
+    """What an agent writes is shown as text, whatever it is."""
+    for script, _ in islice(_watched(subject), 2):
+        written = [_HOSTILE, *(f"{action}{_HOSTILE}" for action in script.actions[:1])]
+        for action in written:
+            episode, _ = subject.begin(script)
+            episode.step(action)
+            yield from (f"{script.item_id}, {action!r:.100}: {flaw}" for flaw in _flaws(episode))
+            episode.close()
 
 
 def looking_changes_nothing(subject: Subject) -> Iterator[str]:

@@ -10,4 +10,5 @@ __all__ = ["text_view"]
 
 def text_view(name: str, title: str, text: str) -> View:
     """Return a view of lines, without control characters."""
-    return View(name, title, MediaType.TEXT, printable(text.expandtabs()).encode())
+    lines = printable("\n".join(text.splitlines()).expandtabs())
+    return View(name, title, MediaType.TEXT, lines.encode())

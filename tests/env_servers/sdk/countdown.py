@@ -474,6 +474,17 @@ class BlindAtTheEnd(Countdown):
         return super().render() * (self.left > 0)
 
 
+class Believer(Countdown):
+    def render(self):
+        said = "".join(self.history[-1:])
+        return [View("said", "Said", MediaType.HTML, f"<p>{said}</p>".encode())]
+
+
+class RawTerminal(Countdown):
+    def render(self):
+        return [View("said", "Said", MediaType.TEXT, "".join(self.history[-1:]).encode())]
+
+
 class Observer(Countdown):
     """Being looked at changes it."""
 

@@ -66,6 +66,7 @@ DEFECTS = {
         c.drawing(b"<p>never closed"),
         c.drawing(b"x" * 5_000_000),
     ],
+    "hostile_actions_are_shown_as_text": [c.Believer, c.RawTerminal],
     "looking_changes_nothing": [c.Observer, c.OtherPaper, c.PaperOfTheEpisode],
 }
 BY_NAME = {check.__name__: check for check in CHECKS}

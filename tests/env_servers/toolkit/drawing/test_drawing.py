@@ -26,7 +26,7 @@ def test_hostile_text_stays_text():
         drawing.text(5, 5, short)
         page = document("page", "Page", section(short, short), facts({short: short}))
         table = document("table", "Table", Table([short], [[short], [None]], short).html())
-        lines = text_view("lines", "Lines", Table([short], [[short]]).text())
+        lines = text_view("lines", "Lines", f"{short}\n{Table([short], [[short]]).text()}")
         for view in (drawing.view("map", "Map"), page, table, lines):
             assert list(content_flaws(view)) == [], (short[:50], view.content[-200:])
 
