@@ -154,6 +154,7 @@ class WebArena(AsyncEnvironment):
                 episode = self._running
                 try:
                     step = await episode.browsing.step(action)
+                    await episode.window.require_browser()
                     # A page may have been killed from outside; what ends itself does it again.
                     if not step.crashed or lost or not episode.proof:
                         return await _finish(episode, action, step)
@@ -275,6 +276,7 @@ class WebArena(AsyncEnvironment):
             episode.proof = await _prove(episode, b"", first.text)
             for action in actions:
                 await _note(episode, action, await browsing.step(action))
+            await window.require_browser()
             begun.pop_all()
         return episode, first
 

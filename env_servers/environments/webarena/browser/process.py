@@ -52,19 +52,25 @@ class BrowserProcess:
     """With the whole browser."""
     number: int
     """Of the main process."""
+    network: int
+    """Of the process that keeps the cookies of all windows."""
 
     async def is_alive(self) -> bool:
-        """Whether the browser answers. Playwright does not tell when its own driver is gone."""
+        """Whether the browser answers and has what its windows left in it.
+
+        Playwright does not tell when its own driver is gone, and the browser not when its network
+        process is: it starts another one, which has no cookies.
+        """
         from playwright.async_api import Error
 
         if not self.browser.is_connected():
             return False
         try:
             async with asyncio.timeout(_ANSWERS):
-                await self.session.send("Browser.getVersion")
+                processes = await _list_processes(self.session)
         except (Error, TimeoutError):
             return False
-        return True
+        return self.network in [each["id"] for each in processes]
 
     def kill(self) -> None:
         """End it at once, with all pages."""
@@ -113,13 +119,18 @@ async def start_browser(
             raise EnvironmentUnavailable(f"{path} does not start: {error.message[:500]}") from error
         check_version(browser.version, path)
         session = cast("ProtocolSession", await browser.new_browser_cdp_session())
+        # Asked for cookies, it starts the process that keeps them.
+        await session.send("Storage.getCookies")
         processes = await _list_processes(session)
     except BaseException:
         await playwright.stop()
         raise
-    number = next(each["id"] for each in processes if each["type"] == "browser")
+    number, network = (
+        next(each["id"] for each in processes if each["type"] == kind)
+        for kind in ("browser", "network.mojom.NetworkService")
+    )
     _limit_pages(number, page_bytes)
-    return BrowserProcess(playwright, browser, session, number)
+    return BrowserProcess(playwright, browser, session, number, network)
 
 
 async def _list_processes(session: ProtocolSession) -> Sequence[dict[str, Any]]:

@@ -307,6 +307,10 @@ class Window:
             self.process.kill()
             raise BrowserLost("the browser did not answer and was ended") from error
         except Error as error:
-            if not await self.process.is_alive():
-                raise BrowserLost("the browser's process ended") from error
+            await self.require_browser()
             raise
+
+    async def require_browser(self) -> None:
+        """Raise BrowserLost where the browser is gone, or forgot the window's cookies."""
+        if not await self.process.is_alive():
+            raise BrowserLost("a process of the browser ended")

@@ -109,9 +109,9 @@ def test_a_fork_is_in_the_same_state_and_goes_its_own_way():
     episode.close()
 
 
-@pytest.mark.parametrize("victim", ["--type=renderer", "run-driver"])
-def test_a_page_or_a_driver_that_is_killed_changes_nothing(victim):
-    item_id = TASKS.item_ids("eval", 0, 1)[0]
+@pytest.mark.parametrize("victim", ["--type=renderer", "--type=utility", "run-driver"])
+def test_a_page_a_driver_or_who_keeps_cookies_is_killed_and_nothing_changes(victim):
+    item_id = item_of("shop.wish")
     calm, _ = play(item_id)
     episode, observation = start(item_id)
     for told in calm[1:]:
