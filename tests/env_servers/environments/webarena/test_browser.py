@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import psutil
@@ -25,16 +24,9 @@ from env_servers.environments.webarena.browser.window import WindowOptions
 from env_servers.environments.webarena.browsing import AGENTGYM, FIXED, Browsing, Manner, Step
 from env_servers.environments.webarena.observation.reports import AccessibilityReport
 from env_servers.sdk import EnvironmentUnavailable
+from tests.env_servers.environments.webarena.page import HOST, Page
 
 QUICK = WindowOptions(limits=Limits(answer=1.5, settled=2.0, navigation=3.0, interrupted=1.5))
-HOST = "a.test"
-
-
-@dataclass(frozen=True)
-class Page:
-    body: bytes
-    status: int = 200
-    headers: Sequence[tuple[str, str]] = (("Content-Type", "text/html; charset=utf-8"),)
 
 
 PAGES: Mapping[str, str] = {
@@ -68,19 +60,6 @@ async def respond(request: Request) -> Page:
         raise RuntimeError("the site is broken")
     found = PAGES.get(path)
     return Page(found.encode()) if found else Page(b"<title>Missing</title>", 404)
-
-
-@pytest.fixture
-async def browser() -> AsyncIterator[SharedBrowser]:
-    shared = SharedBrowser()
-    try:
-        try:
-            await (await shared.open_window(Door({HOST}, respond))).close()
-        except EnvironmentUnavailable as error:
-            pytest.skip(str(error))
-        yield shared
-    finally:
-        await shared.close()
 
 
 @asynccontextmanager

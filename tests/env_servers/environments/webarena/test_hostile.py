@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import psutil
@@ -22,18 +21,11 @@ from env_servers.environments.webarena.browser.turns import Turns
 from env_servers.environments.webarena.browser.window import MOST_TABS, WindowOptions
 from env_servers.environments.webarena.browsing import FIXED, Browsing, Step
 from env_servers.sdk import EnvironmentUnavailable
+from tests.env_servers.environments.webarena.page import HOST, Page
 
 QUICK = WindowOptions(
     limits=Limits(answer=3.0, settled=3.0, navigation=5.0, interrupted=1.5, step=30.0)
 )
-HOST = "a.test"
-
-
-@dataclass(frozen=True)
-class Page:
-    body: bytes
-    status: int = 200
-    headers: tuple[tuple[str, str], ...] = (("Content-Type", "text/html; charset=utf-8"),)
 
 
 CLICKED = {
@@ -77,19 +69,6 @@ async def respond(request: Request) -> Page:
         script = f"document.querySelector('button').onclick = () => {{ {CLICKED[name]} }}"
         return Page(f"<title>{name}</title><button>Go</button><script>{script}</script>".encode())
     return Page(f"<title>{name}</title><p>You are here</p><body>{OPENED.get(name, '')}".encode())
-
-
-@pytest.fixture
-async def browser() -> AsyncIterator[SharedBrowser]:
-    shared = SharedBrowser()
-    try:
-        try:
-            await (await shared.open_window(Door({HOST}, respond))).close()
-        except EnvironmentUnavailable as error:
-            pytest.skip(str(error))
-        yield shared
-    finally:
-        await shared.close()
 
 
 @asynccontextmanager
