@@ -70,7 +70,8 @@ def test_a_run_beside_a_hosted_server_loses_no_episode_and_wastes_next_to_nothin
     server = FakeOpenAI(faults)
     with serving_in_thread(server) as url:
         flags = ("--episodes", "40", "--samples", "3", "--request-timeout", "0.5", "--json")
-        assert play(tmp_path / "run", url, *flags) == 0
+        # Where 9 % are spoiled or lost, one of these 720 fails four times in every twentieth run.
+        assert play(tmp_path / "run", url, *flags, "--request-retry.sends", "8") == 0
     assert {"refused", "failed", "truncated", "hung"} <= set(server.answers)
     summary = json.loads(capsys.readouterr().out)
     assert (summary["finished"], summary["failed"]) == (120, 0)
