@@ -306,7 +306,7 @@ class Window:
         except TimeoutError as error:
             self.process.kill()
             raise BrowserLost("the browser did not answer and was ended") from error
-        except Error as error:
+        except Error:
             await self.require_browser()
             raise
 
