@@ -37,7 +37,7 @@ from tests.kit.proxy import Faults, FaultyProxy
 
 __all__ = ["Chaos", "Verdict", "main"]
 
-RESULTS = Path(__file__).parent / "results"
+RESULT = Path(__file__).parent / "results" / "chaos.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,9 @@ class Chaos:
     seed: int = 1
     """Seed of the faults' times."""
     save: bool = True
-    """Write benchmark/results/chaos.json."""
+    """Write the result."""
+    out: Path = RESULT
+    """Where the result is written."""
 
 
 @dataclass(slots=True)
@@ -340,7 +342,7 @@ async def run_both(config: Chaos, folder: Path, console: Console) -> dict[str, A
     verdict = compare(folder / "calm", folder / "chaotic")
     return {
         "manifest": read_manifest().as_json(),
-        "config": asdict(config),
+        "config": {name: it for name, it in asdict(config).items() if name not in ("save", "out")},
         "calm_seconds": round(calm_seconds, 1),
         "chaotic_seconds": round(chaotic_seconds, 1),
         "faults": dict(faults),
@@ -363,8 +365,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for line in (verdict["different"] + verdict["problems"])[:5]:
         console.print(line, markup=False)
     if config.save:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "chaos.json").write_text(json.dumps(result, indent=2) + "\n")
+        config.out.write_text(json.dumps(result, indent=2) + "\n")
     return 0 if verdict["passed"] else 1
 
 
