@@ -189,7 +189,7 @@ async def compare_first_observations(data: Path) -> ScenarioScore:
     try:
         for scenario in _read_scenarios(data, WEBARENA):
             window = await browser.open_window(Door(pages.hosts, pages))
-            view = View(chromium_112=True)
+            view = View(chromium_112=True, browser_numbers=True)
             browsing = Browsing(window, _ADDRESSES, scenario["intent"], WEBARENA, view)
             step = await browsing.open([scenario["start_url"]])
             recorded = {"observation": scenario["chromium112"]["reset"]["observation"]}
@@ -251,7 +251,9 @@ async def score_scenario(
     pages = RecordedPages(data / "webarena" / "pages")
     window = await browser.open_window(Door(pages.hosts, pages))
     probe = PlainRequest(pages.hosts, pages)
-    browsing = Browsing(window, _ADDRESSES, scenario["intent"], manner, probe=probe)
+    # What is left out as a repetition depends on the numbers that lines have.
+    view = View(browser_numbers=True)
+    browsing = Browsing(window, _ADDRESSES, scenario["intent"], manner, view=view, probe=probe)
     try:
         step = await browsing.open([scenario["start_url"]])
         _count(scenario, -1, scenario["reset"], step, (), score)

@@ -79,7 +79,6 @@ def read_tree(
     for node in nodes:
         by_id.setdefault(node.node_id, node)
     lines: list[str] = []
-    originals: list[str] = []
     elements: dict[str, Element] = {}
     # Depth first without recursion: pages may nest deeper than Python does.
     waiting: list[tuple[str, int]] = [(nodes[0].node_id, 0)] if nodes else []
@@ -94,11 +93,10 @@ def read_tree(
             element_id = number(node)
             line = f"[{element_id}] {content}"
             lines.append("\t" * depth + line)
-            originals.append(f"[{node_id}] {content}")
             elements[element_id] = Element(element_id, line, rectangle, node.backend_id)
             depth += 1
         waiting.extend((child, depth) for child in reversed(node.child_ids))
-    return Tree("\n".join(_without_repetitions(lines, originals)), elements)
+    return Tree("\n".join(_without_repetitions(lines)), elements)
 
 
 def _rectangle(node: Node, rectangles: Mapping[int, Rectangle]) -> Rectangle | None:
@@ -124,19 +122,19 @@ def _content(node: Node) -> str | None:
     return f"{role} {name!r} {properties}" if properties else f"{role} {name!r}"
 
 
-def _without_repetitions(lines: Sequence[str], originals: Sequence[str]) -> Iterator[str]:
+def _without_repetitions(lines: Sequence[str]) -> Iterator[str]:
     """Leave out texts that stand in one of the last lines before, as coarsely as the original.
 
-    It takes the browser's numbers for text, too, so it is done on lines that have those; they
-    depend on nothing but what happened in the tab's process.
+    It takes the number of an element for text, too. So it leaves out the same texts as the original
+    where elements have the browser's numbers, and in equal episodes the same ones where they have
+    numbers of our own.
     """
     kept: list[str] = []
-    split = ("\n".join(each).split("\n") for each in (lines, originals))
-    for line, original in zip(*split, strict=True):
-        if "statictext" in original.lower():
-            match = _STATIC_TEXT.search(original)
+    for line in "\n".join(lines).split("\n"):
+        if "statictext" in line.lower():
+            match = _STATIC_TEXT.search(line)
             shown = match[1][1:-1] if match else ""
             if not shown or any(shown in before for before in kept):
                 continue
-        kept = [*kept[1 - _COMPARED_LINES :], original]
+        kept = [*kept[1 - _COMPARED_LINES :], line]
         yield line
