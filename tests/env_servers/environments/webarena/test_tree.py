@@ -102,6 +102,18 @@ def test_the_score_of_the_window_is_the_originals(rectangle: Rectangle, in_view:
     assert rectangle.in_view is in_view
 
 
+def test_equal_pages_are_equal_whatever_numbers_the_browser_gave_their_elements() -> None:
+    texts = [
+        tree_of(
+            node(at, "RootWebArea", "Page", (at + 1, at + 2)),
+            node(at + 1, "link", "Sold"),
+            node(at + 2, "StaticText", "24"),
+        ).text
+        for at in (1, 22, 23, 24, 240)
+    ]
+    assert texts == ["[1] RootWebArea 'Page'\n\t[2] link 'Sold'\n\t[3] StaticText '24'"] * 5
+
+
 def test_a_text_that_stands_in_one_of_three_lines_before_is_left_out() -> None:
     tree = tree_of(
         node(1, "RootWebArea", "Page", (2, 3, 4, 5, 6)),
