@@ -25,7 +25,8 @@ def pytest_collection_modifyitems(items):
 def memory_watchdog():
     """Kill what a test started as soon as it takes too much; the test then fails by that."""
     this, done, exceeded = psutil.Process(), threading.Event(), []
-    allowed = _resident([this]) + MAX_GROWTH
+    # What other tests left running, a browser for example, is nothing of this one's.
+    allowed = _resident([this, *this.children(recursive=True)]) + MAX_GROWTH
 
     def watch():
         while not done.wait(INTERVAL):
