@@ -154,7 +154,7 @@ class WebArena(AsyncEnvironment):
                 episode = self._running
                 try:
                     step = await episode.browsing.step(action)
-                    await episode.window.require_browser()
+                    await episode.window.process.require_alive()
                     # A page may have been killed from outside; what ends itself does it again.
                     if not step.crashed or lost or not episode.proof:
                         return await _finish(episode, action, step)
@@ -276,7 +276,7 @@ class WebArena(AsyncEnvironment):
             episode.proof = await _prove(episode, b"", first.text)
             for action in actions:
                 await _note(episode, action, await browsing.step(action))
-            await window.require_browser()
+            await window.process.require_alive()
             begun.pop_all()
         return episode, first
 

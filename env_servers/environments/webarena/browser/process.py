@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from env_servers.environments.webarena.browser.chromium import check_version, find_chromium
+from env_servers.environments.webarena.browser.errors import BrowserLost
 from env_servers.environments.webarena.browser.protocol import ProtocolSession
 from env_servers.sdk import EnvironmentUnavailable
 from env_servers.sdk.extras import install_command
@@ -71,6 +72,11 @@ class BrowserProcess:
         except (Error, TimeoutError):
             return False
         return self.network in [each["id"] for each in processes]
+
+    async def require_alive(self) -> None:
+        """Raise BrowserLost where `is_alive` is false."""
+        if not await self.is_alive():
+            raise BrowserLost("a process of the browser ended")
 
     def kill(self) -> None:
         """End it at once, with all pages."""

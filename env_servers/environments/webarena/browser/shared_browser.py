@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from env_servers.environments.webarena.browser.chromium import AUTO
-from env_servers.environments.webarena.browser.errors import BrowserLost
 from env_servers.environments.webarena.browser.gate import Door, Gate
 from env_servers.environments.webarena.browser.process import BrowserProcess, start_browser
 from env_servers.environments.webarena.browser.turns import Turns
@@ -105,9 +104,8 @@ class SharedBrowser:
             shared.windows.add(window)
             shared.gate.open(door)
             await window.start()
-        except Error as error:
-            if not await process.is_alive():
-                raise BrowserLost("the browser's process ended") from error
+        except Error:
+            await process.require_alive()
             raise
         return window
 

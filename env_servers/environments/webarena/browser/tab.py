@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from env_servers.environments.webarena.browser.errors import BrowserLost, TabLost
+from env_servers.environments.webarena.browser.errors import TabLost
 from env_servers.environments.webarena.browser.process import BrowserProcess
 from env_servers.environments.webarena.browser.protocol import ProtocolSession
 from env_servers.environments.webarena.browser.text_session import TextSession
@@ -149,8 +149,7 @@ class Tab:
 
     async def _interrupt(self, task: asyncio.Future[Any]) -> None:
         """End the script that holds the page; if that does not help, the page's process."""
-        if not await self.process.is_alive():
-            raise BrowserLost("the browser's process ended")
+        await self.process.require_alive()
         self.notices.append(
             f"The page did not answer within {self.limits.answer:g} seconds; its script was ended."
         )
@@ -183,8 +182,8 @@ class Tab:
         """Raise what an error means, if it means that the page or the browser is gone."""
         if self.lost:
             raise TabLost(self.lost) from error
-        if "closed" in str(error) and not await self.process.is_alive():
-            raise BrowserLost("the browser's process ended") from error
+        if "closed" in str(error):
+            await self.process.require_alive()
         if self.page.is_closed():
             raise TabLost("The page closed itself.") from error
         if "crashed" in str(error):

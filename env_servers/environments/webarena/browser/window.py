@@ -307,10 +307,5 @@ class Window:
             self.process.kill()
             raise BrowserLost("the browser did not answer and was ended") from error
         except Error:
-            await self.require_browser()
+            await self.process.require_alive()
             raise
-
-    async def require_browser(self) -> None:
-        """Raise BrowserLost where the browser is gone, or forgot the window's cookies."""
-        if not await self.process.is_alive():
-            raise BrowserLost("a process of the browser ended")
