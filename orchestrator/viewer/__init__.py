@@ -2,6 +2,8 @@
 
     access.py        who may ask: token, Host, Origin; what a page may load
     library.py       the runs below the given folders, and their line in the list
+    background.py    what takes longer than a page waits
+    compared.py      runs compared with each other
     opened_run.py    one run as the viewer holds it: columns of all records, kept up to date
     selection.py     which episodes of a run are listed, and in which order
     curves.py        figures of a run over time

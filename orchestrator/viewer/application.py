@@ -3,6 +3,7 @@
     /                    the runs                         /api/runs
     /run?run=&other=     one run                          /api/run, /api/differences
     /episodes?run=&...   its episodes, filtered           /api/episodes
+    /compare?run=&other= runs, paired by item             /api/compare
     /episode?run=&id=    one episode                      /api/episode, /api/tokens, /api/text,
                                                           /api/record
 
@@ -37,6 +38,7 @@ from orchestrator.report import state_text, statistics_data
 from orchestrator.run_state import run_state
 from orchestrator.viewer import transcript
 from orchestrator.viewer.access import Access
+from orchestrator.viewer.compared import Comparisons
 from orchestrator.viewer.curves import over_time
 from orchestrator.viewer.library import Library
 from orchestrator.viewer.opened_run import OpenedRun
@@ -64,6 +66,8 @@ class Viewer:
         """Answer from a library; `cache` is for word indices, None = beside each run."""
         self._library = library
         self._cache = cache
+        self._comparisons = Comparisons(library)
+        self.compare = self._comparisons.compare
         self._indices: dict[Path, WordIndex] = {}
         self._indices_lock = threading.Lock()
 
@@ -71,6 +75,7 @@ class Viewer:
         """Stop what is under way, and release all databases."""
         for index in self._indices.values():
             index.close()
+        self._comparisons.close()
         self._library.close()
 
     def runs(self, parameters: Mapping[str, str]) -> Any:
@@ -198,12 +203,12 @@ def create_application(viewer: Viewer, *, token: str, hosts: list[str]) -> Starl
     """Return the ASGI application; `hosts` are names, beside IP addresses, that are this server."""
     answers = (
         *(viewer.runs, viewer.run, viewer.episodes, viewer.episode),
-        *(viewer.tokens, viewer.text, viewer.record, viewer.differences),
+        *(viewer.tokens, viewer.text, viewer.record, viewer.differences, viewer.compare),
     )
     routes = [Route(f"/api/{answer.__name__}", _endpoint(answer)) for answer in answers]
     assets = _read_assets()
     routes += [Route(f"/assets/{name}", _asset(*asset)) for name, asset in assets.items()]
-    pages = ("/", "/run", "/episodes", "/episode")
+    pages = ("/", "/run", "/episodes", "/episode", "/compare")
     routes += [Route(path, _asset(*assets["index.html"])) for path in pages]
     guard = Middleware(Access, token=token, hosts=hosts)
     return Starlette(routes=routes, middleware=[guard])

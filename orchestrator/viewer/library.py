@@ -7,14 +7,14 @@ a path. Links to other folders are not followed.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,16 +23,15 @@ from orchestrator.errors import RunNotFound
 from orchestrator.manifest import MANIFEST_FILE
 from orchestrator.run_folder import DATABASE_FILE, LOCK_FILE, database_files, read_writer
 from orchestrator.run_list import RunEntry, describe_run, find_runs
+from orchestrator.viewer.background import Background
 from orchestrator.viewer.opened_run import OpenedRun
 
-__all__ = ["Library", "RunLine"]
+__all__ = ["Library", "RunLine", "state_of_files"]
 
 _OPEN: Final = 4
 """Runs whose columns stay in memory."""
 _LOOK_AGAIN: Final = 2.0
 """Seconds for which the folders are taken for what they were."""
-_REST: Final = 10
-"""Times as long as summing a run up took, until it is done again."""
 _FILES: Final = (MANIFEST_FILE, LOCK_FILE, TALLY_FILE, *database_files(DATABASE_FILE)[:2])
 
 
@@ -44,17 +43,6 @@ class RunLine:
     """Its name in addresses."""
     entry: RunEntry | None
     """None = it is still being summed up."""
-
-
-@dataclass(slots=True)
-class _Known:
-    """An entry that was asked for."""
-
-    state: object
-    """Of the run's files."""
-    entry: Future[RunEntry]
-    due: float
-    """When it may be asked for again, by the monotonic clock."""
 
 
 class Library:
@@ -70,13 +58,11 @@ class Library:
         self._found: dict[str, Path] = {}
         self._looked = -_LOOK_AGAIN
         self._opened: OrderedDict[str, OpenedRun] = OrderedDict()
-        self._entries: dict[str, _Known] = {}
-        # One at a time: summing up is computing, and pages are answered meanwhile.
-        self._summing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="run-list")
+        self._entries: Background[RunEntry] = Background("run-list")
 
     def close(self) -> None:
         """Release all databases."""
-        self._summing.shutdown(cancel_futures=True)
+        self._entries.close()
         with self._lock:
             for run in self._opened.values():
                 run.close()
@@ -113,32 +99,15 @@ class Library:
 
     def lines(self, *, patience: float) -> list[RunLine]:
         """Return a line for each run; those that take longer than `patience` seconds wait."""
-        pending = {name: self._entry(name, folder) for name, folder in self.folders().items()}
+        pending = {
+            name: self._entries.ask(name, state_of_files(folder), partial(describe_run, folder))
+            for name, folder in self.folders().items()
+        }
         wait(pending.values(), timeout=patience)
         return [
             RunLine(run=name, entry=entry.result() if entry.done() else None)
             for name, entry in pending.items()
         ]
-
-    def _entry(self, name: str, folder: Path) -> Future[RunEntry]:
-        """Return the entry of a run, computed anew where its files changed since."""
-        state = _state_of_files(folder)
-        with self._lock:
-            known = self._entries.get(name)
-            if known is not None and (known.state == state or time.monotonic() < known.due):
-                return known.entry
-            entry = self._summing.submit(self._describe, name, folder)
-            self._entries[name] = _Known(state, entry, math.inf)
-            return entry
-
-    def _describe(self, name: str, folder: Path) -> RunEntry:
-        begun = time.monotonic()
-        try:
-            return describe_run(folder)
-        finally:
-            now = time.monotonic()
-            with self._lock:
-                self._entries[name].due = now + _REST * (now - begun)
 
 
 def _named(roots: Iterable[Path]) -> dict[str, Path]:
@@ -162,7 +131,7 @@ def _runs_below(roots: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
             yield "/".join((name, *folder.relative_to(root).parts)), folder
 
 
-def _state_of_files(folder: Path) -> object:
+def state_of_files(folder: Path) -> object:
     """Return what differs whenever somebody wrote to a run, or stopped to."""
     stamps: list[object] = [read_writer(folder)]
     for file in _FILES:

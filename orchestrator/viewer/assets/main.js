@@ -1,5 +1,6 @@
 // Which page an address shows. Links within the viewer change the page without loading it anew.
 
+import { showComparison } from "./compare_page.js";
 import { fill, make } from "./elements.js";
 import { showEpisode } from "./episode_page.js";
 import { showEpisodes } from "./episodes_page.js";
@@ -11,6 +12,7 @@ const PAGES = {
   "/": { show: showRuns, title: "Runs" },
   "/run": { show: showRun, title: "Run" },
   "/episodes": { show: showEpisodes, title: "Episodes" },
+  "/compare": { show: showComparison, title: "Comparison", ofRuns: true },
   "/episode": { show: showEpisode, title: "Episode" },
 };
 const page = document.getElementById("page");
@@ -39,8 +41,10 @@ function show() {
 
 function path({ run, id, ...filters }) {
   const parts = [make("a", { href: "/" }, "Runs")];
-  if (run) parts.push(make("a", { href: address("/run", { run }) }, run));
-  if (run && location.pathname !== "/run") {
+  const { title, ofRuns } = PAGES[location.pathname];
+  if (ofRuns) parts.push(make("span", {}, title));
+  else if (run) parts.push(make("a", { href: address("/run", { run }) }, run));
+  if (run && !ofRuns && location.pathname !== "/run") {
     delete filters.turn;
     delete filters.tokens;
     parts.push(make("a", { href: address("/episodes", { run, ...filters }) }, "Episodes"));

@@ -1,6 +1,7 @@
 // One run: its table, distributions, failures, configuration.
 
 import { histogram, line } from "./charts.js";
+import { comparison } from "./compare_page.js";
 import { fill, make } from "./elements.js";
 import { amount, dollars, measured, number, percent, seconds } from "./figures.js";
 import { follow } from "./following.js";
@@ -120,7 +121,8 @@ function configuration({ manifest, runs }, { run, other, choose }, differences) 
   return make("details", { id: "configuration", open: Boolean(other) }, make("summary", {}, "Configuration"),
     others.length ? make("p", { class: "bar" }, make("label", { for: "other" }, "Compare with"),
       make("select", { id: "other", onchange: choose }, make("option", { value: "" }, "no other run"),
-        others.map((it) => make("option", { value: it, selected: it === other }, it)))) : null,
+        others.map((it) => make("option", { value: it, selected: it === other }, it))),
+      other ? make("a", { href: comparison(run, [other]) }, "Figures, tests, items that turned") : null) : null,
     differences ? settings(`What decides the episodes differs in ${differences.length} settings`, [run, other],
       differences.map((it) => [it.field, it.new, it.old])) : null,
     settings("All settings", [run], flat(manifest)));

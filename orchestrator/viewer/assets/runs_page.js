@@ -1,5 +1,6 @@
-// The runs: a table that sorts, filters and keeps up.
+// The runs: a table that sorts, filters, groups and keeps up, and from which runs are compared.
 
+import { comparison } from "./compare_page.js";
 import { fill, make } from "./elements.js";
 import { amount, dollars, measured, number } from "./figures.js";
 import { follow } from "./following.js";
@@ -18,23 +19,45 @@ const COLUMNS = [
 ];
 const WAITING = { environments: [], policies: [], problem: "", created: "" };
 
+// What runs can be grouped by: pairs [name of the group, the run as it stands there].
+const GROUPS = {
+  policy: (run) => run.policies.length
+    ? run.policies.map((it) => [it.policy, {
+      ...run, policies: [it], side: run.policies.length > 1 ? `${run.run}@${it.policy}` : run.run,
+    }]) : [["(none)", run]],
+  environments: (run) => [[run.environments.join(", ") || "(none)", run]],
+  folder: (run) => [[run.run.split("/").slice(0, -1).join("/") || "(the given folder)", run]],
+};
+
 export async function showRuns({ page, parameters, go, tell, signal }) {
   const sort = parameters.sort ?? "-begun";
+  const group = parameters.group in GROUPS ? parameters.group : "";
+  const chosen = new Set(); // names of runs, the first one first
+  const to = (changed) => address("/", { filter: filter.value, sort: parameters.sort, group, ...changed });
   const filter = make("input", {
     type: "search", id: "filter", value: parameters.filter ?? "",
-    oninput: () => { rewrite(); draw(); },
+    oninput: () => { history.replaceState(null, "", to({})); draw(); },
   });
-  const head = make("thead", {}, headings(sort, (chosen) => go(address("/", { filter: filter.value, sort: chosen }))));
-  const body = make("tbody");
+  const grouping = make("select", { id: "group", onchange: (event) => go(to({ group: event.target.value })) },
+    make("option", { value: "" }, "nothing"),
+    Object.keys(GROUPS).map((name) => make("option", { value: name, selected: name === group }, name)));
+  const compare = make("button", { onclick: () => go(comparison([...chosen][0], [...chosen].slice(1))) }, "Compare");
+  const table = make("table", { class: "runs" });
   const count = make("p", { class: "quiet", role: "status" });
   fill(page,
     make("div", { class: "bar" },
-      make("label", { for: "filter" }, "Filter "), filter, count),
-    make("div", { class: "wide" }, make("table", { class: "runs" }, make("caption", { class: "unseen" }, "Runs"), head, body)));
+      make("span", { class: "field" }, make("label", { for: "filter" }, "Filter "), filter),
+      make("span", { class: "field" }, make("label", { for: "group" }, "Group by "), grouping),
+      compare, count),
+    make("div", { class: "wide" }, table));
   let runs = [];
+  let known = "";
 
-  function rewrite() {
-    history.replaceState(null, "", address("/", { filter: filter.value, sort: parameters.sort }));
+  function choose(run, is) {
+    if (is) chosen.add(run);
+    else chosen.delete(run);
+    compare.disabled = chosen.size < 2;
+    compare.title = chosen.size < 2 ? "choose two runs or more; the first chosen is what others are compared with" : [...chosen].join(", ");
   }
 
   function draw() {
@@ -43,19 +66,46 @@ export async function showRuns({ page, parameters, go, tell, signal }) {
       const text = [run.run, run.state, ...run.policies.map((it) => it.policy), ...run.environments].join(" ").toLowerCase();
       return words.every((word) => text.includes(word));
     });
-    fill(body, sorted(shown, sort).map(rows));
+    const focused = document.activeElement?.id;
+    fill(table, make("caption", { class: "unseen" }, "Runs"),
+      make("thead", {}, headings(sort, (by) => go(to({ sort: by })))),
+      grouped(shown, group).map(([name, members]) => make("tbody", {},
+        name === null ? null : groupRow(name, members), sorted(members, sort).map((run) => rows(run, chosen, choose)))));
+    if (focused) document.getElementById(focused)?.focus();
     fill(count, `${shown.length} of ${runs.length} runs`);
     if (!runs.length) fill(count, "there are no runs in the folders that this viewer was given");
   }
 
   async function look() {
-    runs = (await ask("runs", {}, { signal })).runs.map((run) => ({ ...WAITING, ...run }));
-    draw();
+    const data = await ask("runs", {}, { signal });
+    runs = data.runs.map((run) => ({ ...WAITING, ...run }));
+    const now = JSON.stringify(data);
+    if (now !== known) draw();
+    known = now;
     return runs.some((run) => run.state === "waiting");
   }
 
+  choose(null, false);
   while (await look() && !signal.aborted);
   follow(look, { signal, tell });
+}
+
+// Returns pairs [name, runs]; the name is null where nothing is grouped.
+function grouped(runs, group) {
+  if (!group) return [[null, runs]];
+  const groups = new Map();
+  for (const [name, run] of runs.flatMap(GROUPS[group])) groups.set(name, [...groups.get(name) ?? [], run]);
+  return [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+function groupRow(name, members) {
+  const sum = (figure) => members.reduce((total, run) => total + run.policies.reduce((of, it) => of + figure(it), 0), 0);
+  const priced = members.every((run) => run.policies.every((it) => it.cost_usd !== null));
+  return make("tr", { class: "group" },
+    make("th", { scope: "rowgroup", colspan: COLUMNS.length - 4 }, name, make("span", { class: "quiet" }, members.length === 1 ? " 1 run" : ` ${number(members.length)} runs`)),
+    make("td", { class: "figure" }, number(sum((it) => it.finished))), make("td"),
+    make("td", { class: "figure" }, amount(sum((it) => it.tokens))),
+    make("td", { class: "figure" }, priced ? dollars(sum((it) => it.cost_usd)) : "–"));
 }
 
 function headings(sort, choose) {
@@ -86,16 +136,22 @@ function middle(success) {
 }
 
 // A row for each policy of a run; what is the run's own stands in the first.
-function rows(run) {
+function rows(run, chosen, choose) {
   const outcomes = run.policies.length ? run.policies : [null];
   return outcomes.map((outcome, index) => make("tr", { class: index ? "further" : null },
-    index ? null : facts(run, outcomes.length), outcome ? figures(outcome) : make("td", { colspan: 5 })));
+    index ? null : facts(run, outcomes.length, chosen, choose), outcome ? figures(outcome) : make("td", { colspan: 5 })));
 }
 
-function facts(run, rowspan) {
-  const name = run.state === "unreadable" ? run.run : make("a", { href: address("/run", { run: run.run }) }, run.run);
+function facts(run, rowspan, chosen, choose) {
+  const side = run.side ?? run.run;
+  const box = make("input", {
+    type: "checkbox", id: `choose ${side}`, "aria-label": `Compare ${side}`,
+    onchange: (event) => choose(side, event.target.checked),
+  });
+  box.checked = chosen.has(side);
   return [
-    make("th", { scope: "rowgroup", rowspan }, name),
+    make("th", { scope: "row", rowspan }, run.state === "unreadable" ? run.run
+      : [box, " ", make("a", { href: address("/run", { run: run.run }) }, run.run)]),
     make("td", { rowspan }, make("span", { class: `state ${run.state}` }, run.state),
       run.problem ? make("div", { class: "failed small" }, run.problem) : null),
     make("td", { rowspan }, run.environments.join(", ")),

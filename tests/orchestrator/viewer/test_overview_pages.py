@@ -1,0 +1,66 @@
+"""Pages that overlook several runs, in a real browser: the list, comparisons, trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright", reason="needs playwright")
+pytest.importorskip("starlette", reason="needs the extra viewer")
+
+from tests.kit.viewer import TOKEN, RunningViewer, open_browser, run_viewer
+from tests.orchestrator.viewer.test_comparisons import record_policies
+
+
+@pytest.fixture(scope="module")
+def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningViewer]:
+    runs = tmp_path_factory.mktemp("overview") / "runs"
+    record_policies(runs / "weak", {"agent": 2})
+    record_policies(runs / "strong", {"agent": 7})
+    record_policies(runs / "deeper" / "two", {"agent": 4, "<b>other": 1})
+    with run_viewer(runs) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def page(viewer: RunningViewer) -> Iterator[Any]:
+    """A page that has shown the token; whatever goes wrong in its scripts is an error here."""
+    with open_browser() as browser:
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.set_default_timeout(20_000)
+        problems: list[str] = []
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda said: said.type == "error" and problems.append(said.text))
+        page.goto(viewer.page("/", token=TOKEN))
+        yield page
+        assert problems == []
+
+
+def test_runs_are_grouped_and_chosen_ones_compared_with_the_first(
+    page: Any, viewer: RunningViewer
+) -> None:
+    page.goto(viewer.page("/"))
+    page.get_by_label("Group by").select_option("policy")
+    group = page.locator("tbody").filter(has=page.get_by_role("rowheader", name="<b>other"))
+    assert group.get_by_role("link").all_inner_texts() == ["runs/deeper/two"]
+    assert page.get_by_role("button", name="Compare").is_disabled()
+    page.get_by_label("Compare runs/weak").check()
+    page.get_by_label("Compare runs/strong").press("Space")
+    page.get_by_label("Compare runs/deeper/two@agent").check()
+    page.get_by_role("button", name="Compare").click()
+    page.get_by_role("heading", name="runs/weak → runs/deeper/two").wait_for()
+    section = page.get_by_role("region", name="runs/weak and runs/strong")
+    cells = section.get_by_role("row", name="maze success").get_by_role("cell").all_inner_texts()
+    assert [cell.split()[0] for cell in cells] == [
+        *("success", "8", "25.0", "87.5", "+62.5", "5", "0", "0.063")
+    ]
+    section.get_by_text("Won by the second: 5 items").wait_for()
+    section.get_by_role("row", name="maze_3").get_by_role("link", name="second").click()
+    page.get_by_role("heading", name="maze maze_3").wait_for()
+    page.go_back()
+    page.set_viewport_size({"width": 400, "height": 800})
+    section.get_by_role("row", name="maze_3").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page.set_viewport_size({"width": 1280, "height": 800})
