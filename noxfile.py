@@ -50,6 +50,8 @@ def contract(session: nox.Session) -> None:
     session.run("buf", "lint")
     session.run("buf", "breaking", "--against", "protos/contract.binpb")
     session.run("buf", "generate")
+    descriptors = ("--as-file-descriptor-set", "--exclude-source-info")
+    session.run("buf", "build", *descriptors, "-o", "gen/agentgym/descriptors.binpb")
     session.run("git", "diff", "--exit-code", "--", "gen", external=True)
     untracked = session.run("git", "status", "--porcelain", "--", "gen", external=True, silent=True)
     if isinstance(untracked, str) and untracked.strip():

@@ -8,7 +8,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
+from agentgym.env.v1 import environment_pb2, types_pb2
+from agentgym.episode.v1 import episode_pb2
 from env_servers.server.service import SERVER_VERSION
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -43,6 +46,22 @@ def test_every_file_of_a_package_that_git_tracks_is_in_the_wheel(wheel: frozense
     tracked = [path for path in listing.stdout.decode().split("\0") if path]
     present = {path.removeprefix("gen/") for path in tracked if (REPOSITORY / path).exists()}
     assert present - wheel == set()
+
+
+def test_the_contract_is_in_the_wheel_as_sources_and_as_descriptors(wheel: frozenset[str]) -> None:
+    protos = REPOSITORY / "protos"
+    sources = {f"agentgym/protos/{path.relative_to(protos)}" for path in protos.rglob("*.proto")}
+    assert {"agentgym/protos/google/rpc/error_details.proto"} < sources
+    assert sources <= wheel
+    descriptors = "agentgym/descriptors.binpb"
+    assert descriptors in wheel
+    files = FileDescriptorSet.FromString((REPOSITORY / "gen" / descriptors).read_bytes()).file
+    described = {file.name: file for file in files}
+    for module in (environment_pb2, types_pb2, episode_pb2):
+        generated = FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+        named = described[generated.name]
+        assert [it.name for it in named.message_type] == [it.name for it in generated.message_type]
+        assert named.options.go_package and named.options.java_package
 
 
 @pytest.mark.parametrize(
