@@ -113,6 +113,11 @@ class Fleet:
         return sum(handle.connection.lost or bool(handle.refused) for handle in self._handles)
 
     @property
+    def episodes(self) -> int:
+        """Number of episodes that were placed here and not yet given back."""
+        return sum(handle.episodes for handle in self._handles)
+
+    @property
     def pids(self) -> list[int]:
         """Process ids of the servers that this fleet spawned."""
         return [server.pid for server in self._spawned]

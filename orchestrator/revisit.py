@@ -9,14 +9,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Self
 
-from agent_runtime.episode import RemoteEpisode
+from agent_runtime.episode import RemoteEpisode, Transition
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.errors import ReplayDiverged, UsageError
-from orchestrator.fleet import Fleet
+from orchestrator.fleet import Fleet, ServerHandle
 from orchestrator.replay import find_difference, recorded_reset, recorded_transitions
 
-__all__ = ["revisit"]
+__all__ = ["ScratchEpisode", "revisit"]
 
 
 @asynccontextmanager
@@ -25,31 +26,67 @@ async def revisit(
 ) -> AsyncGenerator[RemoteEpisode]:
     """Open a scratch episode in the state after a turn; 0 = after the reset.
 
-    Raises UsageError for a turn that was not played, ReplayDiverged where an answer is another than
-    the recorded one, and what `RemoteEpisode` raises.
+    Raises what `ScratchEpisode` raises.
     """
-    if not 0 <= turn < len(record.steps):
-        raise UsageError(
-            f"the episode has no turn {turn}: 0 to {len(record.steps) - 1} were played"
-        )
-    played = episode_pb2.Episode()
-    played.CopyFrom(record)
-    del played.steps[turn + 1 :]
-    handle = await fleet.acquire(record.environment)
-    live = RemoteEpisode(
-        handle.connection, f"revisit-{secrets.token_hex(8)}", recorded_reset(record)
-    )
+    scratch = await ScratchEpisode.open(record, fleet)
     try:
-        steps = iter(played.steps)
-        async for transition in recorded_transitions(live, played):
-            found = find_difference(record, next(steps), transition)
+        await scratch.advance(turn)
+        yield scratch.live
+    finally:
+        await scratch.close()
+
+
+class ScratchEpisode:
+    """An episode on a live server that goes through the states of a recorded one, forwards."""
+
+    def __init__(self, record: episode_pb2.Episode, fleet: Fleet, server: ServerHandle) -> None:
+        """Describe it at a server that was acquired; `open` acquires one."""
+        self.live = RemoteEpisode(
+            server.connection, f"revisit-{secrets.token_hex(8)}", recorded_reset(record)
+        )
+        self.turn = -1
+        """After which it stands; -1 = before the reset."""
+        self._record = record
+        self._fleet = fleet
+        self._server = server
+        self._last: Transition | None = None
+        self._transitions = recorded_transitions(self.live, record)
+
+    @classmethod
+    async def open(cls, record: episode_pb2.Episode, fleet: Fleet) -> Self:
+        """Find a server for it. Raises ConnectionLost where none is left."""
+        return cls(record, fleet, await fleet.acquire(record.environment))
+
+    async def close(self) -> None:
+        """End it on the server, without waiting for that."""
+        await self._transitions.aclose()
+        self.live.close()
+        self._fleet.release(self._server)
+
+    async def advance(self, turn: int) -> Transition:
+        """Play the recorded inputs up to a turn, and return what that led to.
+
+        Where this fails the scratch episode is of no more use.
+
+        Raises:
+            UsageError: The turn was not played, or lies behind.
+            ReplayDiverged: An answer is another than the recorded one.
+            AgentRuntimeError: The server is gone, or refuses what was recorded.
+        """
+        steps = self._record.steps
+        if not 0 <= turn < len(steps):
+            raise UsageError(f"the episode has no turn {turn}: 0 to {len(steps) - 1} were played")
+        if turn < self.turn:
+            raise UsageError(f"turn {turn} lies behind: the episode stands after {self.turn}")
+        while self._last is None or self.turn < turn:
+            self._last = await anext(self._transitions)
+            self.turn += 1
+            found = find_difference(self._record, steps[self.turn], self._last)
             if found is not None:
                 raise ReplayDiverged(
-                    f"turn {found.seq} of {record.item_id} does not come out as it was recorded: "
-                    f"{found.field} was {found.recorded[:200]!r} and is {found.replayed[:200]!r}. "
-                    "Is it another version of the environment, or other data?"
+                    f"turn {found.seq} of {self._record.item_id} does not come out as it was "
+                    f"recorded: {found.field} was {found.recorded[:200]!r} and is "
+                    f"{found.replayed[:200]!r}. Is it another version of the environment, or other "
+                    "data?"
                 )
-        yield live
-    finally:
-        live.close()
-        fleet.release(handle)
+        return self._last

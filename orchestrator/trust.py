@@ -45,6 +45,8 @@ def check_environments(names: Iterable[str]) -> None:
     A server imports what is named like an environment: the run's own folder, for example.
     """
     for name in names:
+        if name.startswith("-"):
+            raise UsageError(f"somebody else began this run, and {name!r} is no environment's name")
         package = Path(name.partition(".")[0])
         if package.is_dir() or package.with_suffix(".py").is_file():
             raise UsageError(

@@ -5,7 +5,7 @@
     python -m orchestrator.view --port 0           any port that is free
 
 Prints an address with a token that opens it. Works on live runs, too, and changes none: Ctrl-C ends
-the viewer alone.
+the viewer, and the environment servers that it started, alone.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import importlib.util
 import ipaddress
 import os
 import secrets
+import signal
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlencode
@@ -26,8 +27,11 @@ from urllib.parse import urlencode
 import tyro
 from rich.text import Text
 
+from orchestrator.client import ClientConfig
 from orchestrator.command_line import make_console, run_command
 from orchestrator.errors import ExtraMissing, UsageError
+from orchestrator.servers import FleetConfig
+from orchestrator.viewer.live_servers import VIEWED_FLEET, LiveServers
 
 __all__ = ["ViewOptions", "main"]
 
@@ -54,6 +58,12 @@ class ViewOptions:
     environment variable AGENTGYM_VIEWER_TOKEN is read, too."""
     cache: Path | None = None
     """Where word indices are kept; default: `.viewer` in the folder that holds a run."""
+    fleet: Annotated[FleetConfig, tyro.conf.arg(name="")] = VIEWED_FLEET
+    """Where the environments of episodes are served that are looked at again. Servers are started
+    when a page first asks for them; by default as a run of your own was played."""
+    client: ClientConfig = field(default_factory=ClientConfig)
+    trust_run: bool = False
+    """Also serve, for a stranger's run, an environment that is a package of this folder."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,7 +82,10 @@ def _view(options: ViewOptions) -> int:
 
     address = _resolve(options.host)
     token = _token(options, address)
-    viewer = Viewer(Library(options.runs), cache=options.cache)
+    servers = LiveServers(options.fleet, options.client, trust_run=options.trust_run)
+    viewer = Viewer(Library(options.runs), servers, cache=options.cache)
+    # Uvicorn ends in order by SIGTERM, and then raises it again.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with contextlib.closing(viewer), _listen(address, options.port) as listening:
         _announce(options.host, listening.getsockname()[1], token)
         application = create_application(

@@ -9,8 +9,12 @@
     curves.py        figures of a run over time
     transcript.py    one record as the pages show it: turns, tokens
     word_index.py    words in what was said, in a cache beside the run
+    live_servers.py  environment servers that pages ask, on a loop of their own
+    travel.py        states of recorded episodes from those servers
+    state_data.py    such a state as the pages show it; its views as a browser may load them
     application.py   addresses: a JSON API, the pages, their assets
     assets/          what the browser runs: modules of its own language, no build step
 
-Nothing here writes to a run. Pages get data as JSON and show every string of it as text.
+Nothing here writes to a run, and no environment is asked before a person wants that. Pages get data
+as JSON and show every string of it as text.
 """

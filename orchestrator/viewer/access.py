@@ -6,8 +6,12 @@ Transcripts are private, and every web page that this user visits can send reque
   of an attacker's that resolves to this machine (DNS rebinding) is none of these.
 - A request that a browser sends for another page (its Origin, its Sec-Fetch-Site) reaches no data.
 - A token opens the pages: in the address at first, in a cookie from then on, as Jupyter does.
-- Only GET and HEAD exist.
-- A Content-Security-Policy without inline code: a page runs the scripts of this server or none.
+- GET and HEAD only read. POST exists at the addresses that were named, which start something:
+  with JSON (no form can send that) of a bounded size, and from a page whose Origin is this server,
+  or from a program that shows the token itself. A cookie alone is no proof: a browser sends it
+  for pages on other ports of this machine, too.
+- A Content-Security-Policy without inline code: a page runs the scripts of this server or none. An
+  answer that brings its own (a view of an environment's) keeps it.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
@@ -24,13 +28,19 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["TOKEN_PARAMETER", "Access"]
+__all__ = ["MAX_BODY_BYTES", "TOKEN_PARAMETER", "Access"]
 
 TOKEN_PARAMETER: Final = "token"
+MAX_BODY_BYTES: Final = 1024 * 1024
+"""Of what is posted: an agent's reply is the longest part."""
+_LENGTH_DIGITS: Final = 9
+"""Of a Content-Length that is read as a number at all."""
+_SAME: Final = "same-origin"
 _HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -47,9 +57,24 @@ _LOCKED: Final = (
 class Access:
     """ASGI middleware: lets through what may be answered, and answers the rest itself."""
 
-    def __init__(self, application: ASGIApp, *, token: str, hosts: Iterable[str]) -> None:
-        """Guard `application`; `hosts` are the names, beside IP addresses, that are this server."""
+    def __init__(
+        self,
+        application: ASGIApp,
+        *,
+        token: str,
+        hosts: Iterable[str],
+        posts: Collection[str] = (),
+    ) -> None:
+        """Guard `application`.
+
+        Args:
+            application: What answers those who may ask.
+            token: Opens it.
+            hosts: The names, beside IP addresses, that are this server.
+            posts: Paths that take POST, and nothing else.
+        """
         self._application = application
+        self._posts = frozenset(posts)
         self._token = token.encode()
         self._hosts = frozenset(host.lower() for host in hosts) | {"localhost"}
         digest = hashlib.sha256(b"name" + self._token).hexdigest()
@@ -65,7 +90,9 @@ class Access:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_HEADERS)
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         answer = self._answer(Request(scope))
@@ -73,8 +100,9 @@ class Access:
 
     def _answer(self, request: Request) -> Response | None:
         """Return what is answered in place of the application; None = the request may pass."""
-        if request.method not in ("GET", "HEAD"):
-            return _refusal(405, "the viewer only shows: GET and HEAD\n")
+        posts = request.url.path in self._posts
+        if request.method not in (("POST",) if posts else ("GET", "HEAD")):
+            return _refusal(405, f"the viewer does not answer {request.method} here\n")
         host = request.headers.get("host", "")
         if not self._is_own(host):
             return _refusal(
@@ -82,15 +110,39 @@ class Access:
             )
         if _is_foreign(request, host):
             return _refusal(403, "the viewer does not answer the pages of others\n")
+        if posts:
+            return self._refused_post(request)
         if self._matches(request.query_params.get(TOKEN_PARAMETER, "")):
             return self._sign_in(request)
-        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self._matches(bearer.strip()):
-            return None
-        cookie = request.cookies.get(self._cookie, "").encode()
-        if hmac.compare_digest(cookie, self._proof.encode()):
+        if self._shows_token(request) or self._has_cookie(request):
             return None
         return _refusal(403, _LOCKED)
+
+    def _refused_post(self, request: Request) -> Response | None:
+        """Return why a POST that is not foreign may not pass; None = it may."""
+        headers = request.headers
+        if not self._shows_token(request):
+            if not self._has_cookie(request):
+                return _refusal(403, _LOCKED)
+            # Browsers send the Origin with every POST, and the site to loopback and over TLS.
+            if "origin" not in headers or headers.get("sec-fetch-site", _SAME) != _SAME:
+                return _refusal(403, "posts come from the viewer's own pages, or with the token\n")
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            return _refusal(415, "what is posted is application/json\n")
+        length = headers.get("content-length", "")
+        if "transfer-encoding" in headers or not (length.isascii() and length.isdigit()):
+            return _refusal(411, "what is posted says its Content-Length\n")
+        if len(length) > _LENGTH_DIGITS or int(length) > MAX_BODY_BYTES:
+            return _refusal(413, f"what is posted has at most {MAX_BODY_BYTES:,} bytes\n")
+        return None
+
+    def _shows_token(self, request: Request) -> bool:
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and self._matches(bearer.strip())
+
+    def _has_cookie(self, request: Request) -> bool:
+        cookie = request.cookies.get(self._cookie, "").encode()
+        return hmac.compare_digest(cookie, self._proof.encode())
 
     def _matches(self, token: str) -> bool:
         return hmac.compare_digest(token.encode(), self._token)
@@ -124,8 +176,8 @@ def _is_foreign(request: Request, host: str) -> bool:
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
         return True
-    site = request.headers.get("sec-fetch-site", "same-origin")
-    if site in ("same-origin", "none"):
+    site = request.headers.get("sec-fetch-site", _SAME)
+    if site in (_SAME, "none"):
         return False
     # A link in a message may be followed; what a foreign page embeds or fetches is refused.
     return request.headers.get("sec-fetch-mode") != "navigate"

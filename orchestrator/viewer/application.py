@@ -5,22 +5,25 @@
     /episodes?run=&...   its episodes, filtered           /api/episodes
     /compare?run=&other= runs, paired by item             /api/compare
     /episode?run=&id=    one episode                      /api/episode, /api/tokens, /api/text,
-                                                          /api/record
+                                                          /api/record, /api/view, POST /api/state
 
-A run is named as `orchestrator.viewer.library` names it. Expected errors become a JSON `error` that
-the page shows; handlers run in threads, because reading a run waits for a disk.
+A run is named as `orchestrator.viewer.library` names it. What only reads is asked by GET; what asks
+an environment, whose server may be started for it, by POST with a JSON object. Expected errors
+become a JSON `error` that the page shows; handlers run in threads, because reading a run waits for
+a disk and an environment for its server.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
+from anyio import to_thread
 from google.protobuf.json_format import MessageToJson
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -28,6 +31,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from agent_runtime.errors import AgentRuntimeError
 from orchestrator.distributions import list_distributions
 from orchestrator.errors import OrchestratorError, RunNotFound, UsageError
 from orchestrator.list import entry_data
@@ -41,8 +45,11 @@ from orchestrator.viewer.access import Access
 from orchestrator.viewer.compared import Comparisons
 from orchestrator.viewer.curves import over_time
 from orchestrator.viewer.library import Library
+from orchestrator.viewer.live_servers import LiveServers
 from orchestrator.viewer.opened_run import OpenedRun
 from orchestrator.viewer.selection import Selection
+from orchestrator.viewer.state_data import state_data, view_response
+from orchestrator.viewer.travel import Travel
 from orchestrator.viewer.word_index import WordIndex
 
 __all__ = ["Viewer", "create_application"]
@@ -62,9 +69,19 @@ _ADDRESSING: Final = ("run", "offset", "limit", "id", "revision")
 class Viewer:
     """What the pages ask for."""
 
-    def __init__(self, library: Library, *, cache: Path | None = None) -> None:
-        """Answer from a library; `cache` is for word indices, None = beside each run."""
+    def __init__(
+        self, library: Library, servers: LiveServers | None = None, *, cache: Path | None = None
+    ) -> None:
+        """Answer from a library.
+
+        Args:
+            library: The runs.
+            servers: What asks environments; closed with the viewer. None = as each run says.
+            cache: Folder for word indices; None = beside each run.
+        """
         self._library = library
+        self._servers = servers or LiveServers()
+        self._travel = Travel(self._servers)
         self._cache = cache
         self._comparisons = Comparisons(library)
         self.compare = self._comparisons.compare
@@ -72,7 +89,8 @@ class Viewer:
         self._indices_lock = threading.Lock()
 
     def close(self) -> None:
-        """Stop what is under way, and release all databases."""
+        """Stop what is under way, end all servers, and release all databases."""
+        self._servers.close()
         for index in self._indices.values():
             index.close()
         self._comparisons.close()
@@ -198,34 +216,74 @@ class Viewer:
         text = MessageToJson(episode, preserving_proto_field_name=True)
         return Response(text, media_type="application/json")
 
+    def state(self, given: Mapping[str, Any]) -> Any:
+        """Return the state of an episode after a turn, as its environment has it."""
+        run = self._library.open(_text(given, "run"))
+        episode = run.episode(_text(given, "id"))
+        turn = given.get("turn")
+        if not isinstance(turn, int) or isinstance(turn, bool):
+            raise UsageError("turn is a number from 0")
+        return state_data(episode, self._travel.state(run.folder, episode, turn))
+
+    def view(self, parameters: Mapping[str, str]) -> Response:
+        """Return a view of a state that was asked for, to be shown in a frame or as an image."""
+        run = self._library.open(parameters.get("run", ""))
+        turn = _number(parameters, "turn", 0)
+        state = self._travel.known(run.folder, run.episode(_id(parameters)).episode_id, turn)
+        if state is None:
+            raise UsageError("the views of that turn are not kept: ask for its state again")
+        return view_response(state, parameters.get("name", ""))
+
 
 def create_application(viewer: Viewer, *, token: str, hosts: list[str]) -> Starlette:
     """Return the ASGI application; `hosts` are names, beside IP addresses, that are this server."""
     answers = (
         *(viewer.runs, viewer.run, viewer.episodes, viewer.episode),
-        *(viewer.tokens, viewer.text, viewer.record, viewer.differences, viewer.compare),
+        *(viewer.tokens, viewer.text, viewer.record, viewer.differences),
+        *(viewer.compare, viewer.view),
     )
     routes = [Route(f"/api/{answer.__name__}", _endpoint(answer)) for answer in answers]
+    acts = {f"/api/{act.__name__}": act for act in (viewer.state,)}
+    routes += [Route(path, _act_endpoint(act), methods=["POST"]) for path, act in acts.items()]
     assets = _read_assets()
     routes += [Route(f"/assets/{name}", _asset(*asset)) for name, asset in assets.items()]
     pages = ("/", "/run", "/episodes", "/episode", "/compare")
     routes += [Route(path, _asset(*assets["index.html"])) for path in pages]
-    guard = Middleware(Access, token=token, hosts=hosts)
+    guard = Middleware(Access, token=token, hosts=hosts, posts=acts.keys())
     return Starlette(routes=routes, middleware=[guard])
 
 
 def _endpoint(answer: Callable[[Mapping[str, str]], Any]) -> Callable[[Request], Response]:
-    """Return what answers a request, in a thread."""
+    """Return what answers a GET, in a thread."""
+    return lambda request: _answered(answer, request.query_params)
 
-    def endpoint(request: Request) -> Response:
+
+def _act_endpoint(
+    act: Callable[[Mapping[str, Any]], Any],
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return what answers a POST, in a thread."""
+
+    async def endpoint(request: Request) -> Response:
         try:
-            content = answer(request.query_params)
-        except (OrchestratorError, OSError) as error:
-            status = 404 if isinstance(error, RunNotFound) else 400
-            return _json({"error": str(error)}, status)
-        return content if isinstance(content, Response) else _json(content)
+            given: Any = orjson.loads(await request.body())
+        except orjson.JSONDecodeError as error:
+            return _json({"error": f"what was posted is no JSON: {error}"}, 400)
+        if not isinstance(given, dict):
+            return _json({"error": "what is posted is a JSON object"}, 400)
+        # The viewer's end waits for no environment: `Viewer.close` ends these threads.
+        named = cast("dict[str, Any]", given)
+        return await to_thread.run_sync(_answered, act, named, abandon_on_cancel=True)
 
     return endpoint
+
+
+def _answered(answer: Callable[[Any], Any], given: Mapping[str, Any]) -> Response:
+    try:
+        content = answer(given)
+    except (OrchestratorError, AgentRuntimeError, OSError) as error:
+        status = 404 if isinstance(error, RunNotFound) else 400
+        return _json({"error": str(error)}, status)
+    return content if isinstance(content, Response) else _json(content)
 
 
 def _json(content: Any, status: int = 200) -> Response:
@@ -256,6 +314,13 @@ def _id(parameters: Mapping[str, str]) -> str:
     if not parameters.get("id"):
         raise UsageError("the address has no episode id")
     return parameters["id"]
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    value = given.get(name)
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"what was posted has no text {name!r}")
+    return value
 
 
 def _number(parameters: Mapping[str, str], name: str, default: int) -> int:

@@ -16,6 +16,7 @@ import pytest
 
 from env_servers.environments.webarena.browser.chromium import AUTO, find_chromium
 from env_servers.sdk import EnvironmentUnavailable
+from orchestrator.viewer.live_servers import LiveServers
 
 TOKEN = "a-token-for-tests"
 
@@ -31,15 +32,21 @@ class RunningViewer:
         return f"{self.origin}{path}?{urlencode(parameters)}"
 
     def request(
-        self, path: str, *, method: str = "GET", token: str = TOKEN, **headers: str
+        self,
+        path: str,
+        *,
+        method: str = "GET",
+        token: str = TOKEN,
+        body: bytes | None = None,
+        **headers: str,
     ) -> tuple[int, dict[str, str], bytes]:
         """Return status, headers by their small names, and body."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if token:
             sent["Authorization"] = f"Bearer {token}"
         with contextlib.closing(connection):
-            connection.request(method, path, headers=sent)
+            connection.request(method, path, body=body, headers=sent)
             answer = connection.getresponse()
             named = {name.lower(): value for name, value in answer.getheaders()}
             return answer.status, named, answer.read()
@@ -49,15 +56,25 @@ class RunningViewer:
         _, _, body = self.request(f"/api/{what}?{urlencode(parameters)}")
         return json.loads(body)
 
+    def post(self, what: str, *, token: str = TOKEN, **given: object) -> Any:
+        """Post an object; returns the data of the answer."""
+        sent = json.dumps(given).encode()
+        _, _, body = self.request(
+            f"/api/{what}", method="POST", token=token, body=sent, Content_Type="application/json"
+        )
+        return json.loads(body)
+
 
 @contextlib.contextmanager
-def run_viewer(*roots: Path, cache: Path | None = None) -> Iterator[RunningViewer]:
-    """Serve runs until the block ends."""
+def run_viewer(
+    *roots: Path, cache: Path | None = None, servers: LiveServers | None = None
+) -> Iterator[RunningViewer]:
+    """Serve runs until the block ends; `servers` are asked for states, and closed."""
     uvicorn = pytest.importorskip("uvicorn", reason="needs the extra viewer")
     from orchestrator.viewer.application import Viewer, create_application
     from orchestrator.viewer.library import Library
 
-    viewer = Viewer(Library(roots), cache=cache)
+    viewer = Viewer(Library(roots), servers, cache=cache)
     application = create_application(viewer, token=TOKEN, hosts=[])
     server = uvicorn.Server(
         uvicorn.Config(application, port=0, lifespan="off", log_level="warning", ws="none")
