@@ -15,7 +15,9 @@ from rich.segment import Segment
 
 __all__ = ["TerminalConsole", "visible"]
 
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 """C0 and C1 without tab and newline, and the marks that turn the direction of text."""
 
 

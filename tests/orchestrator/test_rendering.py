@@ -56,10 +56,10 @@ def test_thought_and_action_look_different():
 
 
 def test_what_a_model_writes_cannot_style_or_control_the_terminal():
-    hostile = f"[bold red]not markup[/] {ESCAPE}]0;title\x07{ESCAPE}[2J \x9b31m \u202e"
+    hostile = f"[bold red]not markup[/] {ESCAPE}]0;title\x07{ESCAPE}[2J \x9b31m \u202e\u061c\u200f"
     text = as_plain_text(build_episode(replies=(hostile,)))
     assert "[bold red]not markup[/]" in text
-    assert not any(bad in text for bad in (ESCAPE, "\x07", "\x9b", "\u202e"))
+    assert not any(bad in text for bad in (ESCAPE, "\x07", "\x9b", "\u202e", "\u061c", "\u200f"))
     assert "\\x1b]0;title\\x07" in text
     assert hostile not in coloured(build_episode(replies=(hostile,)))
     assert visible("a\tb\nc") == "a\tb\nc"

@@ -1,6 +1,6 @@
 // Runs side by side, paired by what both played: figures, tests, items that turned.
 
-import { fill, make } from "./elements.js";
+import { fill, make, phrase, scrolled } from "./elements.js";
 import { delay } from "./following.js";
 import { measured, number } from "./figures.js";
 import { address, ask } from "./server.js";
@@ -19,16 +19,16 @@ export async function showComparison({ page, parameters, tell, signal }) {
   const others = new URLSearchParams(location.search).getAll("other");
   if (!others.length) throw new Error("a comparison needs two runs: choose them in the list of runs");
   const sections = others.map((other) => make("section", { "aria-label": `${run} and ${other}` },
-    make("h2", {}, `${run} → ${other}`), make("p", { class: "quiet", role: "status" }, "comparing …")));
+    make("h2", {}, phrase`${run} → ${other}`), make("p", { class: "quiet", role: "status" }, "comparing …")));
   fill(page, make("h1", {}, "Comparison"),
-    make("p", { class: "quiet" }, `Everything is over the same episodes: what both were to play. Differences are second minus first; the first is ${run}. `
-      + "A policy is named as RUN@POLICY in the address."), sections);
+    make("p", { class: "quiet" }, phrase`Everything is over the same episodes: what both were to play. Differences are second minus first; the first is ${run}. `,
+      "A policy is named as RUN@POLICY in the address."), sections);
   for (const [index, other] of others.entries()) {
     try {
       await showPair(sections[index], { run, other, signal });
     } catch (error) {
       if (signal.aborted) return;
-      fill(sections[index], make("h2", {}, `${run} → ${other}`), make("p", { class: "problem", role: "alert" }, error.message));
+      fill(sections[index], make("h2", {}, phrase`${run} → ${other}`), make("p", { class: "problem", role: "alert" }, error.message));
     }
   }
   tell("");
@@ -46,10 +46,10 @@ async function showPair(section, { run, other, signal }) {
 function contents({ run, other }, data) {
   const [first, second] = [data.first, data.second];
   return [
-    make("h2", {}, `${run} → ${other}`),
+    make("h2", {}, phrase`${run} → ${other}`),
     make("dl", { class: "figures" }, [["first", run, first], ["second", other, second]].map(([name, of, side]) => make("div", {},
       make("dt", {}, name), make("dd", {}, make("a", { href: address("/run", { run: of }) }, of),
-        ` ${side.policy}: ${number(side.finished)} of ${number(side.planned)} episodes finished`)))),
+        phrase` ${side.policy}: ${number(side.finished)} of ${number(side.planned)} episodes finished`)))),
     warnings(data),
     figures(data.figures),
     turned("Won by the second", data.turned.won, { run, other }),
@@ -62,10 +62,10 @@ function warnings(data) {
   const lines = data.warnings.filter((line) => !settings.length || !/^(SETTINGS DIFFER|  )/.test(line));
   return [
     settings.length ? make("p", { class: "failed", role: "note" },
-      `Settings differ, which may be why the figures do: ${settings.map((it) => it.setting).join(", ")}`) : null,
+      phrase`Settings differ, which may be why the figures do: ${settings.map((it) => it.setting).join(", ")}`) : null,
     lines.map((line) => make("p", { class: "failed small", role: "note" }, line)),
     settings.length ? make("details", {}, make("summary", {}, "Settings that differ"),
-      make("div", { class: "wide" }, make("table", { class: "settings" },
+      scrolled("Settings that differ", make("table", { class: "settings" },
         make("thead", {}, make("tr", {}, ["setting", "first", "second"].map((it) => make("th", { scope: "col" }, it)))),
         make("tbody", {}, settings.map((it) => make("tr", {}, make("th", { scope: "row" }, it.setting),
           [it.first, it.second].map((value) => make("td", {}, make("code", {}, value))))))))) : null,
@@ -75,7 +75,7 @@ function warnings(data) {
 function figures(rows) {
   const headings = ["pairs", "first %", "second %", "difference", "won", "lost", "p"];
   return [
-    make("div", { class: "wide" }, make("table", {},
+    scrolled("Figures", make("table", {},
       make("caption", { class: "unseen" }, "Figures"),
       make("thead", {}, make("tr", {}, ["environment", "metric"].map((it) => make("th", { scope: "col" }, it)),
         headings.map((it) => make("th", { scope: "col", class: "figure" }, it)))),
@@ -107,7 +107,7 @@ function turned(title, { count, items }, { run, other }) {
   if (!count) return null;
   return make("details", { open: count <= 20 }, make("summary", {}, `${title}: ${number(count)} items`),
     items.length < count ? make("p", { class: "quiet" }, `the first ${number(items.length)}; orchestrator.compare --items 0 lists all`) : null,
-    make("div", { class: "wide" }, make("table", {},
+    scrolled(title, make("table", {},
       make("thead", {}, make("tr", {}, ["item", "environment", "first solved", "second solved", "episodes"].map((it) => make("th", { scope: "col" }, it)))),
       make("tbody", {}, items.map((it) => make("tr", {},
         make("th", { scope: "row" }, it.item_id), make("td", {}, it.environment),

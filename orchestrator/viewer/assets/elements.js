@@ -7,7 +7,7 @@ const SVG_TAGS = new Set(["svg", "path", "rect", "line", "circle", "title", "g",
 
 // As orchestrator.terminal: C0 and C1 without tab and newline, and the marks that turn the direction
 // of text. Shown by their codes, so that a text cannot look like another one.
-const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
 export function visible(text) {
   return String(text).replaceAll("\r\n", "\n").replace(
@@ -30,6 +30,17 @@ export function make(tag, attributes = {}, ...children) {
   }
   put(element, ...children);
   return element;
+}
+
+// Returns the pieces of a text of the page's own with recorded values in it: phrase`policy ${it}`.
+// Each value stands apart: in a script written from right to left it moves nothing around it.
+export function phrase(texts, ...values) {
+  return texts.map((text, index) => [text, index < values.length ? make("bdi", {}, values[index]) : null]);
+}
+
+// Returns a box that is scrolled sideways where it is too wide for the page; by the keyboard, too.
+export function scrolled(label, ...children) {
+  return make("div", { class: "wide", role: "region", tabindex: 0, "aria-label": label }, ...children);
 }
 
 // Replaces what is in an element.

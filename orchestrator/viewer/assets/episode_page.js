@@ -1,7 +1,7 @@
 // One episode: its turns, one of which is the current one, and its tokens.
 
 import { compare } from "./difference.js";
-import { fill, make } from "./elements.js";
+import { fill, make, phrase } from "./elements.js";
 import { filtersOf } from "./episodes_page.js";
 import { amount, dollars, moment, number, seconds } from "./figures.js";
 import { address, ask, askText } from "./server.js";
@@ -99,13 +99,17 @@ function within(turn, count) {
 
 function heading({ summary }) {
   const facts = [
-    `sample ${summary.sample}`, `attempt ${summary.attempt}`, `policy ${summary.policy}`,
-    summary.category && `category ${summary.category}`, summary.split && `split ${summary.split}`,
-  ];
+    phrase`sample ${summary.sample}`, phrase`attempt ${summary.attempt}`, phrase`policy ${summary.policy}`,
+    summary.category && phrase`category ${summary.category}`, summary.split && phrase`split ${summary.split}`,
+  ].filter(Boolean);
   return [
-    make("h1", {}, `${summary.environment} ${summary.item_id}`),
-    make("p", { class: "quiet" }, facts.filter(Boolean).join(", ")),
+    make("h1", {}, phrase`${summary.environment} ${summary.item_id}`),
+    make("p", { class: "quiet" }, listed(facts, ", ")),
   ];
+}
+
+function listed(pieces, between) {
+  return pieces.map((it, index) => [index ? between : null, it]);
 }
 
 function outcome({ summary, error }, context) {
@@ -117,9 +121,9 @@ function outcome({ summary, error }, context) {
   ];
   const word = { success: "success", loss: "no success", unjudged: "not judged", failed: "failed" };
   return make("div", { class: `verdict ${summary.outcome}` },
-    make("p", {}, make("span", { class: `state ${summary.outcome}` }, word[summary.outcome]), ` ${summary.ending}`),
+    make("p", {}, make("span", { class: `state ${summary.outcome}` }, word[summary.outcome]), phrase` ${summary.ending}`),
     error ? make("div", { class: "failed" },
-      make("p", {}, `${error.blamed}: ${error.reason} after ${error.at_seq} steps (${error.retriable ? "retriable" : "not retriable"})`),
+      make("p", {}, phrase`${error.blamed}: ${error.reason} after ${error.at_seq} steps (${error.retriable ? "retriable" : "not retriable"})`),
       part("error", "", error.message, context)) : null,
     make("dl", { class: "figures" }, figures.map(([name, value]) =>
       make("div", {}, make("dt", {}, name), make("dd", {}, value)))));
@@ -131,7 +135,7 @@ function attempts({ summary, attempts: all }, to) {
     make("ol", {}, all.map((it) => make("li", {},
       it.episode_id === summary.episode_id ? make("strong", {}, `attempt ${it.attempt}`)
         : make("a", { href: to({ id: it.episode_id }) }, `attempt ${it.attempt}`),
-      ` ${it.outcome}: ${it.ending}${it.fault ? ` (${it.fault})` : ""}, ${it.rounds} rounds`))));
+      phrase` ${it.outcome}: ${it.ending}${it.fault ? ` (${it.fault})` : ""}, ${it.rounds} rounds`))));
 }
 
 function neighbour(id, text, run, filters) {
@@ -253,20 +257,20 @@ function notes({ step, call }) {
     if (call.cached_tokens) said.push(`${number(call.cached_tokens)} of them cached`);
     if (call.reasoning_tokens) said.push(`${number(call.reasoning_tokens)} reasoning`);
     if (call.seconds) said.push(seconds(call.seconds));
-    if (call.finish_reason && call.finish_reason !== "stop") said.push(`finish: ${call.finish_reason}`);
-    if (call.policy_version) said.push(`version ${call.policy_version}`);
+    if (call.finish_reason && call.finish_reason !== "stop") said.push(phrase`finish: ${call.finish_reason}`);
+    if (call.policy_version) said.push(phrase`version ${call.policy_version}`);
     if (call.cost_usd !== null) said.push(dollars(call.cost_usd));
     if (call.same_completion) said.push("called in the same completion");
     if (call.from_cache) said.push("from the response cache");
-    for (const [reason, times] of Object.entries(call.repeats)) said.push(`sent again ${times} times: ${reason}`);
+    for (const [reason, times] of Object.entries(call.repeats)) said.push(phrase`sent again ${times} times: ${reason}`);
   }
-  return make("p", { class: "notes quiet small" }, said.join(" · "));
+  return make("p", { class: "notes quiet small" }, listed(said, " · "));
 }
 
 function facts(data) {
   const { summary } = data;
   const rows = [
-    ["episode", summary.episode_id], ["environment", `${summary.environment} ${data.environment_version}`],
+    ["episode", summary.episode_id], ["environment", phrase`${summary.environment} ${data.environment_version}`],
     ["digest", data.environment_digest], ["seed", data.seed], ["action format", data.action_format],
     ["profile", data.profile], ["options", data.options],
     ["begun", moment(summary.started_unix_ms)], ["ended", moment(summary.ended_unix_ms)],

@@ -1,6 +1,6 @@
 // The episodes of a run: filters, and a list of which only what is seen exists.
 
-import { fill, make } from "./elements.js";
+import { fill, make, phrase } from "./elements.js";
 import { amount, dollars, moment, number, seconds } from "./figures.js";
 import { delay, follow } from "./following.js";
 import { address, ask } from "./server.js";
@@ -51,7 +51,7 @@ export async function showEpisodes({ page, parameters, go, tell, signal }) {
     open,
     failed: (error) => { if (!signal.aborted) tell(error.message); },
   });
-  fill(page, form, count,
+  fill(page, make("h1", {}, phrase`Episodes of ${run}`), form, count,
     make("div", { class: "list", role: "table", "aria-label": "Episodes" }, head, list.element));
   let known = null;
 

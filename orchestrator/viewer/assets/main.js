@@ -1,7 +1,7 @@
 // Which page an address shows. Links within the viewer change the page without loading it anew.
 
 import { showComparison } from "./compare_page.js";
-import { fill, make } from "./elements.js";
+import { fill, make, visible } from "./elements.js";
 import { showEpisode } from "./episode_page.js";
 import { showEpisodes } from "./episodes_page.js";
 import { showRun } from "./run_page.js";
@@ -30,7 +30,7 @@ function show() {
   leaving = new AbortController();
   const parameters = Object.fromEntries(new URLSearchParams(location.search));
   const { show: showPage, title } = PAGES[location.pathname];
-  document.title = parameters.run ? `${title} – ${parameters.run}` : title;
+  document.title = parameters.run ? `${title} – ${visible(parameters.run)}` : title;
   fill(document.getElementById("path"), path(parameters));
   news.textContent = "";
   fill(page);

@@ -2,7 +2,7 @@
 
 import { histogram, line } from "./charts.js";
 import { comparison } from "./compare_page.js";
-import { fill, make } from "./elements.js";
+import { fill, make, phrase, scrolled } from "./elements.js";
 import { amount, dollars, measured, number, percent, seconds } from "./figures.js";
 import { follow } from "./following.js";
 import { address, ask } from "./server.js";
@@ -31,14 +31,14 @@ function contents(run, data) {
   const { report, manifest } = data;
   return [
     make("h1", {}, run),
-    make("p", { class: "quiet" }, `${manifest.run_id}: policy ${manifest.policy}, seed ${manifest.run_seed}, begun ${manifest.created}, `
-      + `started ${manifest.sessions.length} times, in ${data.folder}`),
-    make("p", {}, make("span", { class: `state ${data.state_name}` }, data.state_name), data.state ? ` ${data.state}` : "",
+    make("p", { class: "quiet" }, phrase`${manifest.run_id}: policy ${manifest.policy}, seed ${manifest.run_seed}, begun ${manifest.created}, `,
+      phrase`started ${manifest.sessions.length} times, in ${data.folder}`),
+    make("p", {}, make("span", { class: `state ${data.state_name}` }, data.state_name), data.state ? phrase` ${data.state}` : "",
       ` ${number(report.finished)} of ${report.planned === null ? "?" : number(report.planned)} episodes finished, `,
       `${number(report.given_up)} given up, ${number(report.retried_attempts)} failed attempts played again. `,
       make("a", { href: address("/episodes", { run }) }, "All episodes")),
-    report.damage.map((problem) => make("p", { class: "failed" }, `Damaged: ${problem}`)),
-    Object.entries(report.gaps).map(([name, why]) => make("p", { class: "failed" }, `Not played as the suite has it: ${name}: ${why}`)),
+    report.damage.map((problem) => make("p", { class: "failed" }, phrase`Damaged: ${problem}`)),
+    Object.entries(report.gaps).map(([name, why]) => make("p", { class: "failed" }, phrase`Not played as the suite has it: ${name}: ${why}`)),
     table(run, "Results", report.results, ["environment", "policy"]),
     categories(run, data.categories),
     failures(run, report.failures),
@@ -53,7 +53,7 @@ function table(run, title, rows, names) {
   const figures = ["planned", "judged", "given up", "success %", "score", "rounds", "tokens", "cost"];
   return [
     make("h2", {}, title),
-    make("div", { class: "wide" }, make("table", {},
+    scrolled(title, make("table", {},
       make("thead", {}, make("tr", {}, names.map((it) => make("th", { scope: "col" }, it)),
         figures.map((it) => make("th", { scope: "col", class: "figure" }, it)))),
       make("tbody", {}, rows.map((row) => resultRow(run, row, names))))),
@@ -89,7 +89,7 @@ function failures(run, reasons) {
   if (!reasons.length) return null;
   return [
     make("h2", {}, "Why attempts failed"),
-    make("div", { class: "wide" }, make("table", {},
+    scrolled("Why attempts failed", make("table", {},
       make("thead", {}, make("tr", {}, ["reason", "fault", "attempts", "given up", "the first said"].map((it) =>
         make("th", { scope: "col" }, it)))),
       make("tbody", {}, reasons.map((it) => make("tr", {},
@@ -129,7 +129,7 @@ function configuration({ manifest, runs }, { run, other, choose }, differences) 
 }
 
 function settings(title, runs, rows) {
-  return make("div", { class: "wide" }, make("table", { class: "settings" },
+  return scrolled(title, make("table", { class: "settings" },
     make("caption", {}, title),
     make("thead", {}, make("tr", {}, ["setting", ...runs].map((it) => make("th", { scope: "col" }, it)))),
     make("tbody", {}, rows.map(([path, ...values]) =>

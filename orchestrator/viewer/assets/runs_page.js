@@ -1,7 +1,7 @@
 // The runs: a table that sorts, filters, groups and keeps up, and from which runs are compared.
 
 import { comparison } from "./compare_page.js";
-import { fill, make } from "./elements.js";
+import { fill, make, scrolled } from "./elements.js";
 import { amount, dollars, measured, number } from "./figures.js";
 import { follow } from "./following.js";
 import { address, ask } from "./server.js";
@@ -45,11 +45,12 @@ export async function showRuns({ page, parameters, go, tell, signal }) {
   const table = make("table", { class: "runs" });
   const count = make("p", { class: "quiet", role: "status" });
   fill(page,
+    make("h1", {}, "Runs"),
     make("div", { class: "bar" },
       make("span", { class: "field" }, make("label", { for: "filter" }, "Filter "), filter),
       make("span", { class: "field" }, make("label", { for: "group" }, "Group by "), grouping),
       compare, count),
-    make("div", { class: "wide" }, table));
+    scrolled("Runs", table));
   let runs = [];
   let known = "";
 

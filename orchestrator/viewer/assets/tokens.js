@@ -1,6 +1,6 @@
 // The token ledger of an episode: which tokens were sampled, how likely they were, by which weights.
 
-import { fill, make } from "./elements.js";
+import { fill, make, phrase } from "./elements.js";
 import { number } from "./figures.js";
 import { ask } from "./server.js";
 
@@ -28,7 +28,7 @@ export async function showTokens(section, { run, id, segments, signal }) {
 
   function draw() {
     fill(body,
-      ledger.fork_reason ? make("p", { class: "failed" }, `A new segment: ${ledger.fork_reason}`) : null,
+      ledger.fork_reason ? make("p", { class: "failed" }, phrase`A new segment: ${ledger.fork_reason}`) : null,
       make("p", { class: "quiet small" }, counts(ledger)),
       groups(ledger).map(([from, to]) => group(ledger, from, to, mode.value)));
   }
@@ -71,5 +71,5 @@ function counts({ origins, policy_versions }) {
   const by = {};
   for (const origin of origins) by[origin] = (by[origin] ?? 0) + 1;
   const said = Object.entries(by).map(([origin, count]) => `${number(count)} ${origin}`);
-  return `${said.join(", ")}; policy versions: ${policy_versions.join(", ") || "none reported"}`;
+  return phrase`${said.join(", ")}; policy versions: ${policy_versions.join(", ") || "none reported"}`;
 }

@@ -18,19 +18,11 @@ from orchestrator.store import RunStore
 from tests.kit.viewer import TOKEN, RunningViewer, open_browser, run_viewer
 from tests.orchestrator.records import (
     build_episode,
-    build_failed,
     build_manifest,
     build_session,
 )
+from tests.orchestrator.viewer.hostile_run import record_hostile_run
 from tests.orchestrator.viewer.test_server import record_run
-
-OWNED = "window.owned = (window.owned ?? 0) + 1"
-HOSTILE = (
-    f"<script>{OWNED}</script><img src=x onerror='{OWNED}'><svg/onload='{OWNED}'>"
-    f"<a href=\"javascript:{OWNED}\">a</a></pre></li><iframe srcdoc='<script>{OWNED}</script>'>"
-    "{{7*7}} \x1b[31m\x1b]0;owned\x07 \u202egnp.exe\u2066"
-)
-LONG = "x" * 1_000_000 + "THE END"
 
 
 @pytest.fixture(scope="module")
@@ -39,27 +31,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     record_run(runs / "first")
     record_hostile_run(runs / "<b>hostile")
     return runs
-
-
-def record_hostile_run(folder: Path) -> None:
-    manifest = build_manifest(policy=HOSTILE, config={HOSTILE: HOSTILE})
-    with RunStore.create(folder, manifest, build_session(command=(HOSTILE,))) as store:
-        gaps = {HOSTILE: HOSTILE}
-        plan = RunPlan(items={"maze": (HOSTILE, "b")}, samples=1, policies=(HOSTILE,), gaps=gaps)
-        store.begin_playing(plan)
-        named: dict[str, Any] = {"environment": HOSTILE, "policy": HOSTILE}
-        episode = build_episode(HOSTILE, replies=(f"Thought: {HOSTILE}\nAction: {LONG}",), **named)
-        episode.category = episode.environment_version = HOSTILE
-        episode.steps[-1].observation = HOSTILE
-        episode.steps[-1].info.update({HOSTILE: HOSTILE})
-        episode.generations[0].reasoning = episode.generations[0].policy_version = HOSTILE
-        episode.generations[0].finish_reason = HOSTILE
-        episode.token_segments[0].policy_versions[0] = HOSTILE
-        episode.token_segments[0].fork_reason = HOSTILE
-        failed = build_failed("b", **named)
-        failed.error.reason = failed.error.message = HOSTILE
-        store.append_all([episode, failed])
-        store.end_playing(SessionEnd(interrupted=False))
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +61,8 @@ def page(browser: Any, viewer: RunningViewer) -> Iterator[Any]:
 
 
 def current_turn(page: Any) -> str:
-    return page.locator(".turn.current h2").inner_text()
+    # Not its inner text: what a browser has not drawn yet has none.
+    return page.locator(".turn.current h2").text_content()
 
 
 def test_a_run_is_opened_filtered_and_an_episode_stepped_through_by_keyboard(
@@ -130,9 +102,9 @@ def test_an_episode_shows_thought_action_changes_tokens_and_its_failed_attempt(
     row = viewer.ask("episodes", run="runs/first", item="maze_0")["rows"][0]
     page.goto(viewer.page("/episode", run="runs/first", id=row["episode_id"]))
     turn = page.locator(".turn").nth(2)
-    assert turn.locator(".action .text").inner_text() == "move left"
-    assert page.locator(".turn").nth(1).locator(".thought .text").inner_text() == "up it is."
-    assert turn.locator("mark").all_inner_texts() == ["(2)."]
+    assert turn.locator(".action .text").text_content() == "move left"
+    assert page.locator(".turn").nth(1).locator(".thought .text").text_content() == "up it is."
+    assert turn.locator("mark").all_text_contents() == ["(2)."]
     page.keyboard.press("t")
     page.locator(".token.sampled.s2").first.wait_for()
     page.get_by_label("Colour").select_option("version")
@@ -183,30 +155,6 @@ def test_a_list_of_any_length_has_few_rows_in_the_page(page: Any, viewer: Runnin
     rows.press("End")
     page.get_by_text("99999", exact=True).wait_for()
     assert rows.get_by_role("row").count() < 80
-
-
-def test_what_a_hostile_run_says_is_text(page: Any, viewer: RunningViewer) -> None:
-    run = "runs/<b>hostile"
-    rows = viewer.ask("episodes", run=run)["rows"]
-    page.get_by_role("link", name=run).wait_for()
-    assert page.evaluate("window.owned") is None
-    addresses = [viewer.page("/run", run=run), viewer.page("/episodes", run=run, item=HOSTILE)]
-    addresses += [viewer.page("/episode", run=run, id=it["episode_id"], tokens=1) for it in rows]
-    for address in addresses:
-        page.goto(address)
-        page.get_by_text("<script>").locator("visible=true").first.wait_for()
-        page.locator("details").evaluate_all("all => all.forEach((it) => { it.open = true; })")
-        assert page.evaluate("window.owned") is None
-        made = page.locator("main :is(script, img, iframe, [onerror], [onload], a[href^=java])")
-        assert made.count() == 0
-        assert not {"\x1b", "\u202e"} & set(page.locator("body").text_content())
-    page.goto(viewer.page("/episode", run=run, id=rows[0]["episode_id"]))
-    observation = page.locator(".turn").nth(1).locator(".observation .text").text_content()
-    assert "\\x1b[31m" in observation and "\\x202e" in observation
-    reply = page.locator(".turn").nth(1).locator(".reply")
-    assert "THE END" not in page.locator("body").text_content()
-    reply.get_by_role("button", name="more characters").click()
-    reply.get_by_text("THE END").wait_for()
 
 
 def test_a_page_of_another_origin_reads_nothing(
