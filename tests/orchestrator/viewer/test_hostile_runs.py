@@ -30,7 +30,7 @@ MIXED = """() => {
     while (walker.nextNode()) {
         const { data, parentElement: it } = walker.currentNode;
         if (!/[א-ת]/.test(data) || !it.checkVisibility()) continue;
-        if (it.closest('bdi, option, .text, .settings, .facts dd')) continue;
+        if (it.closest('bdi, option, .text, .settings, .facts dd, [role=note]')) continue;
         const style = getComputedStyle(it);
         const alone = style.display !== 'inline' && it.childNodes.length === 1;
         const apart = alone || style.unicodeBidi.startsWith('isolate');
@@ -45,8 +45,9 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningViewer]:
     folder = tmp_path_factory.mktemp("hostile")
     for root in ("runs", "אבג"):
         (folder / root).mkdir()
-    record_hostile_run(folder / HOSTILE)
-    record_hostile_run(folder / HEBREW, "אבג", "אבג")
+    for again in ("", "2"):
+        record_hostile_run(folder / (HOSTILE + again))
+        record_hostile_run(folder / (HEBREW + again), "אבג", "אבג")
     with run_viewer(folder / "runs", folder / "אבג") as running:
         yield running
 
@@ -79,8 +80,8 @@ def page(browser: Any, viewer: RunningViewer) -> Iterator[Any]:
     assert brought == []
 
 
-def every_page(viewer: RunningViewer, run: str, other: str) -> dict[str, tuple[str, str]]:
-    pages = page_addresses(viewer, run, other)
+def every_page(viewer: RunningViewer, run: str) -> dict[str, tuple[str, str]]:
+    pages = page_addresses(viewer, run, run + "2")
     failed = viewer.ask("episodes", run=run, outcome="failed")["rows"][0]["episode_id"]
     return {**pages, "failed": (viewer.page("/episode", run=run, id=failed), ".turn")}
 
@@ -92,7 +93,7 @@ def show(page: Any, address: str, last: str) -> None:
 
 
 def test_what_a_hostile_run_says_is_text_on_every_page(page: Any, viewer: RunningViewer) -> None:
-    for path, (address, last) in every_page(viewer, HOSTILE, HEBREW).items():
+    for path, (address, last) in every_page(viewer, HOSTILE).items():
         show(page, address, last)
         assert "<img src=x" in page.locator("main").text_content(), path
         assert page.evaluate(MADE) == [], path
@@ -107,7 +108,7 @@ def test_what_a_hostile_run_says_is_text_on_every_page(page: Any, viewer: Runnin
 def test_long_lines_are_shown_in_part_until_they_are_asked_for(
     page: Any, viewer: RunningViewer
 ) -> None:
-    show(page, *page_addresses(viewer, HOSTILE, HEBREW)["/episode"])
+    show(page, *every_page(viewer, HOSTILE)["/episode"])
     observation = page.locator(".turn").nth(1).locator(".observation .text").text_content()
     assert "\\x1b[31m" in observation and "\\x202e" in observation
     reply = page.locator(".turn").nth(1).locator(".reply")
@@ -128,7 +129,7 @@ def test_what_is_saved_from_a_hostile_run_is_no_page(page: Any, viewer: RunningV
 def test_names_written_from_right_to_left_move_nothing_around_them(
     page: Any, viewer: RunningViewer
 ) -> None:
-    for path, (address, last) in every_page(viewer, HEBREW, HOSTILE).items():
+    for path, (address, last) in every_page(viewer, HEBREW).items():
         show(page, address, last)
         assert "אבג" in page.locator("main").text_content(), path
         assert page.evaluate(MIXED) == [], path
