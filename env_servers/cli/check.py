@@ -33,6 +33,15 @@ class Check:
     """With --target: PEM private key of this client (mTLS)."""
     insecure: bool = False
     """With --target: send the token to other machines in plain text, too."""
+    checks: tuple[str, ...] = ()
+    """With --target: only these checks (`R16.2`) and rules (`R16`)."""
+    drain_command: str = ""
+    """With --target: a shell command that makes the server drain ('kill -TERM PID'), for the check
+    that ends it."""
+    json: Path | None = None
+    """With --target: write the report to this file as JSON."""
+    junit: Path | None = None
+    """With --target: write the report to this file as JUnit XML."""
     data: Path | None = None
     """Folder of official data files; default: AGENTGYM_DATA."""
 
@@ -49,8 +58,18 @@ class Check:
                 )
             self._check_tls_files()
             return check_server(
-                self.target, self.name or "echo", ca=self.ca, cert=self.cert, key=self.key
+                self.target,
+                self.name or "echo",
+                ca=self.ca,
+                cert=self.cert,
+                key=self.key,
+                checks=self.checks,
+                drain_command=self.drain_command,
+                json=self.json,
+                junit=self.junit,
             )
+        if self.checks or self.drain_command or self.json or self.junit:
+            raise SdkError("--checks, --drain-command, --json and --junit need --target")
         if not self.name:
             raise SdkError(
                 "name an environment, or a server with --target", valid=environment_names()

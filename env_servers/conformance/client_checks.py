@@ -50,7 +50,7 @@ async def scopes_are_kept(harness: Harness) -> None:
     """A token without the scope play asks, and plays nothing: UNAUTHENTICATED."""
     token = harness.target.operator_token
     if not token:
-        raise NotApplicable("needs a token with the scope operate alone")
+        raise NotApplicable("needs AGENTGYM_OPERATOR_TOKEN, a token with the scope operate alone")
     metadata = harness.target.metadata(token)
     request = pb.ListEnvironmentsRequest()
     await harness.stub.ListEnvironments(request, metadata=metadata, timeout=harness.target.timeout)
@@ -79,12 +79,14 @@ def _verbs(action: str) -> list[dict[str, Any]]:
 
 def _other_token(target: Target) -> str:
     if not target.other_token:
-        raise NotApplicable("needs the tokens of two clients")
+        raise NotApplicable(
+            "needs AGENTGYM_TOKEN and AGENTGYM_OTHER_TOKEN, the tokens of two clients"
+        )
     return target.other_token
 
 
 CHECKS: Final = (
-    ("R60", episodes_are_their_clients),
-    ("R61", listings_are_their_clients),
-    ("R62", scopes_are_kept),
+    ("R60.1", episodes_are_their_clients),
+    ("R61.1", listings_are_their_clients),
+    ("R62.1", scopes_are_kept),
 )

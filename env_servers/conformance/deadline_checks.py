@@ -126,11 +126,11 @@ async def _slow(harness: Harness) -> Play:
 
 
 CHECKS: Final = (
-    ("R30", deadlines_are_kept),
-    ("R30", deadlines_hold_for_resets),
-    ("R31", cancel_answers_both),
-    ("R31", nothing_to_cancel_is_no_error),
-    ("R32", busy_episodes_say_so),
-    ("R32", lost_streams_do_not_cancel),
-    ("R33", closing_answers_what_is_in_flight),
+    ("R30.1", deadlines_are_kept),
+    ("R30.2", deadlines_hold_for_resets),
+    ("R31.1", cancel_answers_both),
+    ("R31.2", nothing_to_cancel_is_no_error),
+    ("R32.1", busy_episodes_say_so),
+    ("R32.2", lost_streams_do_not_cancel),
+    ("R33.1", closing_answers_what_is_in_flight),
 )

@@ -126,6 +126,25 @@ async def tool_calls_are_steps(harness: Harness) -> None:
     expect(not event.HasField("parsed_action"), "an unreadable call has a parsed_action")
 
 
+async def unreadable_replies_are_turns(harness: Harness) -> None:
+    """A reply without a call, where one is asked for, is a step without a parsed_action."""
+    structured = (
+        types_pb2.ACTION_FORMAT_FUNCTION_CALLING,
+        types_pb2.ACTION_FORMAT_CODE_AS_ACTION,
+    )
+    spoken = [it for it in structured if it in harness.described.action_formats]
+    if not spoken:
+        raise NotApplicable("the environment speaks ReAct alone")
+    for action_format in spoken:
+        play = await harness.play()
+        event = expect_observation(
+            await play.ask(1, reply="I do not know.", action_format=action_format)
+        )
+        name = types_pb2.ActionFormat.Name(action_format)
+        expect(not event.HasField("parsed_action"), f"an unreadable {name} has a parsed_action")
+        await play.must_be_at(1)
+
+
 async def invalid_actions_are_observations(harness: Harness) -> None:
     """Nonsense from the agent is answered by the environment, never with an error."""
     play = await harness.play()
@@ -223,16 +242,17 @@ async def crashes_end_one_episode(harness: Harness) -> None:
 
 
 CHECKS: Final = (
-    ("R6", reset_step_close),
-    ("R63", bare_integers_are_items),
-    ("R7", replies_and_calls_are_read_by_the_server),
-    ("R7", action_format_can_change_per_command),
-    ("R7", tool_calls_are_steps),
-    ("R8", invalid_actions_are_observations),
-    ("R9", rewards_are_optional),
-    ("R10", the_end_is_said_once_and_for_all),
-    ("R11", closing_twice_is_no_error),
-    ("R12", advice_changes_nothing),
-    ("R12", advice_is_for_the_current_state),
-    ("R13", crashes_end_one_episode),
+    ("R6.1", reset_step_close),
+    ("R63.1", bare_integers_are_items),
+    ("R7.1", replies_and_calls_are_read_by_the_server),
+    ("R7.2", action_format_can_change_per_command),
+    ("R7.3", tool_calls_are_steps),
+    ("R7.4", unreadable_replies_are_turns),
+    ("R8.1", invalid_actions_are_observations),
+    ("R9.1", rewards_are_optional),
+    ("R10.1", the_end_is_said_once_and_for_all),
+    ("R11.1", closing_twice_is_no_error),
+    ("R12.1", advice_changes_nothing),
+    ("R12.2", advice_is_for_the_current_state),
+    ("R13.1", crashes_end_one_episode),
 )

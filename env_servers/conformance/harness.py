@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import AsyncGenerator
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import grpc
 import grpc.aio
@@ -26,7 +26,10 @@ from env_servers.conformance.verdicts import (
     expect_observation,
 )
 
-__all__ = ["Harness", "NotApplicable", "Play", "Violation"]
+__all__ = ["MAX_PROBED_EPISODES", "Harness", "NotApplicable", "Play", "Violation"]
+
+MAX_PROBED_EPISODES: Final = 64
+"""So many a check opens to see that there is a limit."""
 
 
 class Harness:
@@ -78,7 +81,9 @@ class Harness:
     def require_echo(self) -> None:
         """Raise NotApplicable on environments without echo's options."""
         if not self.is_echo:
-            raise NotApplicable("needs the options of the environment `echo`")
+            raise NotApplicable(
+                "needs the options of the environment `echo`: check the server with it, too"
+            )
 
     def require(self, capability: pb.Capability) -> None:
         """Raise NotApplicable where the environment lacks a capability."""
@@ -100,7 +105,10 @@ class Harness:
             event = await second_stream.ask(play.command(9, attach=pb.Attach(last_seq_seen=0)))
             self._waits = event.attached.in_flight
         if not self._waits:
-            raise NotApplicable("the server executes echo inline: steps are done at once")
+            raise NotApplicable(
+                "the server executes echo inline: steps are done at once. Ours is started with "
+                "`--execution echo=process` for these checks"
+            )
 
     def fresh_id(self) -> str:
         """An episode id that nobody else uses; closed after the check."""

@@ -129,11 +129,11 @@ async def _with_lease(harness: Harness, lease_ms: int) -> Play:
 
 
 CHECKS: Final = (
-    ("R20", lost_streams_lose_nothing),
-    ("R21", attach_replays_what_was_missed),
-    ("R21", attach_beyond_the_state_is_a_gap),
-    ("R22", leases_run_out),
-    ("R22", attached_episodes_outlive_their_lease),
-    ("R23", heartbeats_tell_the_lease),
-    ("R24", any_stream_takes_over),
+    ("R20.1", lost_streams_lose_nothing),
+    ("R21.1", attach_replays_what_was_missed),
+    ("R21.2", attach_beyond_the_state_is_a_gap),
+    ("R22.1", leases_run_out),
+    ("R22.2", attached_episodes_outlive_their_lease),
+    ("R23.1", heartbeats_tell_the_lease),
+    ("R24.1", any_stream_takes_over),
 )

@@ -7,7 +7,7 @@ from typing import Final
 
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
-from env_servers.conformance.harness import Harness, NotApplicable
+from env_servers.conformance.harness import MAX_PROBED_EPISODES, Harness, NotApplicable
 from env_servers.conformance.verdicts import (
     expect,
     expect_equal,
@@ -20,7 +20,6 @@ __all__ = ["CHECKS"]
 _MAX_PROBED_CREDITS: Final = 128
 _MAX_PROBED_BYTES: Final = 64 * 1024 * 1024
 _MAX_PROBED_JOURNAL: Final = 16 * 1024 * 1024
-_MAX_PROBED_EPISODES: Final = 64
 _MAX_PROBED_IDLE_MS: Final = 3_000
 
 
@@ -29,7 +28,13 @@ async def credits_are_enforced(harness: Harness) -> None:
     await harness.require_observable_steps()
     allowed = harness.described.limits.max_in_flight
     if allowed > _MAX_PROBED_CREDITS:
-        raise NotApplicable(f"{allowed} credits are too many to exhaust politely")
+        raise NotApplicable(
+            f"{allowed} credits are too many to exhaust politely: a server with at most "
+            f"{_MAX_PROBED_CREDITS} (limits.max_in_flight) can be checked"
+        )
+    limits = harness.described.limits
+    if allowed >= min(limits.max_episodes, limits.max_episodes_per_client or allowed + 1):
+        raise NotApplicable(f"one client may not open the {allowed + 1} episodes that this needs")
     stream = await harness.open_stream()
     ids = [harness.fresh_id() for _ in range(allowed + 1)]
     for episode_id in ids:
@@ -51,7 +56,10 @@ async def texts_have_a_limit(harness: Harness) -> None:
     limit = harness.described.limits.max_text_bytes
     expect(limit > 0, "limits.max_text_bytes is 0")
     if limit > _MAX_PROBED_BYTES:
-        raise NotApplicable(f"{limit} bytes are too many to send")
+        raise NotApplicable(
+            f"{limit} bytes are too many to send: a server with at most {_MAX_PROBED_BYTES} "
+            "(limits.max_text_bytes) can be checked"
+        )
     play = await harness.play()
     long = "x" * (limit + 1)
     call = types_pb2.ToolCall(name="f", arguments_json=long)
@@ -136,9 +144,12 @@ async def long_journals_end_their_episode_alone(harness: Harness) -> None:
     harness.require_echo()
     limits = harness.described.limits
     if not limits.max_journal_bytes:
-        raise NotApplicable("the server has no bound for the inputs of an episode")
+        raise NotApplicable("limits.max_journal_bytes is 0: there is no bound")
     if limits.max_journal_bytes > _MAX_PROBED_JOURNAL:
-        raise NotApplicable(f"{limits.max_journal_bytes} bytes are too many to send")
+        raise NotApplicable(
+            f"{limits.max_journal_bytes} bytes are too many to send: a server with at most "
+            f"{_MAX_PROBED_JOURNAL} (limits.max_journal_bytes) can be checked"
+        )
     play = await harness.play(length=0)
     neighbour = await harness.play(play.stream, length=0)
     text = "x" * min(limits.max_text_bytes, limits.max_journal_bytes // 4)
@@ -155,8 +166,11 @@ async def long_journals_end_their_episode_alone(harness: Harness) -> None:
 async def others_leave_a_client_its_share(harness: Harness) -> None:
     """A client beside another one gets its part; the other's open episodes go on."""
     capacity = harness.described.limits.max_episodes
-    if capacity > _MAX_PROBED_EPISODES:
-        raise NotApplicable(f"{capacity} episodes are too many to open")
+    if capacity > MAX_PROBED_EPISODES:
+        raise NotApplicable(
+            f"{capacity} episodes are too many to open: a server with at most "
+            f"{MAX_PROBED_EPISODES} (limits.max_episodes) can be checked"
+        )
     async with Harness(harness.target) as other, other.cleanup():
         mine, theirs = await harness.open_stream(), await other.open_stream()
         first = other.reset()
@@ -183,7 +197,10 @@ async def unused_episodes_end_and_say_why(harness: Harness) -> None:
     """An episode that no command names for limits.idle_limit_ms ends; `cause` says so."""
     limit = harness.described.limits.idle_limit_ms
     if not 0 < limit <= _MAX_PROBED_IDLE_MS:
-        raise NotApplicable(f"{limit} ms are too long to wait (0 = never)")
+        raise NotApplicable(
+            f"{limit} ms are too long to wait (0 = never): a server with at most "
+            f"{_MAX_PROBED_IDLE_MS} (limits.idle_limit_ms) can be checked"
+        )
     stream = await harness.open_stream()
     unused, used = await harness.play(stream), await harness.play(stream)
     for _ in range(12):
@@ -216,15 +233,15 @@ async def forks_outlive_what_they_share(harness: Harness) -> None:
 
 
 CHECKS: Final = (
-    ("R34", credits_are_enforced),
-    ("R35", texts_have_a_limit),
-    ("R36", episode_ids_have_a_size),
-    ("R37", unknown_verbs_are_refused_alone),
-    ("R38", unknown_names_tell_the_valid_ones),
-    ("R38", unknown_formats_spare_the_episode),
-    ("R38", options_are_json),
-    ("R55", long_journals_end_their_episode_alone),
-    ("R57", unused_episodes_end_and_say_why),
-    ("R58", others_leave_a_client_its_share),
-    ("R59", forks_outlive_what_they_share),
+    ("R34.1", credits_are_enforced),
+    ("R35.1", texts_have_a_limit),
+    ("R36.1", episode_ids_have_a_size),
+    ("R37.1", unknown_verbs_are_refused_alone),
+    ("R38.1", unknown_names_tell_the_valid_ones),
+    ("R38.2", unknown_formats_spare_the_episode),
+    ("R38.3", options_are_json),
+    ("R55.1", long_journals_end_their_episode_alone),
+    ("R57.1", unused_episodes_end_and_say_why),
+    ("R58.1", others_leave_a_client_its_share),
+    ("R59.1", forks_outlive_what_they_share),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -13,33 +14,45 @@ __all__ = ["print_report", "print_result"]
 
 def print_result(result: CheckResult, console: Console) -> None:
     """One line as a check ends."""
-    console.print(_mark(result), Text(f"{result.rule:4} {result.description}"))
+    console.print(_mark(result), Text(f"{result.check_id:6} {result.description}"))
     for line in (result.failure, result.skipped):
         if line:
-            console.print(Text(f"          {line}", style="dim"))
+            console.print(Text(f"            {line}", style="dim"))
 
 
 def print_report(report: ConformanceReport, console: Console) -> None:
-    """The table of all checks, and the verdict."""
-    table = Table(title=f"Conformance of {report.target.address} ({report.server_version})")
-    table.add_column("rule", no_wrap=True)
+    """The table of all checks, why some were skipped, and the verdict."""
+    console.print(Text(f"{report.target.address} ({report.server_version})", style="bold"))
+    table = Table(pad_edge=False, box=box.SIMPLE_HEAD)
+    table.add_column("check", no_wrap=True)
     table.add_column("what it asks for")
     table.add_column("verdict", no_wrap=True)
     table.add_column("s", justify="right", no_wrap=True)
     for result in report.results:
         sentence = Text(result.description)
-        if result.failure or result.skipped:
-            sentence.append(f"\n{result.failure or result.skipped}", style="dim")
-        table.add_row(result.rule, sentence, _mark(result), f"{result.seconds:.2f}")
+        if result.failure:
+            sentence.append(f"\n{result.failure}", style="dim")
+        table.add_row(result.check_id, sentence, _mark(result), f"{result.seconds:.2f}")
     console.print(table)
-    failed = sum(bool(result.failure) for result in report.results)
-    skipped = sum(bool(result.skipped) for result in report.results)
-    passed = len(report.results) - failed - skipped
+    for reason, checks in _skipped(report).items():
+        console.print(Text(f"skipped {', '.join(checks)}: {reason}"))
     verdict = "conforms" if report.passed else "does not conform"
     console.print(
-        f"environment {report.target.environment}: {passed} passed, {failed} failed, "
-        f"{skipped} skipped: the server {verdict}"
+        Text(
+            f"environment {report.target.environment}: {report.count('passed')} passed, "
+            f"{report.count('failed')} failed, {report.count('skipped')} skipped: "
+            f"the server {verdict}"
+        )
     )
+
+
+def _skipped(report: ConformanceReport) -> dict[str, list[str]]:
+    """The ids of the checks that were not made, by the reason, which says what would allow them."""
+    found: dict[str, list[str]] = {}
+    for result in report.results:
+        if result.skipped:
+            found.setdefault(result.skipped, []).append(result.check_id)
+    return found
 
 
 def _mark(result: CheckResult) -> Text:

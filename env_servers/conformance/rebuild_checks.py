@@ -195,15 +195,15 @@ def _journal(play: Play, episode_id: str, seq: int | None = None) -> pb.Command:
 
 
 CHECKS: Final = (
-    ("R25", equal_journals_give_equal_states),
-    ("R26", journals_rebuild_episodes),
-    ("R26", rebuilt_episodes_answer_old_steps),
-    ("R26", journals_fit_their_seq),
-    ("R26", longer_journals_replace_stale_episodes),
-    ("R27", wrong_hashes_are_refused),
-    ("R27", diverging_environments_are_caught),
-    ("R28", forks_copy_the_present),
-    ("R28", forks_copy_the_past),
-    ("R29", forks_need_a_source),
-    ("R51", rebuilds_may_be_sent_in_parts),
+    ("R25.1", equal_journals_give_equal_states),
+    ("R26.1", journals_rebuild_episodes),
+    ("R26.2", rebuilt_episodes_answer_old_steps),
+    ("R26.3", journals_fit_their_seq),
+    ("R26.4", longer_journals_replace_stale_episodes),
+    ("R27.1", wrong_hashes_are_refused),
+    ("R27.2", diverging_environments_are_caught),
+    ("R28.1", forks_copy_the_present),
+    ("R28.2", forks_copy_the_past),
+    ("R29.1", forks_need_a_source),
+    ("R51.1", rebuilds_may_be_sent_in_parts),
 )

@@ -106,12 +106,12 @@ async def two_streams_open_one_episode(harness: Harness) -> None:
 
 
 CHECKS: Final = (
-    ("R14", same_command_same_event),
-    ("R14", same_reset_same_event),
-    ("R15", other_body_conflicts),
-    ("R15", other_reset_conflicts),
-    ("R16", gaps_are_refused),
-    ("R17", unknown_episodes_are_not_found),
-    ("R18", old_answers_are_evicted),
-    ("R19", two_streams_open_one_episode),
+    ("R14.1", same_command_same_event),
+    ("R14.2", same_reset_same_event),
+    ("R15.1", other_body_conflicts),
+    ("R15.2", other_reset_conflicts),
+    ("R16.1", gaps_are_refused),
+    ("R17.1", unknown_episodes_are_not_found),
+    ("R18.1", old_answers_are_evicted),
+    ("R19.1", two_streams_open_one_episode),
 )

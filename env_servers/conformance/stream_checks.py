@@ -148,12 +148,12 @@ def _varint(value: int) -> bytes:
 
 
 CHECKS: Final = (
-    ("R1", credits_come_first),
-    ("R2", every_command_gets_one_answer),
-    ("R3", messages_mix_episodes),
-    ("R3", many_answers_keep_the_size),
-    ("R4", half_close_ends_the_stream),
-    ("R5", malformed_bytes_end_one_stream),
-    ("R5", unknown_fields_are_ignored),
-    ("R50", streams_name_the_run_of_the_server),
+    ("R1.1", credits_come_first),
+    ("R2.1", every_command_gets_one_answer),
+    ("R3.1", messages_mix_episodes),
+    ("R3.2", many_answers_keep_the_size),
+    ("R4.1", half_close_ends_the_stream),
+    ("R5.1", malformed_bytes_end_one_stream),
+    ("R5.2", unknown_fields_are_ignored),
+    ("R50.1", streams_name_the_run_of_the_server),
 )

@@ -1,7 +1,9 @@
 """The checks in order, and what running them found.
 
-A check is an async function of a harness; its docstring's first line is the rule
-in short, its number is that of docs/protocol.md. What it raises is sorted here and nowhere else.
+A check is an async function of a harness; its docstring's first line is the rule in short. Its id
+is the rule of docs/protocol.md and a number within it, which stays for good: a new check gets the
+next number, that of a dropped one is not given again. What a check raises is sorted here and
+nowhere else.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from env_servers.conformance import (
     episode_checks,
     lease_checks,
     limit_checks,
+    operation_checks,
     rebuild_checks,
     sequence_checks,
     stream_checks,
@@ -28,8 +31,16 @@ from env_servers.conformance import (
 )
 from env_servers.conformance.harness import Harness, NotApplicable, Violation
 from env_servers.conformance.target import Target
+from env_servers.sdk import SdkError
 
-__all__ = ["CHECKS", "Check", "CheckResult", "ConformanceReport", "run_conformance"]
+__all__ = [
+    "CHECKS",
+    "Check",
+    "CheckResult",
+    "ConformanceReport",
+    "run_conformance",
+    "select_checks",
+]
 
 Check = Callable[[Harness], Awaitable[None]]
 
@@ -38,8 +49,8 @@ Check = Callable[[Harness], Awaitable[None]]
 class CheckResult:
     """What one check found."""
 
-    rule: str
-    """Number in docs/protocol.md."""
+    check_id: str
+    """For example `R16.2`."""
     name: str
     description: str
     """The rule in one sentence."""
@@ -50,9 +61,19 @@ class CheckResult:
     seconds: float = 0.0
 
     @property
+    def rule(self) -> str:
+        """Number in docs/protocol.md."""
+        return self.check_id.partition(".")[0]
+
+    @property
     def passed(self) -> bool:
         """Made, and the rule held."""
         return not self.failure and not self.skipped
+
+    @property
+    def verdict(self) -> str:
+        """`passed`, `failed` or `skipped`."""
+        return "failed" if self.failure else "skipped" if self.skipped else "passed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +83,10 @@ class ConformanceReport:
     target: Target
     server_version: str
     results: tuple[CheckResult, ...]
+
+    def count(self, verdict: str) -> int:
+        """How many checks ended with a verdict."""
+        return sum(result.verdict == verdict for result in self.results)
 
     @property
     def passed(self) -> bool:
@@ -85,8 +110,28 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     *unary_checks.CHECKS,
     *client_checks.CHECKS,
     *view_checks.CHECKS,
+    *operation_checks.CHECKS,
 )
-"""(rule, check) in the order of docs/protocol.md."""
+"""(id, check); the last one ends the server, where it was told how."""
+
+
+def select_checks(wanted: Sequence[str]) -> tuple[tuple[str, Check], ...]:
+    """Return the checks of these ids and rules (`R16.2`, `R16`); none named = all.
+
+    Raises SdkError for what is neither.
+    """
+    valid = {name for check_id, _ in CHECKS for name in (check_id, check_id.partition(".")[0])}
+    unknown = sorted(set(wanted) - valid)
+    if unknown:
+        raise SdkError(
+            f"no check or rule is called {', '.join(unknown)}",
+            valid=[check_id for check_id, _ in CHECKS],
+        )
+    return tuple(
+        (check_id, check)
+        for check_id, check in CHECKS
+        if not wanted or check_id in wanted or check_id.partition(".")[0] in wanted
+    )
 
 
 async def run_conformance(
@@ -103,14 +148,14 @@ async def run_conformance(
     results: list[CheckResult] = []
     async with Harness(target) as harness:
         hosted = await unary_checks.list_environments(harness)
-        for rule, check in checks:
-            results.append(await _make(harness, rule, check))
+        for check_id, check in checks:
+            results.append(await _make(harness, check_id, check))
             if on_result is not None:
                 on_result(results[-1])
     return ConformanceReport(target, hosted.server_version, tuple(results))
 
 
-async def _make(harness: Harness, rule: str, check: Check) -> CheckResult:
+async def _make(harness: Harness, check_id: str, check: Check) -> CheckResult:
     name = getattr(check, "__name__", "?")
     description = (check.__doc__ or name).partition("\n")[0]
     started = time.monotonic()
@@ -128,4 +173,4 @@ async def _make(harness: Harness, rule: str, check: Check) -> CheckResult:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         failure = f"raised {error!r:.200} at {frame.name}:{frame.lineno}"
     seconds = time.monotonic() - started
-    return CheckResult(rule, name, description, failure, skipped, seconds)
+    return CheckResult(check_id, name, description, failure, skipped, seconds)

@@ -35,6 +35,8 @@ class Target:
     """Bearer token of another client, with the scope play; empty = its rules are skipped."""
     operator_token: str = ""
     """Bearer token of a third one, with the scope operate alone; empty = its rules are skipped."""
+    drain_command: str = ""
+    """Shell command that makes the server drain, for the check that ends it; empty = skipped."""
     timeout: float = 10.0
     """Seconds that an answer may take before a check gives up."""
 

@@ -253,7 +253,7 @@ async def reflection_tells_the_contract(harness: Harness) -> None:
 async def strangers_are_refused(harness: Harness) -> None:
     """Without the token every call is UNAUTHENTICATED, with details."""
     if not harness.target.token:
-        raise NotApplicable("the server asks for no token")
+        raise NotApplicable("the server asks for no token, or AGENTGYM_TOKEN does not hold it")
     for metadata in ((), (("authorization", "Bearer wrong"),)):
         try:
             await harness.stub.ListEnvironments(pb.ListEnvironmentsRequest(), metadata=metadata)
@@ -295,17 +295,17 @@ def _status(error: grpc.aio.AioRpcError) -> status_pb2.Status:
 
 
 CHECKS: Final = (
-    ("R40", environments_describe_themselves),
-    ("R41", revisions_are_negotiated),
-    ("R41", capabilities_are_negotiated),
-    ("R42", unknown_environments_are_refused),
-    ("R43", tasks_are_paged),
-    ("R43", bad_pages_are_refused),
-    ("R43", named_tasks_are_bounded),
-    ("R44", episodes_are_listed),
-    ("R45", unary_calls_obey_the_same_rules),
-    ("R45", unary_errors_are_rich),
-    ("R46", health_is_told),
-    ("R46", reflection_tells_the_contract),
-    ("R47", strangers_are_refused),
+    ("R40.1", environments_describe_themselves),
+    ("R41.1", revisions_are_negotiated),
+    ("R41.2", capabilities_are_negotiated),
+    ("R42.1", unknown_environments_are_refused),
+    ("R43.1", tasks_are_paged),
+    ("R43.2", bad_pages_are_refused),
+    ("R43.3", named_tasks_are_bounded),
+    ("R44.1", episodes_are_listed),
+    ("R45.1", unary_calls_obey_the_same_rules),
+    ("R45.2", unary_errors_are_rich),
+    ("R46.1", health_is_told),
+    ("R46.2", reflection_tells_the_contract),
+    ("R47.1", strangers_are_refused),
 )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import cast
 
 from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMissingTypeStubs]
 
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
+from env_servers.error_reasons import DOMAIN, REASONS
 
 __all__ = [
-    "DOMAIN",
     "NotApplicable",
     "Violation",
     "error_info",
@@ -21,13 +21,6 @@ __all__ = [
     "expect_observation",
     "expect_well_formed",
 ]
-
-DOMAIN: Final = "agentgym.env"
-_FAULTS: Final = {name.removeprefix("FAULT_") for name in types_pb2.Fault.keys()}  # noqa: SIM118
-_REASONS: Final = {
-    name.removeprefix("ERROR_REASON_")
-    for name in pb.ErrorReason.keys()  # noqa: SIM118 - an enum wrapper, no mapping
-}
 
 
 class Violation(Exception):
@@ -74,15 +67,24 @@ def error_info(status: status_pb2.Status) -> error_details_pb2.ErrorInfo:
 
 
 def expect_well_formed(status: status_pb2.Status) -> error_details_pb2.ErrorInfo:
-    """The ErrorInfo of a status that has all that the contract asks for."""
+    """The ErrorInfo of a status that has all that the contract asks for of its reason."""
     info = error_info(status)
-    expect(1 <= status.code <= 16, f"code {status.code} is no gRPC error code")
     expect(bool(status.message), "an error has no message")
     expect_equal(info.domain, DOMAIN, "ErrorInfo.domain")
-    expect(info.reason in _REASONS, f"reason {info.reason!r} is not in the closed enum")
-    fault, retriable = info.metadata.get("fault", ""), info.metadata.get("retriable", "")
-    expect(fault in _FAULTS, f"metadata fault {fault!r} is no Fault")
-    expect(retriable in ("true", "false"), f"metadata retriable {retriable!r}")
+    name = f"ERROR_REASON_{info.reason}"
+    known = info.reason != "UNSPECIFIED" and name in pb.ErrorReason.keys()  # noqa: SIM118
+    expect(known, f"reason {info.reason!r} is not in the closed enum")
+    rule = REASONS[cast("pb.ErrorReason", pb.ErrorReason.Value(name))]
+    number: int = rule.code.value[0]
+    expect_equal(status.code, number, f"code of {info.reason}")
+    fault = types_pb2.Fault.Name(rule.fault).removeprefix("FAULT_")
+    expect_equal(info.metadata.get("fault"), fault, f"metadata fault of {info.reason}")
+    retriable = "true" if rule.retriable else "false"
+    expect_equal(info.metadata.get("retriable"), retriable, f"metadata retriable of {info.reason}")
+    for key in rule.metadata:
+        expect(bool(info.metadata.get(key)), f"{info.reason} lacks the metadata {key!r}")
+    has_retry_info = any(it.Unpack(error_details_pb2.RetryInfo()) for it in status.details)
+    expect(has_retry_info or not rule.retry_info, f"{info.reason} has no RetryInfo")
     return info
 
 

@@ -101,7 +101,9 @@ async def pictures_are_their_clients(harness: Harness) -> None:
     """To another client an episode cannot be seen."""
     harness.require(pb.CAPABILITY_RENDER)
     if not harness.target.other_token:
-        raise NotApplicable("needs the tokens of two clients")
+        raise NotApplicable(
+            "needs AGENTGYM_TOKEN and AGENTGYM_OTHER_TOKEN, the tokens of two clients"
+        )
     await _refused(await harness.play(), "EPISODE_NOT_FOUND", harness.target.other_token)
 
 
@@ -139,11 +141,11 @@ def _expect_views(response: pb.RenderResponse) -> None:
 
 
 CHECKS: Final = (
-    ("R64", states_have_views),
-    ("R64", lacking_views_are_said),
-    ("R65", looking_disturbs_nothing),
-    ("R65", pictures_wait_for_steps),
-    ("R65", ended_episodes_can_be_seen),
-    ("R65", pictures_are_their_clients),
-    ("R66", long_views_are_refused),
+    ("R64.1", states_have_views),
+    ("R64.2", lacking_views_are_said),
+    ("R65.1", looking_disturbs_nothing),
+    ("R65.2", pictures_wait_for_steps),
+    ("R65.3", ended_episodes_can_be_seen),
+    ("R65.4", pictures_are_their_clients),
+    ("R66.1", long_views_are_refused),
 )

@@ -1,15 +1,15 @@
-"""Every error that a server can answer with: one table, one exception, one constructor per case.
+"""Every error that a server can answer with: one exception, one constructor per case.
 
-The table fixes the gRPC code, the fault and `retriable` of every reason; a test holds it total over
-`ErrorReason`. Errors travel in-band as google.rpc.Status with ErrorInfo (and RetryInfo where the
-server knows when). Raise what a constructor returns: `raise errors.seq_gap(episode, 4, "...")`.
+What is fixed about each reason is in `env_servers.error_reasons`. Errors travel in-band as
+google.rpc.Status with ErrorInfo (and RetryInfo where the server knows when). Raise what a
+constructor returns: `raise errors.seq_gap(episode, 4, "...")`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 import grpc.aio
@@ -18,6 +18,7 @@ from google.rpc import error_details_pb2, status_pb2  # pyright: ignore[reportMi
 
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
+from env_servers.error_reasons import DOMAIN, REASONS
 from env_servers.sdk import (
     EnvironmentUnavailable,
     InvalidOption,
@@ -31,11 +32,8 @@ if TYPE_CHECKING:
     from env_servers.server.episode import Episode
 
 __all__ = [
-    "DOMAIN",
-    "REASONS",
     "CommandError",
     "EndCause",
-    "Rule",
     "abort",
     "being_opened",
     "cancelled",
@@ -74,63 +72,6 @@ __all__ = [
     "workers_stopped",
     "workers_unavailable",
 ]
-
-DOMAIN = "agentgym.env"
-
-
-class Rule(NamedTuple):
-    """What is fixed about an error reason."""
-
-    code: grpc.StatusCode
-    fault: types_pb2.Fault
-    retriable: bool
-
-
-_AGENT = types_pb2.FAULT_AGENT
-_ENVIRONMENT = types_pb2.FAULT_ENVIRONMENT
-_INFRASTRUCTURE = types_pb2.FAULT_INFRASTRUCTURE
-
-REASONS: dict[pb.ErrorReason, Rule] = {
-    pb.ERROR_REASON_SEQ_GAP: Rule(grpc.StatusCode.FAILED_PRECONDITION, _AGENT, False),
-    pb.ERROR_REASON_SEQ_CONFLICT: Rule(grpc.StatusCode.ABORTED, _AGENT, False),
-    pb.ERROR_REASON_EPISODE_BUSY: Rule(grpc.StatusCode.FAILED_PRECONDITION, _AGENT, True),
-    pb.ERROR_REASON_EPISODE_NOT_FOUND: Rule(grpc.StatusCode.NOT_FOUND, _INFRASTRUCTURE, False),
-    pb.ERROR_REASON_EPISODE_ENDED: Rule(grpc.StatusCode.FAILED_PRECONDITION, _AGENT, False),
-    pb.ERROR_REASON_RESPONSE_EVICTED: Rule(grpc.StatusCode.OUT_OF_RANGE, _AGENT, False),
-    pb.ERROR_REASON_UNKNOWN_ENVIRONMENT: Rule(grpc.StatusCode.NOT_FOUND, _AGENT, False),
-    pb.ERROR_REASON_UNKNOWN_ITEM: Rule(grpc.StatusCode.NOT_FOUND, _AGENT, False),
-    pb.ERROR_REASON_UNKNOWN_SPLIT: Rule(grpc.StatusCode.NOT_FOUND, _AGENT, False),
-    pb.ERROR_REASON_UNKNOWN_OPTION: Rule(grpc.StatusCode.INVALID_ARGUMENT, _AGENT, False),
-    pb.ERROR_REASON_UNSUPPORTED_ACTION_FORMAT: Rule(
-        grpc.StatusCode.INVALID_ARGUMENT, _AGENT, False
-    ),
-    pb.ERROR_REASON_UNSUPPORTED_CAPABILITY: Rule(grpc.StatusCode.UNIMPLEMENTED, _AGENT, False),
-    pb.ERROR_REASON_UNSUPPORTED_VERB: Rule(grpc.StatusCode.UNIMPLEMENTED, _AGENT, False),
-    pb.ERROR_REASON_CONTRACT_REVISION_UNSUPPORTED: Rule(
-        grpc.StatusCode.UNIMPLEMENTED, _AGENT, False
-    ),
-    pb.ERROR_REASON_INVALID_ARGUMENT: Rule(grpc.StatusCode.INVALID_ARGUMENT, _AGENT, False),
-    pb.ERROR_REASON_TEXT_TOO_LONG: Rule(grpc.StatusCode.INVALID_ARGUMENT, _AGENT, False),
-    pb.ERROR_REASON_CAPACITY_EXHAUSTED: Rule(
-        grpc.StatusCode.RESOURCE_EXHAUSTED, _INFRASTRUCTURE, True
-    ),
-    pb.ERROR_REASON_CLIENT_LIMIT: Rule(grpc.StatusCode.RESOURCE_EXHAUSTED, _AGENT, True),
-    pb.ERROR_REASON_CREDITS_EXCEEDED: Rule(grpc.StatusCode.RESOURCE_EXHAUSTED, _AGENT, True),
-    pb.ERROR_REASON_DEADLINE_EXCEEDED: Rule(
-        grpc.StatusCode.DEADLINE_EXCEEDED, _INFRASTRUCTURE, True
-    ),
-    pb.ERROR_REASON_CANCELLED: Rule(grpc.StatusCode.CANCELLED, _AGENT, True),
-    pb.ERROR_REASON_ENVIRONMENT_CRASHED: Rule(grpc.StatusCode.INTERNAL, _ENVIRONMENT, False),
-    pb.ERROR_REASON_ENVIRONMENT_HUNG: Rule(grpc.StatusCode.INTERNAL, _ENVIRONMENT, False),
-    pb.ERROR_REASON_WORKER_LOST: Rule(grpc.StatusCode.UNAVAILABLE, _INFRASTRUCTURE, False),
-    pb.ERROR_REASON_REPLAY_DIVERGED: Rule(grpc.StatusCode.DATA_LOSS, _ENVIRONMENT, False),
-    pb.ERROR_REASON_DRAINING: Rule(grpc.StatusCode.UNAVAILABLE, _INFRASTRUCTURE, True),
-    pb.ERROR_REASON_UNAUTHENTICATED: Rule(grpc.StatusCode.UNAUTHENTICATED, _AGENT, False),
-    pb.ERROR_REASON_ENVIRONMENT_UNAVAILABLE: Rule(
-        grpc.StatusCode.FAILED_PRECONDITION, _INFRASTRUCTURE, False
-    ),
-}
-"""`retriable` speaks of the same command sent again, not of the episode played again."""
 
 _SDK_REASONS: dict[type[SdkError], pb.ErrorReason] = {
     UnknownEnvironment: pb.ERROR_REASON_UNKNOWN_ENVIRONMENT,
