@@ -3,13 +3,16 @@
 The loop is observation -> reply -> step, within the limits of the plan. A failure is data: it ends
 up in the record's `error` with its fault, and then there is no score. Cancellation is no failure:
 it passes through and leaves no record.
+
+`play` is the whole loop; `EpisodeRun` is what it is made of, for those who play turn by turn.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,6 +27,7 @@ from agent_runtime.logs import bind_context
 from agent_runtime.policies.base import (
     Completion,
     EpisodeContext,
+    LiveEpisode,
     Policy,
     PolicySession,
 )
@@ -38,7 +42,7 @@ from agentgym.episode.v1 import episode_pb2
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
-__all__ = ["SCHEMA_VERSION", "EpisodePlan", "failed_record", "play"]
+__all__ = ["SCHEMA_VERSION", "EpisodePlan", "EpisodeRun", "failed_record", "play"]
 
 SCHEMA_VERSION = 1
 """Version of the episode record's layout."""
@@ -93,15 +97,33 @@ class EpisodePlan:
             reset.options.CopyFrom(self.options)
         return reset
 
-    def first_messages(self) -> pb.ConversationStart:
+    def first_messages(self) -> tuple[Message, Message]:
         """Return the messages that the conversation starts with."""
-        if self.conversation_start is not None:
-            return self.conversation_start
-        return next(
+        start = self.conversation_start or next(
             start
             for start in self.environment.conversation_starts
             if start.action_format == self.action_format
         )
+        return (
+            Message(Role.USER, start.instruction),
+            Message(Role.ASSISTANT, start.acknowledgement),
+        )
+
+    def context(self, live: LiveEpisode) -> EpisodeContext:
+        """Return what a policy's session may know of the episode."""
+        return EpisodeContext(
+            episode_id=self.episode_id,
+            environment=self.environment.name,
+            item_id=self.item_id,
+            action_format=self.action_format,
+            live=live,
+            tools_json=self.environment.functions_json,
+        )
+
+    @property
+    def rounds(self) -> int:
+        """Replies that the episode has at most."""
+        return self.max_rounds or self.environment.max_rounds
 
 
 async def play(
@@ -134,51 +156,47 @@ async def play(
         ) as span,
         bind_context(episode_id=plan.episode_id, environment=plan.environment.name),
     ):
-        return await _EpisodeRun(plan, live, policy, span, on_reply).run()
+        run = EpisodeRun(plan, live, policy.name, span=span, on_reply=on_reply)
+        return await run.play(policy)
 
 
 def failed_record(
     plan: EpisodePlan, policy: Policy, error: AgentRuntimeError
 ) -> episode_pb2.Episode:
     """Return the record of an episode that failed before it could be opened."""
-    record = _begin_record(plan, policy)
+    record = _begin_record(plan, policy.name)
     _record_failure(record, error, at_seq=0)
     record.ended_unix_ms = record.started_unix_ms
     return record
 
 
-class _EpisodeRun:
+class EpisodeRun:
     """The state of one episode while it is played."""
 
     def __init__(
         self,
         plan: EpisodePlan,
         live: RemoteEpisode,
-        policy: Policy,
-        span: Span | None,
-        on_reply: Callable[[Completion, Spent], None] | None,
+        policy: str,
+        *,
+        span: Span | None = None,
+        on_reply: Callable[[Completion, Spent], None] | None = None,
     ) -> None:
+        """Describe it; arguments as of `play`, and the policy's own name."""
         self._span = span
         self._on_reply = on_reply
         self._spent = Spent()
         self._plan = plan
         self._live = live
-        self._policy = policy
         self._messages: list[Message] = []
+        self._start = 0
+        """Messages before the first observation."""
         self._record = _begin_record(plan, policy)
         self._last: Transition | None = None
 
-    async def run(self) -> episode_pb2.Episode:
+    async def play(self, policy: Policy) -> episode_pb2.Episode:
         """Play; the environment's episode and the policy's session are released in any case."""
-        context = EpisodeContext(
-            episode_id=self._plan.episode_id,
-            environment=self._plan.environment.name,
-            item_id=self._plan.item_id,
-            action_format=self._plan.action_format,
-            live=self._live,
-            tools_json=self._plan.environment.functions_json,
-        )
-        session = self._policy.open(context)
+        session = policy.open(self._plan.context(self._live))
         try:
             await self._play(session)
         except AgentRuntimeError as error:
@@ -191,30 +209,96 @@ class _EpisodeRun:
             self._live.close()
             await session.close()
         self._record.token_segments.extend(session.token_segments())
-        return self._finish()
+        return self.finish()
 
     async def _play(self, session: PolicySession) -> None:
-        start = self._plan.first_messages()
-        own = (
-            Message(Role.USER, start.instruction),
-            Message(Role.ASSISTANT, start.acknowledgement),
-        )
-        self._messages.extend(session.begin(own))
-        transition = await self._step(None)
-        max_rounds = self._plan.max_rounds or self._plan.environment.max_rounds
-        turn = 0
-        while not transition.ended and turn < max_rounds:
+        await self.begin(session.begin(self._plan.first_messages()))
+        while not self.ended:
             if (limit := self._plan.limits.reached(self._spent)) is not None:
                 self._truncate(_STOP_BY_LIMIT[limit])
                 return
-            with tracing.span("turn", turn=turn):
-                reply = await self._reply(session, turn)
-                if reply is None:
-                    self._truncate(types_pb2.STOP_REASON_CONTEXT_EXHAUSTED)
-                    return
-                transition = await self._step(reply)
-            turn += 1
-        if not transition.ended:
+            await self.take_turn(session, self.turn)
+
+    @property
+    def turn(self) -> int:
+        """Turns that were played; the reset is none."""
+        return len(self._record.steps) - 1
+
+    @property
+    def reached(self) -> Transition:
+        """The state that the last turn led to."""
+        assert self._last is not None
+        return self._last
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can be played: the environment, or a limit, has ended it."""
+        return self._record.truncated or (self._last is not None and self._last.ended)
+
+    async def begin(self, start: Sequence[Message]) -> None:
+        """Reset; `start` are the messages before the first observation."""
+        self._messages.extend(start)
+        self._start = len(start)
+        await self._step(None)
+        self._count_round()
+
+    async def take_turn(self, session: PolicySession, calls: int) -> None:
+        """Play a turn; `calls` is how often this session was asked for a reply before."""
+        turn = self.turn
+        with tracing.span("turn", turn=turn):
+            reply = await self._reply(session, turn, calls)
+            if reply is None:
+                self._truncate(types_pb2.STOP_REASON_CONTEXT_EXHAUSTED)
+                return
+            await self._step(reply)
+        self._count_round()
+
+    def take_over(
+        self,
+        messages: Sequence[Message],
+        steps: Sequence[episode_pb2.Step],
+        reached: Transition,
+    ) -> None:
+        """Go on from turns that somebody else has played, in place of `begin`.
+
+        Args:
+            messages: The conversation so far; none is this player's.
+            steps: What was played, the reset first.
+            reached: The state in which the live episode is.
+        """
+        self._messages.extend(messages)
+        self._record.steps.extend(steps)
+        self._start = len(messages) - 2 * self.turn - 1
+        self._last = reached
+        self._count_round()
+
+    def restart(self, start: Sequence[Message]) -> None:
+        """Put other messages before the first observation: another policy wants its own."""
+        self._messages[: self._start] = start
+        self._start = len(start)
+
+    def rewind(self, turn: int, live: RemoteEpisode, reached: Transition) -> None:
+        """Take back what was played after a turn, and go on with a live episode in its state."""
+        record = self._record
+        del self._messages[self._start + 2 * turn + 1 :]
+        del record.steps[turn + 1 :]
+        kept = [call for call in record.generations if call.turn < turn]
+        del record.generations[len(kept) :]
+        record.policy_seconds = math.fsum(call.seconds for call in kept)
+        record.truncated, record.stop_reason = False, types_pb2.STOP_REASON_UNSPECIFIED
+        self._live, self._last = live, reached
+        self._count_round()
+
+    def so_far(self) -> episode_pb2.Episode:
+        """Return the record as it would be if the episode ended now."""
+        copied = copy.copy(self)
+        copied._record = episode_pb2.Episode()
+        copied._record.CopyFrom(self._record)
+        return copied.finish()
+
+    def _count_round(self) -> None:
+        """End the episode where it has had all its rounds."""
+        if not self.ended and self.turn >= self._plan.rounds:
             self._truncate(types_pb2.STOP_REASON_MAX_ROUNDS)
 
     async def _step(self, reply: str | None) -> Transition:
@@ -227,12 +311,12 @@ class _EpisodeRun:
         self._observe(transition, reply, time.perf_counter() - started)
         return transition
 
-    async def _reply(self, session: PolicySession, turn: int) -> str | None:
+    async def _reply(self, session: PolicySession, turn: int, calls: int) -> str | None:
         """Ask the policy for its next reply and record it; None = the context is full."""
         seed = self._plan.turn_seed(turn)
         started = time.perf_counter()
         with tracing.span("generation", turn=turn) as span, answers_timed() as timed:
-            completion = await session.reply(self._messages, turn=turn, seed=seed)
+            completion = await session.reply(self._messages, turn=calls, seed=seed)
             if span is not None:
                 _describe(span, completion)
         seconds = time.perf_counter() - started
@@ -264,7 +348,8 @@ class _EpisodeRun:
         self._record.truncated = True
         self._record.stop_reason = reason
 
-    def _finish(self) -> episode_pb2.Episode:
+    def finish(self) -> episode_pb2.Episode:
+        """Return the record, complete; call it once."""
         record, last = self._record, self._last
         for message in self._messages:
             record.messages.add(
@@ -305,7 +390,7 @@ _STOP_BY_FAULT = {
 }
 
 
-def _begin_record(plan: EpisodePlan, policy: Policy) -> episode_pb2.Episode:
+def _begin_record(plan: EpisodePlan, policy: str) -> episode_pb2.Episode:
     record = episode_pb2.Episode(
         schema_version=SCHEMA_VERSION,
         run_id=plan.run_id,
@@ -321,7 +406,7 @@ def _begin_record(plan: EpisodePlan, policy: Policy) -> episode_pb2.Episode:
         seed=plan.seed,
         action_format=plan.action_format,
         profile=plan.profile or plan.environment.profiles[0],
-        policy=plan.policy or policy.name,
+        policy=plan.policy or policy,
         started_unix_ms=int(time.time() * 1000),
     )
     if plan.options.fields:

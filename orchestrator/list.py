@@ -150,6 +150,8 @@ def _print(console: Console, entries: Sequence[RunEntry], found: int) -> None:
 def _heading(entry: RunEntry) -> tuple[Text, Text]:
     name = Text(str(entry.folder), style="bold")
     name.append("".join(f"\n  {it}" for it in entry.environments), style="not bold dim")
+    if entry.played_from:
+        name.append(f"\n  played on from {entry.played_from}", style="not bold dim")
     state = Text(entry.state, style=_STYLES.get(entry.state, "yellow"))
     state.append("".join(f"\n{it}" for it in entry.created[:16].split("T")), style="not bold dim")
     return name, state
@@ -178,6 +180,7 @@ def entry_data(entry: RunEntry) -> dict[str, Any]:
         "created": entry.created,
         "last_ended_unix_ms": entry.last_ended_unix_ms,
         "environments": list(entry.environments),
+        "played_from": entry.played_from,
         "planned": entry.planned,
         "finished": entry.finished,
         "judged": entry.judged,

@@ -41,6 +41,7 @@ from orchestrator.trust import SIGNATURE, is_signed, sign
 __all__ = [
     "MANIFEST_FILE",
     "MANIFEST_SCHEMA",
+    "PLAYED_FROM",
     "EnvironmentIdentity",
     "Manifest",
     "Session",
@@ -55,6 +56,8 @@ __all__ = [
 ]
 
 MANIFEST_FILE: Final = "manifest.json"
+PLAYED_FROM: Final = "played_from"
+"""Key in the configuration of a run that keeps what was played on: from which."""
 _FORMAT: Final = "agentgym-run"
 """Marks the file as ours: other tools write files of this name, too."""
 _MARKS: Final = ("format", SIGNATURE)

@@ -19,12 +19,14 @@ from agentgym.episode.v1 import episode_pb2
 from orchestrator.formats.messages import role_name
 from orchestrator.records import blamed, fault_name, stop_reason_name
 from orchestrator.terminal import visible
+from orchestrator.turns import call_of_turn, reply_places
 
 __all__ = [
     "as_plain_text",
     "as_renderable",
     "describe_episode",
     "describe_outcome",
+    "describe_parent",
     "describe_turn",
     "label_spans",
 ]
@@ -76,26 +78,43 @@ def describe_episode(episode: episode_pb2.Episode) -> Text:
         f"category {episode.category}" if episode.category else "",
         f"profile {episode.profile}" if episode.profile else "",
         f"episode {episode.episode_id}",
+        describe_parent(episode),
     ]
     heading.append("\n" + visible(", ".join(fact for fact in facts if fact)), style="dim")
     return heading
 
 
+def describe_parent(episode: episode_pb2.Episode) -> str:
+    """Return where a branch goes off; empty = it is none."""
+    if not episode.HasField("parent"):
+        return ""
+    parent = episode.parent
+    return f"branch of episode {parent.episode_id} of run {parent.run_id} at turn {parent.turn}"
+
+
 def _turns(episode: episode_pb2.Episode, limit: int | None) -> Iterator[tuple[int, RenderableType]]:
     """Yield what is shown with the turn that it belongs to: a reply, and what was said to it."""
-    turn = 0
-    for message in episode.messages:
-        name = role_name(message.role)
-        turn += message.sampled
-        if message.sampled and turn <= len(episode.generations):
-            for part in _reasoning(episode.generations[turn - 1].reasoning, turn, limit):
+    turn, replies = 0, set(reply_places(episode))
+    for at, message in enumerate(episode.messages):
+        name, is_reply = role_name(message.role), at in replies
+        turn += is_reply
+        call = call_of_turn(episode, turn) if is_reply else None
+        if call is not None:
+            for part in _reasoning(call.reasoning, turn, limit):
                 yield turn, part
-        title = f"{name} - turn {turn}" if message.sampled else name
+        title = f"{name} - turn {turn}{_player(episode, turn, call)}" if is_reply else name
         yield turn, Rule(Text(title), align="left", style=_ROLE_STYLES[name], characters="-")
         yield turn, _message_text(message, limit)
-        note = describe_turn(episode, turn - 1) if message.sampled else ""
+        note = describe_turn(episode, turn - 1) if is_reply else ""
         if note:
             yield turn, Text(note, style="dim")
+
+
+def _player(episode: episode_pb2.Episode, turn: int, call: episode_pb2.Generation | None) -> str:
+    """Return who replied, where it is not the episode's policy alone."""
+    if turn <= episode.parent.turn:
+        return " of the parent"
+    return f" by {visible(call.policy)}" if call is not None and call.policy else ""
 
 
 def _reasoning(reasoning: str, turn: int, limit: int | None) -> Iterator[RenderableType]:
@@ -141,8 +160,8 @@ def describe_turn(episode: episode_pb2.Episode, turn: int) -> str:
     notes: list[str] = []
     if turn + 1 < len(episode.steps):
         notes += _step_notes(episode.steps[turn + 1])
-    if turn < len(episode.generations):
-        call = episode.generations[turn]
+    call = call_of_turn(episode, turn + 1)
+    if call is not None:
         if call.completion_tokens:
             notes.append(f"{call.prompt_tokens} + {call.completion_tokens} tokens")
         if call.reasoning_tokens:

@@ -299,6 +299,7 @@ def state_text(report: RunReport) -> str:
 _STATES: Final = {
     RunState.KILLED: "NOT FINISHED, its last session was killed or ended by an error",
     RunState.INTERRUPTED: "NOT FINISHED, it was interrupted",
+    RunState.FINISHED: "WITHOUT A PLAN: it keeps what people played on",
 }
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import ForeignFolder, OrchestratorError, RecordCorrupt, RunNotFound
-from orchestrator.manifest import MANIFEST_FILE, read_manifest
+from orchestrator.manifest import MANIFEST_FILE, PLAYED_FROM, Manifest, read_manifest
 from orchestrator.records import EpisodeKey, EpisodeSummary
 from orchestrator.run_folder import DATABASE_FILE, read_writer
 from orchestrator.run_plan import RunPlan
@@ -22,7 +22,7 @@ from orchestrator.run_state import RunState, run_state
 from orchestrator.statistics import Measured, MissingRule, measure_success
 from orchestrator.store import RunReader
 
-__all__ = ["PolicyOutcome", "RunEntry", "describe_run", "find_runs", "list_runs"]
+__all__ = ["PolicyOutcome", "RunEntry", "describe_run", "find_runs", "list_runs", "played_from"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,8 @@ class RunEntry:
     """When its latest record ended; None = it has none."""
     environments: Sequence[str]
     policies: Sequence[PolicyOutcome]
+    played_from: str = ""
+    """Name of the run that its episodes were played on from, by hand; empty = they were not."""
     problem: str = ""
     """Why it cannot be read, or only in part; empty = it can."""
 
@@ -86,6 +88,12 @@ class RunEntry:
         """Cost of all policies; None where any is unknown."""
         costs = [policy.cost_usd for policy in self.policies if policy.cost_usd is not None]
         return math.fsum(costs) if costs and len(costs) == len(self.policies) else None
+
+
+def played_from(manifest: Manifest) -> str:
+    """Return the name of the run that another one was played on from; empty = it is no such."""
+    origin = manifest.config.get(PLAYED_FROM)
+    return str(origin.get("name", "")) if isinstance(origin, dict) else ""
 
 
 def list_runs(roots: Iterable[Path], *, missing: MissingRule = "bounds") -> Iterator[RunEntry]:
@@ -167,6 +175,7 @@ def _describe(run: RunReader, missing: MissingRule) -> RunEntry:
         last_ended_unix_ms=max((record.ended_unix_ms for record in records), default=None),
         environments=sorted(played | (plan.items.keys() if plan is not None else set())),
         policies=policies,
+        played_from=played_from(run.manifest),
         problem=f"{len(damage)} damaged, the first: {damage[0]}" if damage else "",
     )
 

@@ -37,14 +37,15 @@ def run_state(
 
     Args:
         writer: The process that is playing it.
-        planned: How many episodes it was to play; None = it did not say.
+        planned: How many episodes it was to play; None = it did not say, or it keeps what people
+            play, which nobody plans: then it says how it ended.
         complete: Whether each of them has a finished record.
         end: How its last session ended.
     """
     if writer is not None:
         return RunState.LIVE
     if planned is None:
-        return RunState.UNKNOWN
+        return RunState.UNKNOWN if end is None else RunState.FINISHED
     if complete:
         return RunState.FINISHED
     if end is None:

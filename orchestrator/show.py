@@ -48,6 +48,7 @@ from orchestrator.store import RunReader
 from orchestrator.terminal import TerminalConsole, visible
 from orchestrator.trust import check_environments
 from orchestrator.turn_picture import draw_turn
+from orchestrator.turns import reply_places
 
 __all__ = ["ShowOptions", "main"]
 
@@ -209,7 +210,7 @@ def _show_episode(console: Console, episode: episode_pb2.Episode, options: ShowO
 
 
 def _check_turn(episode: episode_pb2.Episode, options: ShowOptions) -> None:
-    replies = sum(message.sampled for message in episode.messages)
+    replies = len(reply_places(episode))
     if options.turn is not None and not 0 <= options.turn <= replies:
         raise UsageError(f"the episode has no turn {options.turn}: 0 to {replies} were played")
 

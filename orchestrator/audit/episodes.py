@@ -8,7 +8,7 @@ not judged.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -20,6 +20,7 @@ from orchestrator import seeds
 from orchestrator.audit.tokens import ledger_problems
 from orchestrator.manifest import Manifest
 from orchestrator.records import stop_reason_name
+from orchestrator.turns import reply_places
 
 __all__ = ["CHECKS", "Check", "audit_episode"]
 
@@ -104,6 +105,8 @@ def _check_steps(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[s
             yield f"step {index} has {'an' if has_input else 'no'} input"
         if (step.terminated or step.truncated) and index + 1 < len(episode.steps):
             yield f"steps follow step {index}, which ended the episode"
+    if episode.HasField("parent") and episode.parent.turn >= len(episode.steps):
+        yield f"it is a branch at turn {episode.parent.turn} and has {len(episode.steps)} steps"
 
 
 def _check_state_hashes(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
@@ -116,9 +119,10 @@ def _check_state_hashes(episode: episode_pb2.Episode, manifest: Manifest) -> Ite
 def _check_conversation(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
     """Check that observations and replies alternate as the steps do.
 
-    The conversation may stop before the last observation, which nobody replied to.
+    The conversation may stop before the last observation, which nobody replied to. What a branch
+    has of its parent is no target: it is not marked as sampled.
     """
-    replies = [index for index, message in enumerate(episode.messages) if message.sampled]
+    replies = reply_places(episode)
     if not episode.steps:
         if replies:
             yield "the policy replied before the environment was reset"
@@ -128,7 +132,9 @@ def _check_conversation(episode: episode_pb2.Episode, manifest: Manifest) -> Ite
     all_turns = 2 * len(steps) - 1
     for position, turn in enumerate(turns[:all_turns]):
         step, is_reply = steps[(position + 1) // 2], position % 2 == 1
-        if turn.sampled != is_reply:
+        inherited = is_reply and step.seq <= episode.parent.turn
+        is_missing = inherited and turn.role != episode_pb2.ROLE_ASSISTANT
+        if turn.sampled != (is_reply and not inherited) or is_missing:
             expected = "reply" if is_reply else "observation"
             yield f"the {expected} of step {step.seq} is missing from the conversation"
             return
@@ -161,7 +167,7 @@ def _leftover_problems(
         yield "messages follow the last observation"
 
 
-def _first_observation(episode: episode_pb2.Episode, replies: list[int]) -> int:
+def _first_observation(episode: episode_pb2.Episode, replies: Sequence[int]) -> int:
     """Return the index of the reset's observation: the last user message before a reply."""
     before = range(replies[0] if replies else len(episode.messages))
     users = [index for index in before if episode.messages[index].role == episode_pb2.ROLE_USER]
@@ -171,7 +177,7 @@ def _first_observation(episode: episode_pb2.Episode, replies: list[int]) -> int:
 def _check_generations(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
     """Check that policy calls are numbered by turn, one for each reply."""
     for index, call in enumerate(episode.generations):
-        if call.turn != index:
+        if call.turn != index + episode.parent.turn:
             yield f"generation {index} is of turn {call.turn}"
     replies = sum(message.sampled for message in episode.messages)
     # The call that failed may or may not have been recorded; a reply without a call never.

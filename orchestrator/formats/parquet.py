@@ -61,6 +61,7 @@ _GENERATION: Final = {
     "output_items": ["string"],
     "same_completion": "bool_",
     "from_cache": "bool_",
+    "policy": "string",
 }
 _SPAN: Final = {"start": "uint32", "end": "uint32", "version": "uint32"}
 _SEGMENT: Final = {
@@ -80,6 +81,7 @@ _ERROR: Final = {
     "retriable": "bool_",
     "at_seq": "uint64",
 }
+_PARENT: Final = {"run_id": "string", "episode_id": "string", "turn": "uint32"}
 _ROW: Final[Mapping[str, Any]] = {
     "run_id": "string",
     "episode_id": "string",
@@ -96,6 +98,7 @@ _ROW: Final[Mapping[str, Any]] = {
     "profile": "string",
     "options_json": "string",
     "policy": "string",
+    "parent": _PARENT,
     "messages": [_MESSAGE],
     "steps": [_STEP],
     "generations": [_GENERATION],
@@ -179,6 +182,7 @@ def _row(episode: episode_pb2.Episode) -> dict[str, Any]:
         "generations": [_generation(generation) for generation in episode.generations],
         "token_segments": [_segment(segment) for segment in episode.token_segments],
         "error": _error(episode.error) if episode.HasField("error") else None,
+        "parent": _parent(episode.parent) if episode.HasField("parent") else None,
     }
     return row
 
@@ -241,6 +245,10 @@ def _spans(spans: Iterable[episode_pb2.VersionSpan]) -> list[dict[str, int]]:
 
 def _error(error: episode_pb2.EpisodeError) -> dict[str, Any]:
     return {name: getattr(error, name) for name in _ERROR} | {"fault": fault_name(error.fault)}
+
+
+def _parent(parent: episode_pb2.Parent) -> dict[str, Any]:
+    return {name: getattr(parent, name) for name in _PARENT}
 
 
 def _optional(message: episode_pb2.Step | episode_pb2.Generation, field: Any) -> Any:

@@ -17,6 +17,7 @@ from orchestrator.rendering import (
     label_spans,
 )
 from orchestrator.terminal import visible
+from orchestrator.turns import call_of_turn, reply_places
 
 __all__ = ["MESSAGE_CHARS", "conversation", "outcome_cell"]
 
@@ -47,16 +48,17 @@ def outcome_cell(summary: EpisodeSummary) -> ElementTree.Element:
 
 
 def _turns(episode: episode_pb2.Episode) -> Iterator[ElementTree.Element]:
-    turn = 0
-    for message in episode.messages:
-        role = role_name(message.role)
+    turn, replies = 0, set(reply_places(episode))
+    for at, message in enumerate(episode.messages):
+        role, is_reply = role_name(message.role), at in replies
         parts: list[Content] = [
-            element("div", f"{role}, turn {turn + 1}" if message.sampled else role, class_="role")
+            element("div", f"{role}, turn {turn + 1}" if is_reply else role, class_="role")
         ]
-        if message.sampled and turn < len(episode.generations):
-            parts += _reasoning(episode.generations[turn].reasoning)
-        parts.append(element("pre", *_pieces(message)))
-        if message.sampled:
+        call = call_of_turn(episode, turn + 1) if is_reply else None
+        if call is not None:
+            parts += _reasoning(call.reasoning)
+        parts.append(element("pre", *_pieces(message.text, is_reply)))
+        if is_reply:
             parts.append(element("div", describe_turn(episode, turn), class_="note"))
             turn += 1
         yield element("div", *parts, class_=f"message {role}")
@@ -69,11 +71,11 @@ def _reasoning(text: str) -> list[Content]:
     return [element("div", "reasoning", class_="role"), element("pre", _cut(text), class_="dim")]
 
 
-def _pieces(message: episode_pb2.Message) -> Iterator[Content]:
+def _pieces(said: str, is_reply: bool) -> Iterator[Content]:
     """Yield the text of a message; of a reply, thoughts and actions apart."""
-    text = _cut(visible(message.text))
+    text = _cut(visible(said))
     at = 0
-    for label, start, end in label_spans(text) if message.sampled else ():
+    for label, start, end in label_spans(text) if is_reply else ():
         yield text[at:start]
         yield element("span", text[start:end], class_=label.lower())
         at = end

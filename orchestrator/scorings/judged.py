@@ -15,6 +15,7 @@ from orchestrator.errors import ConfigurationError
 from orchestrator.records import stop_reason_name, summarise
 from orchestrator.scorings.scoring import Scorer
 from orchestrator.scorings.table import Verdict
+from orchestrator.turns import reply_places
 
 __all__ = ["PLACEHOLDERS", "JudgeScorer", "load_rubric"]
 
@@ -23,7 +24,7 @@ _NONE: Final = "(none)"
 
 def _quoted(record: episode_pb2.Episode) -> dict[str, str]:
     """Return what agents and environments wrote, by the name of its place in a template."""
-    replies = [message.text for message in record.messages if message.sampled]
+    replies = [record.messages[at].text for at in reply_places(record)]
     return {
         "instruction": record.messages[0].text if record.messages else _NONE,
         "task": record.steps[0].observation if record.steps else _NONE,
@@ -35,10 +36,10 @@ def _quoted(record: episode_pb2.Episode) -> dict[str, str]:
 def _transcript(record: episode_pb2.Episode) -> str:
     """Return replies and observations in their order, after the first observation."""
     texts = [message.text for message in record.messages]
-    starts = [at for at, message in enumerate(record.messages) if message.sampled]
+    replies = reply_places(record)
     lines: list[str] = []
-    for at in range(starts[0] if starts else len(texts), len(texts)):
-        speaker = "agent" if record.messages[at].sampled else "environment"
+    for at in range(replies[0] if replies else len(texts), len(texts)):
+        speaker = "agent" if at in replies else "environment"
         lines.append(f"[{speaker}]\n{texts[at]}")
     return "\n\n".join(lines) or "(the agent said nothing)"
 

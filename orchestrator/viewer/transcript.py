@@ -17,6 +17,7 @@ from agentgym.episode.v1 import episode_pb2
 from orchestrator.errors import UsageError
 from orchestrator.formats.messages import role_name
 from orchestrator.records import blamed, enum_name, fault_name, stop_reason_name
+from orchestrator.turns import call_of_turn, reply_places
 
 __all__ = ["as_data", "token_data", "whole_text"]
 
@@ -36,6 +37,7 @@ def as_data(episode: episode_pb2.Episode) -> dict[str, Any]:
         "terminated": episode.terminated,
         "truncated": episode.truncated,
         "error": _error(episode.error) if episode.HasField("error") else None,
+        "parent": _parent(episode.parent) if episode.HasField("parent") else None,
         "turns": _turns(episode),
         "segments": [
             {"tokens": len(segment.ids), "fork_reason": segment.fork_reason}
@@ -82,16 +84,18 @@ def token_data(episode: episode_pb2.Episode, number: int) -> dict[str, Any]:
 
 
 def _turns(episode: episode_pb2.Episode) -> list[dict[str, Any]]:
-    """Return the turns: the n-th reply with the n-th call, and the step that it caused."""
+    """Return the turns: the n-th reply with its call, and the step that it caused."""
     turns: list[dict[str, Any]] = [_turn(episode, 0, None)]
+    replies = set(reply_places(episode))
     for index, message in enumerate(episode.messages):
-        if message.sampled:
+        if index in replies:
             turns.append(_turn(episode, len(turns), _cut(message.text, "message", index)))
         elif message.text != _observation(episode, len(turns) - 1):
             # Mostly the policy was told the observation itself, which is there already.
             said = _cut(message.text, "message", index)
             turns[-1]["told"].append({"role": role_name(message.role), **said})
-    while len(turns) < max(len(episode.steps), len(episode.generations) + 1):
+    calls = episode.parent.turn + len(episode.generations) if episode.generations else 0
+    while len(turns) < max(len(episode.steps), calls + 1):
         turns.append(_turn(episode, len(turns), None))
     return turns
 
@@ -99,12 +103,13 @@ def _turns(episode: episode_pb2.Episode) -> list[dict[str, Any]]:
 def _turn(
     episode: episode_pb2.Episode, number: int, reply: dict[str, Any] | None
 ) -> dict[str, Any]:
-    has_call = 1 <= number <= len(episode.generations)
+    call = call_of_turn(episode, number)
     has_step = number < len(episode.steps)
     return {
         "turn": number,
         "reply": reply,
-        "call": _call(episode.generations[number - 1], number - 1) if has_call else None,
+        "inherited": 0 < number <= episode.parent.turn,
+        "call": _call(call, number - 1 - episode.parent.turn) if call is not None else None,
         "step": _step(episode.steps[number], number) if has_step else None,
         "told": [],
     }
@@ -155,7 +160,12 @@ def _call(call: episode_pb2.Generation, index: int) -> dict[str, Any]:
         "repeats": dict(call.repeats),
         "same_completion": call.same_completion,
         "from_cache": call.from_cache,
+        "policy": call.policy,
     }
+
+
+def _parent(parent: episode_pb2.Parent) -> dict[str, Any]:
+    return {"run_id": parent.run_id, "episode_id": parent.episode_id, "turn": parent.turn}
 
 
 def _error(error: episode_pb2.EpisodeError) -> dict[str, Any]:

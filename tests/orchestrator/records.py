@@ -112,6 +112,18 @@ def build_episode(
     return episode
 
 
+def build_branch(item_id: str = "maze_1", *, turn: int = 1, **changes) -> episode_pb2.Episode:
+    """A branch of `build_episode(item_id)` at a turn; text only, as what a person plays."""
+    episode = build_episode(item_id, tokens=False, **changes)
+    parent = build_episode(item_id)
+    episode.parent.run_id, episode.parent.episode_id = parent.run_id, parent.episode_id
+    episode.parent.turn = turn
+    for reply in [it for it in episode.messages if it.sampled][:turn]:
+        reply.sampled = False
+    del episode.generations[:turn]
+    return episode
+
+
 def build_failed(item_id: str = "maze_1", **changes) -> episode_pb2.Episode:
     """An attempt that failed after its steps, by the policy's fault unless told otherwise."""
     fault = changes.pop("fault", types_pb2.FAULT_POLICY)

@@ -4,7 +4,7 @@ from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
 from orchestrator.audit.episodes import CHECKS, audit_episode
-from tests.orchestrator.records import build_episode, build_failed, build_manifest
+from tests.orchestrator.records import build_branch, build_episode, build_failed, build_manifest
 
 FIRST_SAMPLED = 3
 
@@ -21,10 +21,24 @@ def findings(episode) -> list[tuple[str, str]]:
         build_episode(replies=()),
         build_episode("wordle_1", environment="wordle", sample=3, reward=0.0, success=False),
         build_failed(),
+        build_branch(),
+        build_branch(turn=0, policy="person"),
     ],
 )
 def test_a_sound_record_passes(episode):
     assert findings(episode) == []
+
+
+def test_a_parents_turns_are_nobodys_targets_and_have_no_calls():
+    episode = build_branch()
+    episode.messages[FIRST_SAMPLED].sampled = True
+    assert "conversation" in [name for name, _ in findings(episode)]
+    episode = build_branch()
+    episode.generations[0].turn = 0
+    assert ("generations", "generation 0 is of turn 0") in findings(episode)
+    episode = build_branch()
+    episode.parent.turn = 3
+    assert ("steps", "it is a branch at turn 3 and has 3 steps") in findings(episode)
 
 
 def test_the_last_observation_may_be_missing_from_the_conversation():

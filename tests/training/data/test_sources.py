@@ -12,7 +12,7 @@ from agent_runtime.ledger import Origin
 from orchestrator.export import export_run
 from orchestrator.store import RunReader
 from tests.agent_runtime import tiny_tokenizers
-from tests.orchestrator.records import build_episode, build_failed
+from tests.orchestrator.records import build_branch, build_episode, build_failed
 from tests.training.makers import (
     chatml_renderer,
     conversation,
@@ -59,6 +59,21 @@ def test_recorded_tokens_are_used_as_they_were_sampled(renderer, tmp_path: Path)
     assert found.logprobs[found.mask].tolist() == [-0.25] * sum(sampled)
     assert found.logprobs[~found.mask].tolist() == [0] * int((~found.mask).sum())
     assert found.origin.reward == 1.0 and found.origin.item_id == "maze_1"
+
+
+def test_of_a_branch_only_what_its_own_player_said_is_learned(renderer, tmp_path: Path) -> None:
+    """What a person plays on by hand is a demonstration, also as an export."""
+    replies = ("Action: move up", "Action: move left", "Action: move down")
+    episode = build_branch(turn=2, replies=replies, policy="person")
+    folder = write_run(tmp_path / "run", [episode])
+    with RunReader.open(folder) as run:
+        export_run(run, tmp_path / "demonstrations.json", format_name="agenttraj")
+    for path in (folder, tmp_path / "demonstrations.json"):
+        (found,), left = read(renderer, path)
+        assert not left
+        assert [it.removesuffix("<|im_end|>") for it in trained_texts(renderer, found)] == [
+            "Action: move down"
+        ]
 
 
 def test_pretraining_learns_every_token_but_the_first(renderer, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ TOKEN_ORIGIN_SAMPLED: TokenOrigin
 TOKEN_ORIGIN_FORCED: TokenOrigin
 
 class Episode(_message.Message):
-    __slots__ = ("schema_version", "run_id", "episode_id", "environment", "environment_version", "environment_digest", "item_id", "category", "split", "sample", "attempt", "seed", "action_format", "profile", "options", "policy", "messages", "steps", "generations", "token_segments", "reward", "score", "success", "terminated", "truncated", "stop_reason", "error", "started_unix_ms", "ended_unix_ms", "environment_seconds", "policy_seconds")
+    __slots__ = ("schema_version", "run_id", "episode_id", "environment", "environment_version", "environment_digest", "item_id", "category", "split", "sample", "attempt", "seed", "action_format", "profile", "options", "policy", "parent", "messages", "steps", "generations", "token_segments", "reward", "score", "success", "terminated", "truncated", "stop_reason", "error", "started_unix_ms", "ended_unix_ms", "environment_seconds", "policy_seconds")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     EPISODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,7 @@ class Episode(_message.Message):
     PROFILE_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     GENERATIONS_FIELD_NUMBER: _ClassVar[int]
@@ -80,6 +81,7 @@ class Episode(_message.Message):
     profile: str
     options: _struct_pb2.Struct
     policy: str
+    parent: Parent
     messages: _containers.RepeatedCompositeFieldContainer[Message]
     steps: _containers.RepeatedCompositeFieldContainer[Step]
     generations: _containers.RepeatedCompositeFieldContainer[Generation]
@@ -95,7 +97,17 @@ class Episode(_message.Message):
     ended_unix_ms: int
     environment_seconds: float
     policy_seconds: float
-    def __init__(self, schema_version: _Optional[int] = ..., run_id: _Optional[str] = ..., episode_id: _Optional[str] = ..., environment: _Optional[str] = ..., environment_version: _Optional[str] = ..., environment_digest: _Optional[str] = ..., item_id: _Optional[str] = ..., category: _Optional[str] = ..., split: _Optional[str] = ..., sample: _Optional[int] = ..., attempt: _Optional[int] = ..., seed: _Optional[int] = ..., action_format: _Optional[_Union[_types_pb2.ActionFormat, str]] = ..., profile: _Optional[str] = ..., options: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., policy: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., generations: _Optional[_Iterable[_Union[Generation, _Mapping]]] = ..., token_segments: _Optional[_Iterable[_Union[TokenSegment, _Mapping]]] = ..., reward: _Optional[float] = ..., score: _Optional[float] = ..., success: _Optional[bool] = ..., terminated: _Optional[bool] = ..., truncated: _Optional[bool] = ..., stop_reason: _Optional[_Union[_types_pb2.StopReason, str]] = ..., error: _Optional[_Union[EpisodeError, _Mapping]] = ..., started_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., environment_seconds: _Optional[float] = ..., policy_seconds: _Optional[float] = ...) -> None: ...
+    def __init__(self, schema_version: _Optional[int] = ..., run_id: _Optional[str] = ..., episode_id: _Optional[str] = ..., environment: _Optional[str] = ..., environment_version: _Optional[str] = ..., environment_digest: _Optional[str] = ..., item_id: _Optional[str] = ..., category: _Optional[str] = ..., split: _Optional[str] = ..., sample: _Optional[int] = ..., attempt: _Optional[int] = ..., seed: _Optional[int] = ..., action_format: _Optional[_Union[_types_pb2.ActionFormat, str]] = ..., profile: _Optional[str] = ..., options: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., policy: _Optional[str] = ..., parent: _Optional[_Union[Parent, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., generations: _Optional[_Iterable[_Union[Generation, _Mapping]]] = ..., token_segments: _Optional[_Iterable[_Union[TokenSegment, _Mapping]]] = ..., reward: _Optional[float] = ..., score: _Optional[float] = ..., success: _Optional[bool] = ..., terminated: _Optional[bool] = ..., truncated: _Optional[bool] = ..., stop_reason: _Optional[_Union[_types_pb2.StopReason, str]] = ..., error: _Optional[_Union[EpisodeError, _Mapping]] = ..., started_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., environment_seconds: _Optional[float] = ..., policy_seconds: _Optional[float] = ...) -> None: ...
+
+class Parent(_message.Message):
+    __slots__ = ("run_id", "episode_id", "turn")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    EPISODE_ID_FIELD_NUMBER: _ClassVar[int]
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    episode_id: str
+    turn: int
+    def __init__(self, run_id: _Optional[str] = ..., episode_id: _Optional[str] = ..., turn: _Optional[int] = ...) -> None: ...
 
 class Message(_message.Message):
     __slots__ = ("role", "text", "sampled")
@@ -134,7 +146,7 @@ class Step(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., input: _Optional[_Union[_types_pb2.ActionInput, _Mapping]] = ..., parsed_action: _Optional[str] = ..., observation: _Optional[str] = ..., reward: _Optional[float] = ..., score: _Optional[float] = ..., terminated: _Optional[bool] = ..., truncated: _Optional[bool] = ..., stop_reason: _Optional[_Union[_types_pb2.StopReason, str]] = ..., state_hash: _Optional[bytes] = ..., info: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
 
 class Generation(_message.Message):
-    __slots__ = ("turn", "finish_reason", "prompt_tokens", "completion_tokens", "cached_tokens", "sampling_seed", "seconds", "policy_version", "cost_usd", "repeats", "reasoning", "reasoning_tokens", "cache_write_tokens", "output_items", "same_completion", "from_cache")
+    __slots__ = ("turn", "finish_reason", "prompt_tokens", "completion_tokens", "cached_tokens", "sampling_seed", "seconds", "policy_version", "cost_usd", "repeats", "reasoning", "reasoning_tokens", "cache_write_tokens", "output_items", "same_completion", "from_cache", "policy")
     class RepeatsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -158,6 +170,7 @@ class Generation(_message.Message):
     OUTPUT_ITEMS_FIELD_NUMBER: _ClassVar[int]
     SAME_COMPLETION_FIELD_NUMBER: _ClassVar[int]
     FROM_CACHE_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
     turn: int
     finish_reason: str
     prompt_tokens: int
@@ -174,7 +187,8 @@ class Generation(_message.Message):
     output_items: _containers.RepeatedScalarFieldContainer[str]
     same_completion: bool
     from_cache: bool
-    def __init__(self, turn: _Optional[int] = ..., finish_reason: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., sampling_seed: _Optional[int] = ..., seconds: _Optional[float] = ..., policy_version: _Optional[str] = ..., cost_usd: _Optional[float] = ..., repeats: _Optional[_Mapping[str, int]] = ..., reasoning: _Optional[str] = ..., reasoning_tokens: _Optional[int] = ..., cache_write_tokens: _Optional[int] = ..., output_items: _Optional[_Iterable[str]] = ..., same_completion: _Optional[bool] = ..., from_cache: _Optional[bool] = ...) -> None: ...
+    policy: str
+    def __init__(self, turn: _Optional[int] = ..., finish_reason: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., sampling_seed: _Optional[int] = ..., seconds: _Optional[float] = ..., policy_version: _Optional[str] = ..., cost_usd: _Optional[float] = ..., repeats: _Optional[_Mapping[str, int]] = ..., reasoning: _Optional[str] = ..., reasoning_tokens: _Optional[int] = ..., cache_write_tokens: _Optional[int] = ..., output_items: _Optional[_Iterable[str]] = ..., same_completion: _Optional[bool] = ..., from_cache: _Optional[bool] = ..., policy: _Optional[str] = ...) -> None: ...
 
 class TokenSegment(_message.Message):
     __slots__ = ("ids", "origins", "logprobs", "generations", "policy_versions", "version_spans", "fork_reason")
