@@ -62,6 +62,9 @@ class FaultyProxy:
         self.address = ""
         self.refusing = False
         """Whether new connections are hung up on."""
+        self.plan: dict[int, Callable[[], None]] = {}
+        """What to do, once each, when so many chunks have come from clients in all. Chunks are what
+        a read gave: a client in another process is met in mid-play, however fast it is."""
         self._faults = faults
         self._rng = rng or random.Random(0)
         self._links: set[_Link] = set()
@@ -142,8 +145,15 @@ class FaultyProxy:
                 await self._flowing.wait()
                 sink.write(data)
                 await sink.drain()
+                if sink is link.server:
+                    self._follow_plan()
         if link in self._links:
             self._break(link)
+
+    def _follow_plan(self) -> None:
+        self.counts["chunks"] += 1
+        if (act := self.plan.pop(self.counts["chunks"], None)) is not None:
+            act()
 
     async def _repeat(self, every: float, misbehave: Callable[[], Awaitable[None]]) -> None:
         while every:
