@@ -42,6 +42,8 @@ class Check:
     """With --target: write the report to this file as JSON."""
     junit: Path | None = None
     """With --target: write the report to this file as JUnit XML."""
+    expert_success: float = 1.0
+    """Least share of tasks that the expert has to win, for games that cannot always be won."""
     data: Path | None = None
     """Folder of official data files; default: AGENTGYM_DATA."""
 
@@ -74,10 +76,13 @@ class Check:
             raise SdkError(
                 "name an environment, or a server with --target", valid=environment_names()
             )
-        from env_servers.sdk.contract import run_contract
+        from env_servers.sdk.contract import Terms, run_contract
 
+        if not 0 <= self.expert_success <= 1:
+            raise SdkError(f"--expert-success {self.expert_success} is no share: 0 to 1")
         config = EnvironmentConfig(self.data or official_data_dir())
-        report = run_contract(self.name, config=config)
+        terms = Terms(expert_success=self.expert_success)
+        report = run_contract(self.name, config=config, terms=terms)
         sys.stdout.write(report.text() + "\n")
         return 0 if report.passed else 1
 

@@ -44,7 +44,11 @@ def expert_succeeds(subject: Subject) -> Iterator[str]:
     rate = 1 - len(missed) / len(plays)
     if rate < subject.terms.expert_success:
         needed = subject.terms.expert_success
-        yield f"solved {rate:.0%} of {len(plays)}, needs {needed:.0%}; missed {missed[:5]}"
+        yield (
+            f"solved {rate:.0%} of {len(plays)}, needs {needed:.0%}; missed {missed[:5]}. If the "
+            "game cannot always be won, say what can be expected: Terms(expert_success=...), "
+            "`check --expert-success`"
+        )
 
 
 def advice_is_pure(subject: Subject) -> Iterator[str]:

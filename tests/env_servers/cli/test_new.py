@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
+from env_servers.cli.check import Check
 from env_servers.cli.new import ScaffoldError, create
-from env_servers.sdk import environment_names, load_environment
+from env_servers.sdk import SdkError, environment_names, load_environment
 from env_servers.sdk.contract import run_contract
+from env_servers.sdk.registry import ENTRY_POINT_GROUP
 
 
 @pytest.fixture
@@ -51,13 +54,13 @@ def test_the_environment_file_is_short(tmp_path):
     scaffold = create("short_game", tmp_path)
     environment = scaffold.files[0]
     assert environment.name == "environment.py"
-    assert len(environment.read_text().splitlines()) <= 60
+    assert len(environment.read_text().splitlines()) <= 90
 
 
 def test_every_file_and_the_next_steps_carry_the_name(tmp_path):
     scaffold = create("named_game", tmp_path)
-    assert scaffold.package == tmp_path / "named_game"
-    assert {file.relative_to(scaffold.package).as_posix() for file in scaffold.files} == {
+    assert scaffold.root == tmp_path / "named_game"
+    assert {file.relative_to(scaffold.root).as_posix() for file in scaffold.files} == {
         "__init__.py",
         "environment.py",
         "README.md",
@@ -68,6 +71,30 @@ def test_every_file_and_the_next_steps_carry_the_name(tmp_path):
         assert "named_game" in text
         assert "$" not in text
     assert "python -m env_servers check named_game" in scaffold.next_steps
+
+
+def test_a_project_can_be_installed_by_its_entry_point(tmp_path):
+    scaffold = create("packed_game", tmp_path, project=True)
+    assert scaffold.root == tmp_path / "packed_game"
+    project = tomllib.loads((scaffold.root / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"][ENTRY_POINT_GROUP] == {"packed_game": "packed_game"}
+    assert project["name"] == "packed-game"
+    assert (scaffold.root / "packed_game" / "environment.py").exists()
+    assert 'serve", "packed_game"' in (scaffold.root / "Dockerfile").read_text()
+    assert "pip install -e ." in scaffold.next_steps
+
+
+@pytest.mark.usefixtures("fresh_modules")
+def test_a_game_that_its_expert_does_not_always_win_says_how_often(tmp_path, monkeypatch, capsys):
+    scaffold = create("hard_game", tmp_path)
+    code = scaffold.files[0].read_text()
+    scaffold.files[0].write_text(code.replace("max_rounds=12", "max_rounds=4"))
+    monkeypatch.syspath_prepend(tmp_path)
+    assert Check(name="hard_game").run() == 1
+    assert "--expert-success" in capsys.readouterr().out
+    assert Check(name="hard_game", expert_success=0.05).run() == 0
+    with pytest.raises(SdkError, match="--expert-success 60"):
+        Check(name="hard_game", expert_success=60).run()
 
 
 def test_an_existing_folder_or_file_is_left_alone(tmp_path):
