@@ -5,13 +5,14 @@ import { fill, make, phrase } from "./elements.js";
 import { filtersOf } from "./episodes_page.js";
 import { amount, dollars, moment, number, seconds } from "./figures.js";
 import { address, ask, askText } from "./server.js";
+import { timeTravel } from "./time_travel.js";
 import { showTokens } from "./tokens.js";
 
 const LABEL = /^[ \t]*(Thought|Action):/gm;
 const KEYS = [
   ["j, ↓", "next turn"], ["k, ↑", "previous turn"], ["Home, End", "first, last turn"],
   ["n, p", "next, previous episode of the list"], ["d", "what changed in observations"],
-  ["t", "tokens"], ["r", "raw record"], ["l", "back to the list"], ["?", "these keys"],
+  ["s", "the environment's state"], ["t", "tokens"], ["r", "raw record"], ["l", "back to the list"], ["?", "these keys"],
 ];
 
 export async function showEpisode({ page, parameters, go, tell, signal }) {
@@ -23,6 +24,7 @@ export async function showEpisode({ page, parameters, go, tell, signal }) {
   const state = { changes: true, turn: within(Number(parameters.turn ?? 0), data.turns.length) };
   const turns = make("ol", { class: "turns", "aria-label": "Turns" });
   const tokens = make("section", { class: "tokens", "aria-label": "Tokens", hidden: true });
+  const travel = timeTravel({ run, id: full, turns: data.turns, choose, signal });
   const help = make("dialog", { class: "keys", "aria-label": "Keys" },
     make("dl", {}, KEYS.map(([key, what]) => [make("dt", {}, key), make("dd", {}, what)])),
     make("form", { method: "dialog" }, make("button", {}, "Close")));
@@ -37,7 +39,7 @@ export async function showEpisode({ page, parameters, go, tell, signal }) {
       make("a", { href: raw, target: "_blank", rel: "noopener" }, "Raw record"),
       make("a", { href: raw, download: `${full}.json` }, "Save"),
       make("button", { onclick: () => help.showModal() }, "Keys (?)")),
-    timeline(data, choose), tokens, turns, facts(data), help);
+    timeline(data, choose), travel.bar, tokens, make("div", { class: "stage" }, turns, travel.panel), facts(data), help);
   drawTurns();
   choose(state.turn, { replace: false, scroll: "turn" in parameters });
   if ("tokens" in parameters) toggleTokens();
@@ -58,6 +60,7 @@ export async function showEpisode({ page, parameters, go, tell, signal }) {
     // The link to this turn: no new entry of the history for each step.
     if (remember) history.replaceState(null, "", to({ turn: state.turn, tokens: tokens.hidden ? "" : "1" }));
     if (scroll) turns.children[state.turn]?.scrollIntoView({ block: "nearest" });
+    travel.show(state.turn);
   }
 
   function toggleChanges() {
@@ -82,12 +85,13 @@ export async function showEpisode({ page, parameters, go, tell, signal }) {
     Home: () => choose(0), End: () => choose(data.turns.length - 1),
     n: () => data.next && go(address("/episode", { run, id: data.next, ...filters })),
     p: () => data.previous && go(address("/episode", { run, id: data.previous, ...filters })),
-    d: toggleChanges, t: toggleTokens, r: () => window.open(raw, "_blank", "noopener"),
+    d: toggleChanges, s: travel.toggle, t: toggleTokens, r: () => window.open(raw, "_blank", "noopener"),
     l: () => go(address("/episodes", { run, ...filters })), "?": () => help.showModal(),
   };
   document.addEventListener("keydown", (event) => {
     const typing = event.target instanceof Element && event.target.closest("input, select, textarea, dialog");
-    if (typing || event.ctrlKey || event.metaKey || event.altKey || !(event.key in actions)) return;
+    const sliding = typing && event.target.type === "range" && event.key.length === 1;
+    if ((typing && !sliding) || event.ctrlKey || event.metaKey || event.altKey || !(event.key in actions)) return;
     event.preventDefault();
     actions[event.key]();
   }, { signal });

@@ -10,6 +10,12 @@ export async function ask(path, parameters = {}, options = {}) {
   return data;
 }
 
+// Has the server do something; returns what it says as data.
+export function post(path, given, options = {}) {
+  const headers = { "Content-Type": "application/json" };
+  return ask(path, {}, { ...options, method: "POST", headers, body: JSON.stringify(given) });
+}
+
 export async function askText(path, parameters) {
   const response = await fetch(address(`/api/${path}`, parameters));
   const text = await response.text();
