@@ -341,7 +341,8 @@ class EpisodeRun:
     def _observe(self, transition: Transition, reply: str | None, seconds: float) -> None:
         self._record.environment_seconds += seconds
         self._messages.append(Message(Role.USER, transition.text))
-        _record_step(self._record.steps.add(), transition, reply)
+        step = self._record.steps.add(seconds=seconds)
+        _record_step(step, transition, reply)
         self._last = transition
 
     def _truncate(self, reason: types_pb2.StopReason) -> None:

@@ -46,14 +46,20 @@ class VersionSpan(NamedTuple):
 class Segment:
     """A run of ids that grows by appending only; read it freely, write it through the ledger."""
 
-    __slots__ = ("_generations", "_ids", "_logprobs", "_origins", "_spans", "fork_reason")
+    __slots__ = (
+        *("_entropies", "_generations", "_ids", "_logprobs", "_origins", "_spans"),
+        *("fork_reason", "has_entropies"),
+    )
 
     def __init__(self, fork_reason: str = "") -> None:
         self.fork_reason = fork_reason
         """Why this segment was started; empty for the first one."""
         self._ids = array("I")
         self._origins = bytearray()
+        self.has_entropies = False
+        """Whether the engine told entropies; then of every sampled token."""
         self._logprobs = array("f")
+        self._entropies = array("f")
         self._generations = array("I")
         self._spans: list[VersionSpan] = []
 
@@ -76,6 +82,11 @@ class Segment:
         return tuple(self._logprobs)
 
     @property
+    def entropies(self) -> tuple[float, ...]:
+        """One per id, single precision, in nats; 0 for those not sampled. Empty = none told."""
+        return tuple(self._entropies) if self.has_entropies else ()
+
+    @property
     def generations(self) -> tuple[int | None, ...]:
         """One per id: index of the policy call that sampled it; None = not sampled."""
         return tuple(value - 1 if value else None for value in self._generations)
@@ -90,13 +101,17 @@ class Segment:
         ids: array[int],
         origin: Origin,
         logprobs: array[float] | None = None,
+        entropies: array[float] | None = None,
         generation: int | None = None,
     ) -> None:
         """Append checked tokens; for the ledger alone, which has checked them."""
         count = len(ids)
         self._ids.extend(ids)
         self._origins.extend(bytes([origin]) * count)
-        self._logprobs.extend(array("f", bytes(4 * count)) if logprobs is None else logprobs)
+        zeros = array("f", bytes(4 * count))
+        self._logprobs.extend(zeros if logprobs is None else logprobs)
+        self._entropies.extend(zeros if entropies is None else entropies)
+        self.has_entropies |= entropies is not None
         mark = 0 if generation is None else generation + 1
         self._generations.extend(array("I", [mark]) * count)
 
@@ -117,6 +132,7 @@ class Segment:
             ids=self._ids,
             origins=cast("list[episode_pb2.TokenOrigin]", list(self._origins)),
             logprobs=self._logprobs,
+            entropies=self.entropies,
             generations=self._generations,
             policy_versions=names,
             version_spans=[
@@ -134,6 +150,8 @@ class Segment:
         segment._ids = array("I", stored.ids)
         segment._origins = bytearray(stored.origins)
         segment._logprobs = array("f", stored.logprobs)
+        segment.has_entropies = bool(stored.entropies)
+        segment._entropies = array("f", stored.entropies or bytes(4 * len(stored.ids)))
         segment._generations = array("I", stored.generations)
         segment._spans = [
             VersionSpan(span.start, span.end, stored.policy_versions[span.version])
@@ -145,10 +163,12 @@ class Segment:
 class TokenLedger:
     """The segments of one episode; only the last one grows."""
 
-    __slots__ = ("_next_generation", "_segments")
+    __slots__ = ("_next_generation", "_segments", "_told")
 
     def __init__(self) -> None:
         self._segments = [Segment()]
+        self._told: bool | None = None
+        """Whether the engine tells entropies; None = it was not asked yet."""
         self._next_generation = 0
 
     @property
@@ -184,13 +204,15 @@ class TokenLedger:
         *,
         generation: int,
         versions: Sequence[VersionSpan] = (),
+        entropies: Sequence[float] = (),
     ) -> None:
         """Append what one policy call sampled.
 
-        `logprobs` has one value in nats per id. `generation` counts policy calls from 0 and grows
-        from call to call. `versions` counts from the first sampled token and covers all of them,
-        or is empty where the engine reported none. Raises PolicyMisbehaved, and appends nothing,
-        where the engine's numbers cannot be trained on; ValueError for a generation out of order.
+        `logprobs` has one value in nats per id, and so has `entropies`, or none for all calls of
+        the ledger. `generation` counts policy calls from 0 and grows from call to call. `versions`
+        counts from the first sampled token and covers all of them, or is empty where the engine
+        reported none. Raises PolicyMisbehaved, and appends nothing, where the engine's numbers
+        cannot be trained on; ValueError for a generation out of order.
         """
         if generation < self._next_generation:
             raise ValueError(f"generation {generation} after {self._next_generation - 1}")
@@ -203,10 +225,19 @@ class TokenLedger:
         checked = _as_logprobs(logprobs, len(sampled))
         spans = _as_spans(versions, len(sampled))
         segment = self._segments[-1]
+        told = self._as_entropies(entropies, len(sampled))
         offset = len(segment)
-        segment.extend(sampled, Origin.SAMPLED, checked, generation)
+        segment.extend(sampled, Origin.SAMPLED, checked, told, generation)
+        self._told = told is not None
         segment.extend_spans(spans, offset)
         self._next_generation = generation + 1
+
+    def _as_entropies(self, entropies: Sequence[float], count: int) -> array[float] | None:
+        """Check what an engine told of `count` tokens; None = nothing, now as before."""
+        told = bool(entropies)
+        if self._told is not None and self._told != told:
+            raise PolicyMisbehaved("entropies of some replies, and not of others")
+        return _as_entropies(entropies, count) if told else None
 
     def fork(self, reason: str, ids: Sequence[int]) -> None:
         """Start a new segment with a rewritten history.
@@ -270,6 +301,15 @@ def _as_logprobs(logprobs: Sequence[float | None], count: int) -> array[float]:
     return checked
 
 
+def _as_entropies(entropies: Sequence[float], count: int) -> array[float]:
+    if len(entropies) != count:
+        raise PolicyMisbehaved(f"{len(entropies)} entropies for {count} sampled tokens")
+    checked = array("f", entropies)
+    if not math.isfinite(sum(checked)) or min(checked) < -_MAX_LOGPROB:
+        raise PolicyMisbehaved("a sampled token has an entropy that is no number from 0 on")
+    return checked
+
+
 def _as_spans(versions: Sequence[VersionSpan], count: int) -> list[VersionSpan]:
     """Non-empty spans that tile [0, count); none when no version was reported."""
     spans = [span for span in versions if span.end > span.start]
@@ -288,6 +328,8 @@ def _check_stored(stored: episode_pb2.TokenSegment) -> None:
     count = len(stored.ids)
     if not len(stored.origins) == len(stored.logprobs) == len(stored.generations) == count:
         raise ValueError("ids, origins, logprobs and generations differ in length")
+    if len(stored.entropies) not in (0, count):
+        raise ValueError(f"{len(stored.entropies)} entropies for {count} tokens")
     rows = zip(stored.origins, stored.logprobs, stored.generations, strict=True)
     for position, (origin, logprob, generation) in enumerate(rows):
         if origin not in tuple(Origin):
@@ -297,6 +339,11 @@ def _check_stored(stored: episode_pb2.TokenSegment) -> None:
         sampled = origin == Origin.SAMPLED
         if sampled != (generation > 0) or (logprob != 0 and not sampled):
             raise ValueError(f"token {position} is marked both sampled and not sampled")
+    _check_stored_spans(stored, count)
+
+
+def _check_stored_spans(stored: episode_pb2.TokenSegment, count: int) -> None:
+    """Raise ValueError unless the version spans lie over sampled tokens in order."""
     end = 0
     for span in stored.version_spans:
         if not end <= span.start < span.end <= count:

@@ -1,4 +1,4 @@
-"""What an engine sampled for one reply: ids, logprobs, and the weights that gave each token.
+"""What an engine sampled for one reply: ids, their likelihood, and the weights that gave each.
 
 A reply may come in parts: when weights are replaced, an engine gives back what it has, and a new
 request goes on from its last token.
@@ -7,7 +7,7 @@ request goes on from its last token.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from agent_runtime.ledger import VersionSpan
 from agent_runtime.sampling import FinishReason
@@ -27,6 +27,8 @@ class SampledReply:
     finish: FinishReason
     cached: int
     """Prompt tokens of the first request that the engine had cached."""
+    entropies: list[float] = field(default_factory=list[float])
+    """One per id, in nats; empty = the engine told none."""
 
     def followed_by(self, later: SampledReply) -> SampledReply:
         """One reply of an aborted part and the one that continued it."""
@@ -40,6 +42,7 @@ class SampledReply:
             versions=join_spans([*self.versions, *moved]),
             finish=later.finish,
             cached=self.cached,
+            entropies=self.entropies + later.entropies,
         )
 
     def cut(self, count: int, finish: FinishReason) -> SampledReply:
@@ -55,6 +58,7 @@ class SampledReply:
             logprobs=self.logprobs[:count],
             versions=versions,
             finish=finish,
+            entropies=self.entropies[:count],
         )
 
 

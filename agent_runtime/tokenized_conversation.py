@@ -64,6 +64,7 @@ class TokenizedConversation:
         *,
         generation: int,
         versions: Sequence[VersionSpan] = (),
+        entropies: Sequence[float] = (),
     ) -> None:
         """Record the reply that was sampled to the last prompt.
 
@@ -72,11 +73,14 @@ class TokenizedConversation:
             logprobs: One per id.
             generation: Index of the policy call.
             versions: Names of the weights that sampled them, by spans.
+            entropies: One per id; none where the engine told none.
 
         Raises:
             PolicyMisbehaved: As `TokenLedger.append_sampled`.
         """
-        self.ledger.append_sampled(ids, logprobs, generation=generation, versions=versions)
+        self.ledger.append_sampled(
+            ids, logprobs, generation=generation, versions=versions, entropies=entropies
+        )
         self._sampled = list(ids)
 
     def reply_text(self, ids: Sequence[int], stop: Sequence[str] = ()) -> str:

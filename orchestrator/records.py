@@ -167,7 +167,10 @@ def _figure_problem(episode: episode_pb2.Episode) -> str:
     for field in ("prompt_tokens", "completion_tokens"):
         if sum(getattr(call, field) for call in calls) >= _TOO_LARGE:
             return f"its {field} are beyond 63 bits"
-    seconds = (episode.environment_seconds, episode.policy_seconds)
+    seconds = (
+        *(episode.environment_seconds, episode.policy_seconds),
+        *(step.seconds for step in episode.steps),
+    )
     if not all(map(math.isfinite, (*seconds, *(call.cost_usd for call in calls)))):
         return "its seconds or costs are not finite"
     return ""

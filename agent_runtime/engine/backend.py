@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Protocol
 
 from agent_runtime.engine.checkpoint import Architecture
 from agent_runtime.engine.config import EmbeddedOptions
+from agent_runtime.engine.generation import SampledTokens
 from agent_runtime.engine.layout import Layout
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.extras import install_command
@@ -94,8 +95,8 @@ class Backend(Protocol):
 
     def sample(
         self, logits: Any, settings: Sequence[Sampling], uniforms: Sequence[float]
-    ) -> tuple[list[int], list[float]]:
-        """Sample one token for each row; returns tokens and logprobs, see `sampler.sample`."""
+    ) -> SampledTokens:
+        """Sample one token for each row; see `sampler.sample`."""
         ...
 
     def score(self, logits: Any, ids: Sequence[int]) -> list[float]:

@@ -222,19 +222,19 @@ class InferenceEngine:
 
     def _sample(self, chunks: Sequence[Chunk], logits: Any) -> Iterable[FinishedGeneration]:
         requests = [chunk.generation.request for chunk in chunks]
-        ids, logprobs = self.backend.sample(
+        sampled = self.backend.sample(
             logits,
             [request.sampling for request in requests],
             # Indexed by position in the context, so that a reply that was aborted and continues
             # in a new request draws the same numbers.
             [uniform(chunk.generation.request.seed, chunk.end) for chunk in chunks],
         )
-        for chunk, token, logprob in zip(chunks, ids, logprobs, strict=True):
+        for chunk, token, logprob, entropy in zip(chunks, *sampled, strict=True):
             generation = chunk.generation
             if not math.isfinite(logprob):
                 yield self._fail(chunk, logprob)
                 continue
-            generation.append(token, logprob, self.version)
+            generation.append(token, logprob, entropy, self.version)
             finish = generation.finish_reason(self.context_length, self.decode)
             if finish is not None:
                 self._end(generation)

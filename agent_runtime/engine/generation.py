@@ -1,16 +1,27 @@
 """A request to the engine and its result.
 
-Invariant: a result has one finite logprob and one weight version for each id.
+Invariant: a result has one finite logprob, entropy and weight version for each id.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from agent_runtime.ledger import VersionSpan
 from agent_runtime.sampling import FinishReason, Sampling
 
-__all__ = ["GenerationRequest", "GenerationResult"]
+__all__ = ["GenerationRequest", "GenerationResult", "SampledTokens"]
+
+
+class SampledTokens(NamedTuple):
+    """What a step sampled: one token for each row."""
+
+    ids: list[int]
+    logprobs: list[float]
+    """In nats, of the whole distribution at the row's temperature (at 1 where that is 0)."""
+    entropies: list[float]
+    """In nats, of the same distribution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +53,8 @@ class GenerationResult:
     logprobs: list[float]
     """In nats, of the whole distribution at the request's temperature (at 1 where that is 0):
     neither top_p nor top_k changes them."""
+    entropies: list[float]
+    """In nats, of the distributions that the logprobs are of."""
     versions: list[VersionSpan]
     """Versions of the weights that sampled each token, as spans that tile `ids`."""
     finish: FinishReason

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from agent_runtime.engine.checkpoint import Architecture, weight_files
 from agent_runtime.engine.config import EmbeddedOptions
+from agent_runtime.engine.generation import SampledTokens
 from agent_runtime.engine.layout import Layout
 from agent_runtime.engine.memory import available_memory
 from agent_runtime.errors import PolicyMisconfigured
@@ -86,7 +87,7 @@ class NumpyBackend:
 
     def sample(
         self, logits: Array, settings: Sequence[Sampling], uniforms: Sequence[float]
-    ) -> tuple[list[int], list[float]]:
+    ) -> SampledTokens:
         from agent_runtime.engine.sampler_numpy import sample
 
         return sample(logits, settings, uniforms)

@@ -15,6 +15,7 @@ from typing import cast
 
 import torch
 
+from agent_runtime.engine.generation import SampledTokens
 from agent_runtime.sampling import Sampling
 
 __all__ = ["sample", "score"]
@@ -23,8 +24,8 @@ __all__ = ["sample", "score"]
 @torch.inference_mode()
 def sample(
     logits: torch.Tensor, settings: Sequence[Sampling], uniforms: Sequence[float]
-) -> tuple[list[int], list[float]]:
-    """Sample one token for each row; return tokens and logprobs.
+) -> SampledTokens:
+    """Sample one token for each row.
 
     Args:
         logits: [rows, vocab]. A row with NaN gives a logprob that is not finite.
@@ -36,11 +37,16 @@ def sample(
         divisors = [row.temperature or 1.0 for row in settings]
         logits = logits / torch.tensor(divisors, device=logits.device)[:, None]
     logprobs = torch.log_softmax(logits, -1)
+    probabilities = logprobs.exp()
     tokens = logprobs.argmax(-1)
     if not all(greedy):
-        _draw(logprobs, settings, uniforms, tokens)
+        _draw(probabilities, settings, uniforms, tokens)
     token_logprobs = logprobs.gather(1, tokens[:, None])[:, 0]
-    return cast("list[int]", tokens.tolist()), cast("list[float]", token_logprobs.tolist())
+    return SampledTokens(
+        cast("list[int]", tokens.tolist()),
+        cast("list[float]", token_logprobs.tolist()),
+        cast("list[float]", torch.special.entr(probabilities).sum(-1).tolist()),
+    )
 
 
 def score(logits: torch.Tensor, ids: Sequence[int]) -> list[float]:
@@ -51,7 +57,7 @@ def score(logits: torch.Tensor, ids: Sequence[int]) -> list[float]:
 
 
 def _draw(
-    logprobs: torch.Tensor,
+    probabilities: torch.Tensor,
     settings: Sequence[Sampling],
     uniforms: Sequence[float],
     tokens: torch.Tensor,
@@ -64,17 +70,17 @@ def _draw(
 
     def numbers(rows: list[int]) -> torch.Tensor:
         values = [uniforms[row] for row in rows]
-        return torch.tensor(values, device=logprobs.device, dtype=torch.float64)[:, None]
+        return torch.tensor(values, device=probabilities.device, dtype=torch.float64)[:, None]
 
     if plain_rows:
         if len(plain_rows) == len(settings):  # the usual case needs no copy of the rows
-            tokens.copy_(_invert(logprobs.exp(), numbers(plain_rows)))
+            tokens.copy_(_invert(probabilities, numbers(plain_rows)))
         else:
-            tokens[plain_rows] = _invert(logprobs[plain_rows].exp(), numbers(plain_rows))
+            tokens[plain_rows] = _invert(probabilities[plain_rows], numbers(plain_rows))
     if cut_rows:
-        rows = logprobs if len(cut_rows) == len(settings) else logprobs[cut_rows]
-        probabilities, order = torch.sort(rows.exp(), stable=True, dim=-1, descending=True)
-        remaining = _truncate(probabilities, [settings[row] for row in cut_rows])
+        rows = probabilities if len(cut_rows) == len(settings) else probabilities[cut_rows]
+        descending, order = torch.sort(rows, stable=True, dim=-1, descending=True)
+        remaining = _truncate(descending, [settings[row] for row in cut_rows])
         ranks = _invert(remaining, numbers(cut_rows))
         tokens[cut_rows] = order.gather(1, ranks[:, None])[:, 0]
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from agent_runtime.engine.generation import SampledTokens
 from agent_runtime.engine.tensor_file import Array
 from agent_runtime.sampling import Sampling
 
@@ -20,10 +21,8 @@ Integers = NDArray[np.intp]
 Doubles = NDArray[np.float64]
 
 
-def sample(
-    logits: Array, settings: Sequence[Sampling], uniforms: Sequence[float]
-) -> tuple[list[int], list[float]]:
-    """Sample one token for each row; return tokens and logprobs.
+def sample(logits: Array, settings: Sequence[Sampling], uniforms: Sequence[float]) -> SampledTokens:
+    """Sample one token for each row.
 
     Args:
         logits: [rows, vocab]. A row with NaN gives a logprob that is not finite.
@@ -34,22 +33,25 @@ def sample(
         divisors = np.array([row.temperature or 1.0 for row in settings], np.float32)
         logits = logits / divisors[:, None]
     logprobs = log_softmax(logits)
+    probabilities: Array = np.exp(logprobs)
     tokens: Integers = logprobs.argmax(-1)
     drawn = [index for index, row in enumerate(settings) if row.temperature > 0]
     cut_rows = [row for row in drawn if settings[row].top_p < 1 or settings[row].top_k > 0]
     plain_rows = [row for row in drawn if row not in set(cut_rows)]
     numbers: Doubles = np.array(uniforms, np.float64)[:, None]
     if plain_rows:
-        tokens[plain_rows] = _invert(np.exp(logprobs[plain_rows]), numbers[plain_rows])
+        tokens[plain_rows] = _invert(probabilities[plain_rows], numbers[plain_rows])
     if cut_rows:
-        rows = np.exp(logprobs[cut_rows])
+        rows = probabilities[cut_rows]
         order = np.argsort(-rows, axis=-1, kind="stable")
         descending = np.take_along_axis(rows, order, -1)
         remaining = _truncate(descending, [settings[row] for row in cut_rows])
         ranks = _invert(remaining, numbers[cut_rows])
         tokens[cut_rows] = np.take_along_axis(order, ranks[:, None], -1)[:, 0]
     token_logprobs = np.take_along_axis(logprobs, tokens[:, None], -1)[:, 0]
-    return tokens.tolist(), token_logprobs.tolist()
+    with np.errstate(invalid="ignore"):  # what cannot be drawn: 0 times minus infinity
+        surprise = np.where(probabilities > 0, -probabilities * logprobs, np.float32(0))
+    return SampledTokens(tokens.tolist(), token_logprobs.tolist(), surprise.sum(-1).tolist())
 
 
 def log_softmax(logits: Array) -> Array:

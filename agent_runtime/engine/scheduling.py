@@ -79,12 +79,13 @@ class CacheSlot:
 class Generation:
     """A request being answered: prompt and reply in one growing list of ids."""
 
-    __slots__ = ("_spans", "cached_tokens", "ids", "logprobs", "request", "slot")
+    __slots__ = ("_spans", "cached_tokens", "entropies", "ids", "logprobs", "request", "slot")
 
     def __init__(self, request: GenerationRequest) -> None:
         self.request = request
         self.ids = list(request.prompt)
         self.logprobs: list[float] = []
+        self.entropies: list[float] = []
         self.slot: CacheSlot | None = None
         self.cached_tokens = 0
         self._spans: list[VersionSpan] = []
@@ -94,11 +95,12 @@ class Generation:
         """Tokens sampled so far."""
         return len(self.logprobs)
 
-    def append(self, token: int, logprob: float, version: str) -> None:
+    def append(self, token: int, logprob: float, entropy: float, version: str) -> None:
         """Add one sampled token."""
         index, spans = len(self.logprobs), self._spans
         self.ids.append(token)
         self.logprobs.append(logprob)
+        self.entropies.append(entropy)
         start = index
         if spans and spans[-1].version == version:
             start = spans.pop().start
@@ -137,6 +139,7 @@ class Generation:
         return GenerationResult(
             ids=self.ids[prompt:],
             logprobs=list(self.logprobs),
+            entropies=list(self.entropies),
             versions=list(self._spans),
             finish=finish,
             prompt_tokens=prompt,

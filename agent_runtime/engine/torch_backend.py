@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 
 from agent_runtime.engine.checkpoint import Architecture, weight_files
 from agent_runtime.engine.config import EmbeddedOptions
+from agent_runtime.engine.generation import SampledTokens
 from agent_runtime.engine.layout import Layout
 from agent_runtime.engine.llama import KeyValueCache, Llama, make_batch
 from agent_runtime.engine.memory import available_memory
@@ -88,7 +89,7 @@ class TorchBackend:
 
     def sample(
         self, logits: torch.Tensor, settings: Sequence[Sampling], uniforms: Sequence[float]
-    ) -> tuple[list[int], list[float]]:
+    ) -> SampledTokens:
         return sample(logits, settings, uniforms)
 
     def score(self, logits: torch.Tensor, ids: Sequence[int]) -> list[float]:

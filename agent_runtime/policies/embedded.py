@@ -190,7 +190,12 @@ class _EmbeddedSession(TokenSession):
         )
         part = await self._engine.generate(request, timeout=self._config.request_timeout)
         return SampledReply(
-            part.ids, list(part.logprobs), part.versions, part.finish, part.cached_tokens
+            ids=part.ids,
+            logprobs=list(part.logprobs),
+            versions=part.versions,
+            finish=part.finish,
+            cached=part.cached_tokens,
+            entropies=part.entropies,
         )
 
 

@@ -68,7 +68,11 @@ class TokenSession(PolicySession):
         if not generated.ids and generated.finish is FinishReason.ABORT:
             raise PolicyUnavailable("the engine gave the request back before the first token")
         self._conversation.append_reply(
-            generated.ids, generated.logprobs, generation=turn, versions=generated.versions
+            generated.ids,
+            generated.logprobs,
+            generation=turn,
+            versions=generated.versions,
+            entropies=generated.entropies,
         )
         cut = generated.finish is FinishReason.LENGTH and budget < max_new_tokens
         return Completion(

@@ -222,6 +222,7 @@ def _segment_problems(segment: episode_pb2.TokenSegment, generations: int) -> It
         if len(getattr(segment, field)) != size:
             yield f"{len(getattr(segment, field))} {field} for {size} ids"
             return
+    yield from _entropy_problems(segment)
     spans = list(segment.version_spans)
     yield from _span_problems(segment, size)
     covered = _covered(spans, size)
@@ -248,6 +249,17 @@ def _sampled_problems(
         yield f"sampled token {position} names generation {generation} of {generations}"
     elif generation < latest:
         yield f"sampled token {position} is of generation {generation}, after one of {latest}"
+
+
+def _entropy_problems(segment: episode_pb2.TokenSegment) -> Iterator[str]:
+    """Check entropies, which an engine tells of all sampled tokens or of none."""
+    if segment.entropies and len(segment.entropies) != len(segment.ids):
+        yield f"{len(segment.entropies)} entropies for {len(segment.ids)} ids"
+        return
+    for position, entropy in enumerate(segment.entropies):
+        sampled = segment.origins[position] == episode_pb2.TOKEN_ORIGIN_SAMPLED
+        if not math.isfinite(entropy) or entropy < -_LOGPROB_SLACK or (entropy and not sampled):
+            yield f"token {position} has the entropy {entropy}"
 
 
 def _span_problems(segment: episode_pb2.TokenSegment, size: int) -> Iterator[str]:

@@ -179,6 +179,31 @@ def test_a_completion_without_tokens_is_refused() -> None:
         TokenLedger().append_sampled([], [], generation=0)
 
 
+def test_entropies_lie_beside_the_ids_and_come_back_from_the_store() -> None:
+    ledger = TokenLedger()
+    ledger.append_context([1, 2])
+    ledger.append_sampled([3, 4], [-0.5, -1.0], generation=0, entropies=[0.25, 1.5])
+    ledger.append_forced([5])
+    (stored,) = ledger.to_protos()
+    assert list(stored.entropies) == [0, 0, 0.25, 1.5, 0]
+    assert TokenLedger.from_protos([stored]).segments[0].entropies == (0, 0, 0.25, 1.5, 0)
+    with pytest.raises(PolicyMisbehaved, match="not of others"):
+        ledger.append_sampled([6], [-0.5], generation=1)
+    del stored.entropies[0]
+    with pytest.raises(ValueError, match="4 entropies for 5 tokens"):
+        TokenLedger.from_protos([stored])
+
+
+@pytest.mark.parametrize("entropies", [[0.5], [0.5, math.nan], [0.5, math.inf], [0.5, -1.0]])
+def test_entropies_that_cannot_be_are_refused(entropies: list[float]) -> None:
+    with pytest.raises(PolicyMisbehaved):
+        TokenLedger().append_sampled([3, 4], [-0.5, -1.0], generation=0, entropies=entropies)
+    ledger = one_turn()
+    with pytest.raises(PolicyMisbehaved):
+        ledger.append_sampled([3], [-0.5], generation=1, entropies=[0.5])
+    assert not ledger.segments[0].entropies
+
+
 def test_a_generation_cannot_be_recorded_twice() -> None:
     ledger = one_turn()
     with pytest.raises(ValueError):

@@ -72,6 +72,12 @@ def test_an_end_of_sequence_mark_that_was_cut_off_is_no_difference():
     assert findings(episode) == []
 
 
+def test_entropies_of_sampled_tokens_are_no_problem():
+    episode = build_episode()
+    with_entropies({FIRST_SAMPLED: 1.5})(episode)
+    assert findings(episode) == []
+
+
 def test_seeds_of_31_bits_are_recognised():
     episode = build_episode()
     for call in episode.generations:
@@ -83,6 +89,14 @@ def of_segment(**changes):
     def spoil(episode):
         for field, (at, value) in changes.items():
             getattr(episode.token_segments[0], field)[at] = value
+
+    return spoil
+
+
+def with_entropies(values):
+    def spoil(episode):
+        segment = episode.token_segments[0]
+        segment.entropies.extend(values.get(at, 0.0) for at in range(len(segment.ids)))
 
     return spoil
 
@@ -130,6 +144,10 @@ SPOILS = {
     "NaN": ("tokens", of_segment(logprobs=(FIRST_SAMPLED, float("nan")))),
     "minus infinity": ("tokens", of_segment(logprobs=(FIRST_SAMPLED, float("-inf")))),
     "probability above 1": ("tokens", of_segment(logprobs=(FIRST_SAMPLED, 0.5))),
+    "too few entropies": ("tokens", lambda it: it.token_segments[0].entropies.append(0.5)),
+    "a negative entropy": ("tokens", with_entropies({FIRST_SAMPLED: -0.5})),
+    "an entropy that is no number": ("tokens", with_entropies({FIRST_SAMPLED: float("nan")})),
+    "entropy of the context": ("tokens", with_entropies({0: 0.5})),
     "logprob of the context": ("tokens", of_segment(logprobs=(0, -0.5))),
     "context of a generation": ("tokens", of_segment(generations=(0, 1))),
     "no origin": ("tokens", of_segment(origins=(0, 0))),

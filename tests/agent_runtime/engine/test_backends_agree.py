@@ -93,6 +93,7 @@ def test_equal_logits_and_numbers_give_equal_tokens() -> None:
     second = sampler_numpy.sample(logits, settings, uniforms)
     assert second[0] == first[0]
     assert second[1] == pytest.approx(first[1], abs=1e-5)
+    assert second[2] == pytest.approx(first[2], abs=1e-4)
 
 
 def test_the_shipped_agent_says_the_same_on_both(tmp_path: Path) -> None:

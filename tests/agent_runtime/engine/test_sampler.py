@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
 
+from agent_runtime.engine.generation import SampledTokens  # noqa: E402
 from agent_runtime.engine.sampler import sample  # noqa: E402
 from agent_runtime.policies import Sampling  # noqa: E402
 from tests.agent_runtime.engine.sampler_contract import SamplerContract  # noqa: E402
@@ -19,5 +20,5 @@ pytestmark = pytest.mark.torch
 class TestTorch(SamplerContract):
     def sample(
         self, logits: Any, settings: Sequence[Sampling], uniforms: Sequence[float]
-    ) -> tuple[list[int], list[float]]:
+    ) -> SampledTokens:
         return sample(torch.tensor(logits), settings, uniforms)

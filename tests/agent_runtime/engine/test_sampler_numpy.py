@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from agent_runtime.engine.generation import SampledTokens
 from agent_runtime.engine.sampler_numpy import sample
 from agent_runtime.policies import Sampling
 from tests.agent_runtime.engine.sampler_contract import SamplerContract
@@ -15,5 +16,5 @@ from tests.agent_runtime.engine.sampler_contract import SamplerContract
 class TestNumpy(SamplerContract):
     def sample(
         self, logits: Any, settings: Sequence[Sampling], uniforms: Sequence[float]
-    ) -> tuple[list[int], list[float]]:
+    ) -> SampledTokens:
         return sample(np.array(logits, np.float32), settings, uniforms)

@@ -64,7 +64,7 @@ class Machine:
 
     def _sample(self, it: Generation) -> None:
         # The next id depends on all ids before it, as a model's does.
-        it.append(sum(it.ids) % 97, -1.0, "v")
+        it.append(sum(it.ids) % 97, -1.0, 0.5, "v")
         if it.finish_reason(self.scheduler.capacity, None) is not None:
             self.scheduler.finish(it)
             self.done.append(it)
@@ -257,7 +257,7 @@ def test_a_slot_that_is_not_kept_holds_nothing() -> None:
 def test_versions_tile_the_reply() -> None:
     it = generation([1])
     for version in ("a", "a", "b", "a"):
-        it.append(5, -1.0, version)
+        it.append(5, -1.0, 0.5, version)
     spans = it.result(FinishReason.LENGTH).versions
     assert [tuple(span) for span in spans] == [(0, 2, "a"), (2, 3, "b"), (3, 4, "a")]
 
@@ -277,7 +277,7 @@ def test_a_stop_string_is_found_where_it_ends() -> None:
     it = Generation(GenerationRequest(prompt=[1], sampling=sampling))
     ends = list[FinishReason | None]()
     for position in range(len(letters)):
-        it.append(position, -1.0, "v")
+        it.append(position, -1.0, 0.5, "v")
         ends.append(it.finish_reason(200, lambda ids: "".join(letters[token] for token in ids)))
     assert ends.index(FinishReason.STOP) == letters.index(":")
 

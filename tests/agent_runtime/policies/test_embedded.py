@@ -93,6 +93,7 @@ async def test_an_episode_is_one_ledger_and_one_slot(model: Path) -> None:
     sampled = [at for at, origin in enumerate(segment.origins) if origin is Origin.SAMPLED]
     assert len(sampled) == sum(reply.completion_tokens for reply in replies)
     assert all(segment.logprobs[at] < 0 for at in sampled)
+    assert all(segment.entropies[at] > 0 for at in sampled)
     versioned = [at for span in segment.version_spans for at in range(span.start, span.end)]
     assert versioned == sampled
     assert {span.version for span in segment.version_spans} == {"v7"}

@@ -120,7 +120,7 @@ class Message(_message.Message):
     def __init__(self, role: _Optional[_Union[Role, str]] = ..., text: _Optional[str] = ..., sampled: _Optional[bool] = ...) -> None: ...
 
 class Step(_message.Message):
-    __slots__ = ("seq", "input", "parsed_action", "observation", "reward", "score", "terminated", "truncated", "stop_reason", "state_hash", "info")
+    __slots__ = ("seq", "input", "parsed_action", "observation", "reward", "score", "terminated", "truncated", "stop_reason", "state_hash", "info", "seconds")
     SEQ_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     PARSED_ACTION_FIELD_NUMBER: _ClassVar[int]
@@ -132,6 +132,7 @@ class Step(_message.Message):
     STOP_REASON_FIELD_NUMBER: _ClassVar[int]
     STATE_HASH_FIELD_NUMBER: _ClassVar[int]
     INFO_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
     seq: int
     input: _types_pb2.ActionInput
     parsed_action: str
@@ -143,7 +144,8 @@ class Step(_message.Message):
     stop_reason: _types_pb2.StopReason
     state_hash: bytes
     info: _struct_pb2.Struct
-    def __init__(self, seq: _Optional[int] = ..., input: _Optional[_Union[_types_pb2.ActionInput, _Mapping]] = ..., parsed_action: _Optional[str] = ..., observation: _Optional[str] = ..., reward: _Optional[float] = ..., score: _Optional[float] = ..., terminated: _Optional[bool] = ..., truncated: _Optional[bool] = ..., stop_reason: _Optional[_Union[_types_pb2.StopReason, str]] = ..., state_hash: _Optional[bytes] = ..., info: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
+    seconds: float
+    def __init__(self, seq: _Optional[int] = ..., input: _Optional[_Union[_types_pb2.ActionInput, _Mapping]] = ..., parsed_action: _Optional[str] = ..., observation: _Optional[str] = ..., reward: _Optional[float] = ..., score: _Optional[float] = ..., terminated: _Optional[bool] = ..., truncated: _Optional[bool] = ..., stop_reason: _Optional[_Union[_types_pb2.StopReason, str]] = ..., state_hash: _Optional[bytes] = ..., info: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., seconds: _Optional[float] = ...) -> None: ...
 
 class Generation(_message.Message):
     __slots__ = ("turn", "finish_reason", "prompt_tokens", "completion_tokens", "cached_tokens", "sampling_seed", "seconds", "policy_version", "cost_usd", "repeats", "reasoning", "reasoning_tokens", "cache_write_tokens", "output_items", "same_completion", "from_cache", "policy")
@@ -191,7 +193,7 @@ class Generation(_message.Message):
     def __init__(self, turn: _Optional[int] = ..., finish_reason: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., sampling_seed: _Optional[int] = ..., seconds: _Optional[float] = ..., policy_version: _Optional[str] = ..., cost_usd: _Optional[float] = ..., repeats: _Optional[_Mapping[str, int]] = ..., reasoning: _Optional[str] = ..., reasoning_tokens: _Optional[int] = ..., cache_write_tokens: _Optional[int] = ..., output_items: _Optional[_Iterable[str]] = ..., same_completion: _Optional[bool] = ..., from_cache: _Optional[bool] = ..., policy: _Optional[str] = ...) -> None: ...
 
 class TokenSegment(_message.Message):
-    __slots__ = ("ids", "origins", "logprobs", "generations", "policy_versions", "version_spans", "fork_reason")
+    __slots__ = ("ids", "origins", "logprobs", "generations", "policy_versions", "version_spans", "fork_reason", "entropies")
     IDS_FIELD_NUMBER: _ClassVar[int]
     ORIGINS_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
@@ -199,6 +201,7 @@ class TokenSegment(_message.Message):
     POLICY_VERSIONS_FIELD_NUMBER: _ClassVar[int]
     VERSION_SPANS_FIELD_NUMBER: _ClassVar[int]
     FORK_REASON_FIELD_NUMBER: _ClassVar[int]
+    ENTROPIES_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[int]
     origins: _containers.RepeatedScalarFieldContainer[TokenOrigin]
     logprobs: _containers.RepeatedScalarFieldContainer[float]
@@ -206,7 +209,8 @@ class TokenSegment(_message.Message):
     policy_versions: _containers.RepeatedScalarFieldContainer[str]
     version_spans: _containers.RepeatedCompositeFieldContainer[VersionSpan]
     fork_reason: str
-    def __init__(self, ids: _Optional[_Iterable[int]] = ..., origins: _Optional[_Iterable[_Union[TokenOrigin, str]]] = ..., logprobs: _Optional[_Iterable[float]] = ..., generations: _Optional[_Iterable[int]] = ..., policy_versions: _Optional[_Iterable[str]] = ..., version_spans: _Optional[_Iterable[_Union[VersionSpan, _Mapping]]] = ..., fork_reason: _Optional[str] = ...) -> None: ...
+    entropies: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, ids: _Optional[_Iterable[int]] = ..., origins: _Optional[_Iterable[_Union[TokenOrigin, str]]] = ..., logprobs: _Optional[_Iterable[float]] = ..., generations: _Optional[_Iterable[int]] = ..., policy_versions: _Optional[_Iterable[str]] = ..., version_spans: _Optional[_Iterable[_Union[VersionSpan, _Mapping]]] = ..., fork_reason: _Optional[str] = ..., entropies: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class VersionSpan(_message.Message):
     __slots__ = ("start", "end", "version")
