@@ -76,9 +76,7 @@ def test_it_is_sampled_and_viewed(installation: Installation) -> None:
         "orchestrator.sample", "--env", "dice", "--policy", "expert", "--episodes", "3",
         "--out", "runs/dice",
     )  # fmt: skip
-    assert "guess" in installation.output(
-        "orchestrator.show", "runs/dice", "--item", "dice_1001000"
-    )
+    assert "dice_" in installation.output("orchestrator.show", "runs/dice", "--list")
     viewer = subprocess.Popen(
         [installation.python, "-m", "orchestrator.view", "runs", "--port", "0"],
         cwd=installation.folder,
