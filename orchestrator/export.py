@@ -171,10 +171,12 @@ class ExportOptions:
     """Folder of the run, or its name within `--runs`."""
     out: Path
     """The file to write; it appears when it is complete."""
-    format: Literal["agenttraj", "html", "messages", "parquet", "sharegpt"]
-    """agenttraj: JSON list as AgentTraj-L; messages and sharegpt: JSONL for SFT trainers; parquet:
-    everything, one row per episode; html: a report of the whole run for people, with figures,
-    distributions, failures, configuration and conversations, in a page that needs nothing else."""
+    format: Literal["agenttraj", "atif", "html", "messages", "openai", "parquet", "sharegpt"]
+    """agenttraj: JSON list as AgentTraj-L; messages and sharegpt: JSONL for SFT trainers (TRL reads
+    the former); openai: JSONL for OpenAI's fine-tuning; atif: Harbor's trajectories, one per line,
+    with token ids and logprobs; parquet: everything, one row per episode; html: a report of the
+    whole run for people, with figures, distributions, failures, configuration and conversations, in
+    a page that needs nothing else."""
     runs: Path = Path("runs")
     """Where runs are looked up by name."""
     environment: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()

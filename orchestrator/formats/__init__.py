@@ -11,8 +11,10 @@ from types import MappingProxyType
 from typing import Final
 
 from orchestrator.formats.agenttraj import AgentTrajWriter
+from orchestrator.formats.atif import AtifWriter
 from orchestrator.formats.base import EpisodeWriter
 from orchestrator.formats.messages import MessagesWriter
+from orchestrator.formats.openai_chat import OpenAiChatWriter
 from orchestrator.formats.parquet import ParquetWriter
 from orchestrator.formats.sharegpt import ShareGptWriter
 
@@ -21,7 +23,9 @@ __all__ = ["WRITERS", "EpisodeWriter"]
 WRITERS: Final[Mapping[str, Callable[[Path], EpisodeWriter]]] = MappingProxyType(
     {
         "agenttraj": AgentTrajWriter,
+        "atif": AtifWriter,
         "messages": MessagesWriter,
+        "openai": OpenAiChatWriter,
         "parquet": ParquetWriter,
         "sharegpt": ShareGptWriter,
     }

@@ -1,3 +1,4 @@
+import contextlib
 import json
 
 import pytest
@@ -95,6 +96,60 @@ def test_messages_carry_the_whole_conversation_with_metadata(run, tmp_path):
     ]  # fmt: skip
     assert lines[0]["sampled"] == [False, False, False, True, False, True, False]
     assert (lines[0]["item_id"], lines[0]["reward"], lines[0]["success"]) == ("maze_1", 1.0, True)
+
+
+def test_openai_has_weights_and_no_key_that_the_service_refuses(run, tmp_path):
+    [first, *_] = export_lines(run, tmp_path / "out.jsonl", "openai")
+    assert set(first) == {"messages"}
+    assert first["messages"][1] == {"role": "assistant", "content": "OK.", "weight": 0}
+    assert first["messages"][-1] == {
+        "role": "assistant",
+        "content": "Action: move left",
+        "weight": 1,
+    }
+
+
+def test_atif_has_a_step_for_each_reply_with_its_observation_and_tokens(run, tmp_path):
+    [first, *_, failed] = export_lines(
+        run, tmp_path / "out.jsonl", "atif", accept=ExportFilter(include_failed=True)
+    )
+    for trajectory in (first, failed):
+        validated(trajectory)
+    assert [step["source"] for step in first["steps"]] == [
+        "user",
+        "agent",
+        "user",
+        "agent",
+        "agent",
+    ]
+    assert first["steps"][1] | {"message": "OK.", "llm_call_count": 0} == first["steps"][1]
+    reply = first["steps"][3]
+    assert reply["message"] == "Thought: up it is.\nAction: move up"
+    assert reply["observation"]["results"] == [{"content": "You moved (1)."}]
+    assert reply["extra"]["action"] == "move up"
+    assert reply["metrics"]["completion_token_ids"] == list(REPLY_IDS)
+    assert len(reply["metrics"]["logprobs"]) == len(REPLY_IDS)
+    assert first["extra"]["score"] == 1.0
+    assert failed["extra"]["score"] is None
+
+
+def validated(trajectory) -> None:
+    """What the format demands beyond its fields' types; Harbor's own models where they import."""
+    assert trajectory["schema_version"] == "ATIF-v1.7"
+    assert trajectory["agent"].keys() >= {"name", "version"}
+    assert [step["step_id"] for step in trajectory["steps"]] == [
+        number for number, _ in enumerate(trajectory["steps"], 1)
+    ]
+    for step in trajectory["steps"]:
+        agents_only = {"reasoning_content", "tool_calls", "metrics"}
+        allowed = agents_only if step["source"] == "agent" else set()
+        assert step.keys() & agents_only <= allowed
+        if step.get("llm_call_count") == 0:
+            assert not step.keys() & {"metrics", "reasoning_content"}
+    with contextlib.suppress(ImportError):  # needs Python 3.12
+        from harbor.models.trajectories import Trajectory
+
+        Trajectory.model_validate(trajectory)
 
 
 def test_sharegpt_pairs_human_and_gpt(run, tmp_path):
@@ -225,7 +280,7 @@ def test_progress_counts_up_to_the_total(run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "valid"),
     [
-        ({"format_name": "csv"}, "agenttraj, html, messages, parquet, sharegpt"),
+        ({"format_name": "csv"}, "agenttraj, atif, html, messages, openai, parquet, sharegpt"),
         ({"format_name": "messages", "accept": ExportFilter(environments=("x",))}, "maze, wordle"),
         ({"format_name": "messages", "accept": ExportFilter(policies=("x",))}, "other, scripted"),
     ],

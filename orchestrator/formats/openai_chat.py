@@ -1,0 +1,29 @@
+"""OpenAI's fine-tuning JSONL: conversations alone, with a weight for every assistant message.
+
+The service refuses keys that it does not know, so that records' columns are left out. `weight` is 1
+for what the policy wrote and 0 for what was put into its mouth, or was played by another.
+Source: https://platform.openai.com/docs/api-reference/fine-tuning/chat-input
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentgym.episode.v1 import episode_pb2
+from orchestrator.formats.base import JsonLinesWriter, trained_turns
+from orchestrator.formats.messages import role_name
+
+__all__ = ["OpenAiChatWriter"]
+
+
+class OpenAiChatWriter(JsonLinesWriter):
+    """Writes the conversation up to the policy's last reply."""
+
+    def to_data(self, episode: episode_pb2.Episode) -> dict[str, Any]:
+        messages: list[dict[str, Any]] = []
+        for message in trained_turns(episode):
+            data: dict[str, Any] = {"role": role_name(message.role), "content": message.text}
+            if message.role == episode_pb2.ROLE_ASSISTANT:
+                data["weight"] = int(message.sampled)
+            messages.append(data)
+        return {"messages": messages}
