@@ -186,6 +186,10 @@ class StoreCorrupt(RunFolderError):
     """When the manifest, the database or one of its records is damaged."""
 
 
+class TrainingUnreadable(RunFolderError):
+    """When the files of a training are damaged."""
+
+
 class RecordCorrupt(StoreCorrupt):
     """When one row of the database is not as it was written; others can be read."""
 

@@ -29,6 +29,7 @@ from orchestrator.atomic_file import write_atomically
 from orchestrator.configuration import to_plain
 from orchestrator.errors import ExtraMissing
 from orchestrator.store import RunReader
+from orchestrator.training_folder import RESULTS_FILE
 from training.cloning import Cloning, clone, describe_memory, make_base
 from training.config.cli import run_recipe
 from training.config.start import Start
@@ -611,7 +612,7 @@ def _write_report(
         "kept": report.selected,
         "checkpoints": [str(checkpoint) for checkpoint in report.checkpoints],
     }
-    write_atomically(out / "results.json", json.dumps(results, indent=1) + "\n")
+    write_atomically(out / RESULTS_FILE, json.dumps(results, indent=1) + "\n")
     write_atomically(out / "table.md", as_markdown(report.rows, names))
     console.print(as_table(report.rows, names, title=f"AgentEval, {out}"))
     for iteration, counts in report.selected.items():

@@ -48,6 +48,7 @@ from orchestrator.command_line import run_loop
 from orchestrator.configuration import to_plain
 from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
+from orchestrator.training_folder import LOG_FILE
 from training.config.cli import run_recipe
 from training.config.start import Start
 from training.data.sequences import TokenSequence
@@ -83,7 +84,6 @@ __all__ = [
     "train",
 ]
 
-LOG_FILE: Final = "log.jsonl"
 _FIRST_STAGE: Final = "judge-first"
 _FINAL_STAGE: Final = "judge-final"
 """Names of the evaluations in recorded runs, which resumed ones look for."""
@@ -264,6 +264,9 @@ class ScoredStep:
     """Groups whose rewards differ."""
     off_policy_tokens: int
     """Sampled tokens that were left out for their age."""
+    entropy: float | None
+    """Of the policy that sampled, in nats per token: the mean of -log p of what it drew, which is
+    an unbiased estimate. None = no token was fresh enough."""
 
 
 def score_groups(
@@ -292,12 +295,18 @@ def score_groups(
     advantages = group_advantages(rewards, tasks, normalise=recipe.normalise)
     max_age = recipe.max_off_policy_steps
     examples: list[Example] = []
-    off_policy_tokens = 0
+    off_policy_tokens = tokens = 0
+    surprise = 0.0
     for episode, advantage in zip(episodes, advantages, strict=True):
         trajectories = read_trajectories(
             episode, step=step, max_off_policy_steps=max_age, known_versions=known_versions
         )
         off_policy_tokens += sum(trajectory.stale for trajectory in trajectories)
+        for trajectory in trajectories:
+            assert trajectory.sequence.logprobs is not None, "trajectories have logprobs"
+            tokens += trajectory.sequence.targets
+            # 0 where a token is no target
+            surprise -= float(trajectory.sequence.logprobs.sum(dtype=np.float64))
         if advantage:
             examples += [Example(trajectory.sequence, advantage) for trajectory in trajectories]
     informative = {task for task, advantage in zip(tasks, advantages, strict=True) if advantage}
@@ -307,6 +316,7 @@ def score_groups(
         groups=len(set(tasks)),
         informative_groups=len(informative),
         off_policy_tokens=off_policy_tokens,
+        entropy=surprise / tokens if tokens else None,
     )
 
 
@@ -331,19 +341,22 @@ def learn(
     Every process comes with all examples and computes its share of them.
 
     Returns:
-        Means per token, and the gradient's norm and the learning rate of the last update.
+        Means per token, the mean loss of the updates, and the gradient's norm and the learning rate
+        of the last one.
     """
-    metrics: dict[str, float] = dict.fromkeys((*_SUMMED, "grad_norm"), 0.0)
+    metrics: dict[str, float] = dict.fromkeys((*_SUMMED, "loss", "grad_norm"), 0.0)
+    updates = 0
     for epoch in range(recipe.ppo_epochs):
         order = list(examples)
         random.Random(seeds.derive("grpo-order", recipe.seed, learner.step, epoch)).shuffle(order)
         size = -(-len(order) // recipe.minibatches)
         for start in range(0, len(order), size):
             _update(learner, order[start : start + size], recipe, dist, reference, metrics)
-    sums = dist.all_reduce_sum([metrics[name] for name in _SUMMED])
+            updates += 1
+    *sums, loss = dist.all_reduce_sum([metrics[name] for name in (*_SUMMED, "loss")])
     tokens = max(sums[0], 1.0)
     means = {name: total / tokens for name, total in zip(_SUMMED[1:], sums[1:], strict=True)}
-    return metrics | {"tokens": sums[0]} | means
+    return metrics | {"tokens": sums[0], "loss": loss / max(updates, 1)} | means
 
 
 def _update(
@@ -380,6 +393,7 @@ def _update(
             logprobs, batch.old_logprobs, advantages, token_weights, recipe.clip, ref_logprobs
         )
         learner.backward(loss.total)
+        metrics["loss"] += float(loss.total.detach())
         metrics["tokens"] += len(logprobs)
         metrics["clip_frac"] += loss.clipped
         metrics["kl"] += loss.kl
@@ -686,6 +700,7 @@ class _TrainingSteps:
             "groups": scored.groups,
             "informative_groups": scored.informative_groups,
             "off_policy_tokens": scored.off_policy_tokens,
+            "entropy": scored.entropy,
             "rounds": self._recipe.max_rounds(self._step - 1),
             **learned,
         }

@@ -1,9 +1,10 @@
 """The viewer: runs, episodes and tokens in a browser. `python -m orchestrator.view` starts it.
 
     access.py        who may ask: token, Host, Origin; what a page may load
-    library.py       the runs below the given folders, and their line in the list
+    library.py       the runs and trainings below the given folders
     background.py    what takes longer than a page waits
     compared.py      runs compared with each other
+    trainings.py     trainings: agents, what was kept; training_log.py: their curves
     opened_run.py    one run as the viewer holds it: columns of all records, kept up to date
     selection.py     which episodes of a run are listed, and in which order
     curves.py        figures of a run over time

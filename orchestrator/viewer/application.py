@@ -1,6 +1,7 @@
 """The addresses of the viewer: pages, their assets, and the JSON that they are made of.
 
     /                    the runs                         /api/runs
+    /training?training=  one training                     /api/training
     /run?run=&other=     one run                          /api/run, /api/differences
     /episodes?run=&...   its episodes, filtered           /api/episodes
     /compare?run=&other= runs, paired by item             /api/compare
@@ -49,6 +50,7 @@ from orchestrator.viewer.live_servers import LiveServers
 from orchestrator.viewer.opened_run import OpenedRun
 from orchestrator.viewer.selection import Selection
 from orchestrator.viewer.state_data import state_data, view_response
+from orchestrator.viewer.trainings import Trainings
 from orchestrator.viewer.travel import Travel
 from orchestrator.viewer.word_index import WordIndex
 
@@ -85,6 +87,8 @@ class Viewer:
         self._cache = cache
         self._comparisons = Comparisons(library)
         self.compare = self._comparisons.compare
+        self._trainings = Trainings(library)
+        self.training = self._trainings.training
         self._indices: dict[Path, WordIndex] = {}
         self._indices_lock = threading.Lock()
 
@@ -97,16 +101,17 @@ class Viewer:
         self._library.close()
 
     def runs(self, parameters: Mapping[str, str]) -> Any:
-        """Return a line for each run."""
+        """Return a line for each run, and for each training."""
         lines = self._library.lines(patience=_PATIENCE)
         return {
+            "trainings": self._trainings.lines(),
             "runs": [
                 {
                     "run": line.run,
                     **(entry_data(line.entry) if line.entry else {"state": "waiting"}),
                 }
                 for line in lines
-            ]
+            ],
         }
 
     def run(self, parameters: Mapping[str, str]) -> Any:
@@ -240,14 +245,14 @@ def create_application(viewer: Viewer, *, token: str, hosts: list[str]) -> Starl
     answers = (
         *(viewer.runs, viewer.run, viewer.episodes, viewer.episode),
         *(viewer.tokens, viewer.text, viewer.record, viewer.differences),
-        *(viewer.compare, viewer.view),
+        *(viewer.compare, viewer.training, viewer.view),
     )
     routes = [Route(f"/api/{answer.__name__}", _endpoint(answer)) for answer in answers]
     acts = {f"/api/{act.__name__}": act for act in (viewer.state,)}
     routes += [Route(path, _act_endpoint(act), methods=["POST"]) for path, act in acts.items()]
     assets = _read_assets()
     routes += [Route(f"/assets/{name}", _asset(*asset)) for name, asset in assets.items()]
-    pages = ("/", "/run", "/episodes", "/episode", "/compare")
+    pages = ("/", "/run", "/episodes", "/episode", "/compare", "/training")
     routes += [Route(path, _asset(*assets["index.html"])) for path in pages]
     guard = Middleware(Access, token=token, hosts=hosts, posts=acts.keys())
     return Starlette(routes=routes, middleware=[guard])

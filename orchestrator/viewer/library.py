@@ -1,4 +1,4 @@
-"""The runs below the folders that the viewer was given, and what the list says of each.
+"""The runs and trainings below the given folders, and what the list says of each run.
 
 A run is named by its folder's path below the given one, that folder's own name included:
 `runs/first`. Names are looked up among the runs that were found; no part of an address ever becomes
@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,10 +23,11 @@ from orchestrator.errors import RunNotFound
 from orchestrator.manifest import MANIFEST_FILE
 from orchestrator.run_folder import DATABASE_FILE, LOCK_FILE, database_files, read_writer
 from orchestrator.run_list import RunEntry, describe_run, find_runs
+from orchestrator.training_folder import find_trainings
 from orchestrator.viewer.background import Background
 from orchestrator.viewer.opened_run import OpenedRun
 
-__all__ = ["Library", "RunLine", "state_of_files"]
+__all__ = ["Library", "RunLine", "stamp_of", "state_of_files"]
 
 _OPEN: Final = 4
 """Runs whose columns stay in memory."""
@@ -56,6 +57,7 @@ class Library:
         self._roots = _named(roots)
         self._lock = threading.Lock()
         self._found: dict[str, Path] = {}
+        self._trainings: dict[str, Path] = {}
         self._looked = -_LOOK_AGAIN
         self._opened: OrderedDict[str, OpenedRun] = OrderedDict()
         self._entries: Background[RunEntry] = Background("run-list")
@@ -71,11 +73,21 @@ class Library:
     def folders(self) -> Mapping[str, Path]:
         """Return the run folders by name, as they are now or were two seconds ago."""
         with self._lock:
-            now = time.monotonic()
-            if now - self._looked >= _LOOK_AGAIN:
-                self._found = dict(_runs_below(self._roots))
-                self._looked = now
+            self._look()
             return self._found
+
+    def trainings(self) -> Mapping[str, Path]:
+        """Return the folders of trainings by name, likewise."""
+        with self._lock:
+            self._look()
+            return self._trainings
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now - self._looked >= _LOOK_AGAIN:
+            self._found = dict(_below(self._roots, find_runs))
+            self._trainings = dict(_below(self._roots, find_trainings))
+            self._looked = now
 
     def open(self, name: str) -> OpenedRun:
         """Return a run, up to date. Raises RunFolderError."""
@@ -125,19 +137,22 @@ def _named(roots: Iterable[Path]) -> dict[str, Path]:
     return named
 
 
-def _runs_below(roots: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
+def _below(
+    roots: Mapping[str, Path], find: Callable[[Iterable[Path]], Iterable[Path]]
+) -> Iterator[tuple[str, Path]]:
     for name, root in roots.items():
-        for folder in find_runs([root]):
+        for folder in find([root]):
             yield "/".join((name, *folder.relative_to(root).parts)), folder
 
 
 def state_of_files(folder: Path) -> object:
     """Return what differs whenever somebody wrote to a run, or stopped to."""
-    stamps: list[object] = [read_writer(folder)]
-    for file in _FILES:
-        stamp = None
-        with suppress(OSError):
-            status = (folder / file).stat()
-            stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
-        stamps.append(stamp)
-    return stamps
+    return [read_writer(folder), *(stamp_of(folder / file) for file in _FILES)]
+
+
+def stamp_of(file: Path) -> object:
+    """Return what is another value whenever somebody wrote to a file; None = there is none."""
+    with suppress(OSError):
+        status = file.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns
+    return None

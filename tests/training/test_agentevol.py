@@ -21,6 +21,8 @@ from rich.console import Console
 
 from orchestrator.configuration import dump_toml, to_plain
 from orchestrator.store import RunReader
+from orchestrator.viewer.library import Library
+from orchestrator.viewer.trainings import Trainings
 from training.agentevol import AgentEvolRecipe, evolve, main, plan
 from training.bc import BcRecipe
 from training.config.recipe import build, load_recipe
@@ -367,3 +369,34 @@ def test_the_mini_recipe_learns(tmp_path):
     assert means["BC_base"] > means["random"]
     kept = [sum(counts.values()) for counts in report.selected.values()]
     assert kept[-1] > kept[0] > 0
+
+
+# What the viewer shows ---------------------------------------------------------
+
+
+def test_the_viewer_leads_from_a_real_run_to_every_agent_and_its_episodes(finished):
+    library = Library([finished])
+    trainings = Trainings(library)
+    try:
+        (line,) = trainings.lines()
+        assert (line["state"], line["progress"]) == ("finished", "2 of 2 iterations")
+        data = trainings.training({"training": finished.name})
+        agents = {it["agent"]: it for it in data["agents"]}
+        assert list(agents) == ["random", "BC_base", "BC_large", "iteration 1", "iteration 2"]
+        results = json.loads((finished / "results.json").read_text())
+        means = [
+            it["scores"]["wordle"]["value"] for it in data["pooled"] if "large" not in it["agent"]
+        ]
+        assert means == pytest.approx([it["wordle"] for it in results["iterations"]])
+        kept = {it["agent"]: it["kept"] for it in data["pooled"] if it["kept"]}
+        assert {name[-1]: it["wordle"]["kept"] for name, it in kept.items()} == {
+            number: it["wordle"] for number, it in results["kept"].items()
+        }
+        last = agents["iteration 2"]
+        for run in (last["explored"]["wordle"], last["scores"]["wordle"]["run"]):
+            assert run in library.folders()
+        nested = trainings.training({"training": last["training"]})
+        assert (nested["algorithm"], nested["state"]) == ("bc", "finished")
+        assert nested["curves"]["loss"]["values"][-1] == pytest.approx(last["learned"]["loss"])
+    finally:
+        library.close()

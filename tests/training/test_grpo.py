@@ -20,6 +20,8 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from orchestrator.configuration import dump_toml
+from orchestrator.viewer.library import Library
+from orchestrator.viewer.trainings import Trainings
 from tests.training.makers import write_echo_recipe, write_recipe
 from training import bc
 from training.config.recipe import build
@@ -183,6 +185,9 @@ def test_an_update_moves_probability_to_what_was_better_than_its_group(base, tmp
         # What was recorded at 0.7 is what is computed at 0.7: nothing had moved.
         assert metrics_of_step["ratio_dev"] == pytest.approx(0.0, abs=1e-5)
         assert metrics_of_step["tokens"] == 5
+        # Three tokens of advantage 1 and two of -1, at a ratio of 1.
+        loss = -1 / 5 if average == "tokens" else 0.0
+        assert metrics_of_step["loss"] == pytest.approx(loss, abs=1e-5)
 
 
 def test_micro_batches_decide_memory_and_never_the_result(base, tmp_path):
@@ -317,6 +322,15 @@ def test_the_next_step_may_be_played_while_this_one_is_learned_from(speaker, tmp
     found = metrics(tmp_path / "run")
     assert [it["episodes"] for it in found] == [8, 8, 8]
     assert all(it["off_policy_tokens"] == 0 for it in found)
+    assert all(it["entropy"] > 0 for it in found)
+    library = Library([tmp_path / "run"])
+    shown = Trainings(library).training({"training": "run"})
+    library.close()
+    assert (shown["state"], shown["progress"]) == ("finished", "step 3 of 3")
+    assert shown["curves"]["entropy"]["values"] == [it["entropy"] for it in found]
+    assert [row["run"] for row in shown["rows"]] == [
+        f"run/rollouts/step-{step:06d}" for step in (2, 1, 0)
+    ]
 
 
 def test_recorded_runs_without_logprobs_are_refused(base, tmp_path):
@@ -362,7 +376,7 @@ def test_two_processes_play_once_and_learn_what_one_learns(speaker, tmp_path):
     done = launch(shared, tmp_path / "recipe.toml")
     assert done.returncode == 0, done.stderr
     names = ("reward", "episodes", "informative_groups", "tokens", "clip_frac")
-    close = ("kl", "ratio_dev", "grad_norm", "lr")
+    close = ("kl", "loss", "entropy", "ratio_dev", "grad_norm", "lr")
     curves = [metrics(it.out) for it in (alone, shared)]
     assert len(curves[0]) == len(curves[1]) == 2
     assert any(it["informative_groups"] for it in curves[0])

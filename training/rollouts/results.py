@@ -18,8 +18,9 @@ from rich.table import Table
 from orchestrator.atomic_file import atomic_output
 from orchestrator.errors import ExtraMissing
 from orchestrator.records import EpisodeSummary
-from orchestrator.statistics import Interval, mean_interval, success_interval
+from orchestrator.statistics import Interval
 from orchestrator.store import RunReader
+from orchestrator.training_folder import Metric, metrics_from_plain
 from training.rollouts.jobs import EvalRun
 
 __all__ = [
@@ -33,43 +34,6 @@ __all__ = [
     "pool",
     "read_metric",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One agent on one environment: the environment's own figure, from 0 to 1."""
-
-    environment: str
-    by_score: bool
-    values: tuple[tuple[str, float], ...]
-    """Item id and value from 0 to 1 of every episode, sorted."""
-
-    @property
-    def mean(self) -> float | None:
-        """None without episodes."""
-        if not self.values:
-            return None
-        return math.fsum(value for _, value in self.values) / len(self.values)
-
-    @property
-    def interval(self) -> Interval | None:
-        """95 %, clustered by item: samples and seeds of one item are no independent evidence."""
-        estimate = mean_interval if self.by_score else success_interval
-        return estimate(self.values)
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {
-            "environment": self.environment,
-            "by_score": self.by_score,
-            "values": [list(pair) for pair in self.values],
-        }
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Metric:
-        """Return the metric that `to_plain` wrote."""
-        values = tuple((str(item), float(value)) for item, value in plain["values"])
-        return cls(str(plain["environment"]), bool(plain["by_score"]), values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +60,6 @@ def read_metric(run: EvalRun) -> Metric:
     """Return the metric of a finished run."""
     with RunReader.open(run.folder) as reader:
         return measure(run, reader.summaries())
-
-
-def metrics_from_plain(plain: Mapping[str, Any]) -> dict[str, Metric]:
-    """Return metrics by environment from their JSON values."""
-    return {name: Metric.from_plain(values) for name, values in plain.items()}
 
 
 def measure(run: EvalRun, summaries: Iterable[EpisodeSummary]) -> Metric:

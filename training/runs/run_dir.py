@@ -3,6 +3,7 @@
     recipe.json            the algorithm and the complete recipe that began the run
     state.json             finished stages with their results (trainings that have stages)
     report.json            written last: the training is complete
+    training.lock          held while it is trained
     log.jsonl  tensorboard/  logs/train.jsonl
     base/                  model and tokenizer from scratch, where the recipe asks for one
     data/                  the prepared sequences (training.data.dataset)
@@ -31,6 +32,15 @@ from agent_runtime.logs import bind_context, get_logger, log_file
 from agent_runtime.private_files import make_private_folder
 from orchestrator.atomic_file import write_atomically
 from orchestrator.errors import Difference
+from orchestrator.training_folder import (
+    LOCK_FILE,
+    LOG_FILE,
+    RECIPE_FILE,
+    REPORT_FILE,
+    RESULTS_FILE,
+    STATE_FILE,
+    hold_training,
+)
 from training.config.recipe import recipe_differences, rename_keys
 from training.config.start import Start
 from training.errors import CheckpointDamaged, OutputOccupied, RecipeChanged
@@ -43,7 +53,7 @@ Json = dict[str, Any]
 
 _STATE_LAYOUT: Final = 2
 """Layout 1 held the recipe, too, and had no recipe.json beside it."""
-_OWN_FILES: Final = ("log.jsonl", "report.json", "results.json", "table.md", "plot.png")
+_OWN_FILES: Final = (LOG_FILE, REPORT_FILE, RESULTS_FILE, LOCK_FILE, "table.md", "plot.png")
 _OWN_FOLDERS: Final = (
     *("base", "data", "state", "states", "checkpoints", "final", "tensorboard", "logs"),
     *("agent_eval", "evaluation", "expert", "pretraining", "rollouts", "weights"),
@@ -62,13 +72,13 @@ class RunDir:
         self.states = folder / "state"
         self.checkpoints = folder / "checkpoints"
         self.final = folder / "final"
-        self.metrics_log = folder / "log.jsonl"
+        self.metrics_log = folder / LOG_FILE
         self.event_log = folder / "logs" / "train.jsonl"
         self.tensorboard = folder / "tensorboard"
         self.agent_eval = folder / "agent_eval"
-        self._recipe_file = folder / "recipe.json"
-        self._state_file = folder / "state.json"
-        self._report_file = folder / "report.json"
+        self._recipe_file = folder / RECIPE_FILE
+        self._state_file = folder / STATE_FILE
+        self._report_file = folder / REPORT_FILE
         self._stages: dict[str, Json] = {}
 
     @classmethod
@@ -140,8 +150,15 @@ class RunDir:
 
     @contextmanager
     def logging(self) -> Generator[None]:
-        """Write events to the run's logs/train.jsonl meanwhile, with the run's name on each."""
-        with log_file(self.event_log), bind_context(run_id=self.folder.name):
+        """Write events to the run's logs/train.jsonl meanwhile, with the run's name on each.
+
+        Whoever looks at the folder sees that it is being trained.
+        """
+        with (
+            hold_training(self.folder),
+            log_file(self.event_log),
+            bind_context(run_id=self.folder.name),
+        ):
             yield
 
     # Stages ---------------------------------------------------------------------------------------

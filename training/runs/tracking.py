@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +22,7 @@ from rich.progress import TimeRemainingColumn as Remaining
 
 from orchestrator.atomic_file import write_atomically
 from orchestrator.errors import ExtraMissing
+from orchestrator.training_folder import iterate_log
 
 __all__ = ["Tracker", "TrackingConfig", "peak_flops", "read_log"]
 
@@ -166,23 +167,12 @@ def _summary(metrics: Mapping[str, float | int]) -> str:
 
 def read_log(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a log; a line that was cut off by a kill is left out."""
-    return list(_rows(path))
-
-
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    if not path.is_file():
-        return
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            try:
-                yield json.loads(line)
-            except ValueError:
-                continue
+    return list(iterate_log(path))
 
 
 def _forget(log: Path, step: int) -> None:
     """Drop the rows after `step`: they will be computed again."""
-    rows = [row for row in _rows(log) if row["step"] <= step]
+    rows = [row for row in iterate_log(log) if row["step"] <= step]
     write_atomically(log, "".join(json.dumps(row) + "\n" for row in rows))
 
 

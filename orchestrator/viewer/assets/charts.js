@@ -2,8 +2,8 @@
 
 import { make } from "./elements.js";
 
-const WIDTH = 300;
-const HEIGHT = 90;
+export const WIDTH = 300;
+export const HEIGHT = 90;
 
 // `histogram` has low, high, counts.
 export function histogram(name, { low, high, counts }, show) {
@@ -39,7 +39,7 @@ export function line(name, xs, values, show, { most } = {}) {
     there.length ? `up to ${show(Math.max(...there))}, last ${show(last)}` : "nothing yet");
 }
 
-function chart(name, marks, text) {
+export function chart(name, marks, text) {
   return make("figure", { class: "chart" },
     make("figcaption", {}, name),
     make("svg", {

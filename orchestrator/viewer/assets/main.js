@@ -7,11 +7,13 @@ import { showEpisodes } from "./episodes_page.js";
 import { showRun } from "./run_page.js";
 import { showRuns } from "./runs_page.js";
 import { address } from "./server.js";
+import { showTraining } from "./training_page.js";
 
 const PAGES = {
   "/": { show: showRuns, title: "Runs" },
   "/run": { show: showRun, title: "Run" },
   "/episodes": { show: showEpisodes, title: "Episodes" },
+  "/training": { show: showTraining, title: "Training", ofRuns: true },
   "/compare": { show: showComparison, title: "Comparison", ofRuns: true },
   "/episode": { show: showEpisode, title: "Episode" },
 };
@@ -30,7 +32,8 @@ function show() {
   leaving = new AbortController();
   const parameters = Object.fromEntries(new URLSearchParams(location.search));
   const { show: showPage, title } = PAGES[location.pathname];
-  document.title = parameters.run ? `${title} – ${visible(parameters.run)}` : title;
+  const named = parameters.run ?? parameters.training;
+  document.title = named ? `${title} – ${visible(named)}` : title;
   fill(document.getElementById("path"), path(parameters));
   news.textContent = "";
   fill(page);

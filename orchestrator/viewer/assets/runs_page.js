@@ -5,6 +5,7 @@ import { fill, make, scrolled } from "./elements.js";
 import { amount, dollars, measured, number } from "./figures.js";
 import { follow } from "./following.js";
 import { address, ask } from "./server.js";
+import { trainingsTable } from "./trainings.js";
 
 const COLUMNS = [
   { name: "run", of: (it) => it.run },
@@ -43,6 +44,7 @@ export async function showRuns({ page, parameters, go, tell, signal }) {
     Object.keys(GROUPS).map((name) => make("option", { value: name, selected: name === group }, name)));
   const compare = make("button", { onclick: () => go(comparison([...chosen][0], [...chosen].slice(1))) }, "Compare");
   const table = make("table", { class: "runs" });
+  const trainings = make("div");
   const count = make("p", { class: "quiet", role: "status" });
   fill(page,
     make("h1", {}, "Runs"),
@@ -50,7 +52,7 @@ export async function showRuns({ page, parameters, go, tell, signal }) {
       make("span", { class: "field" }, make("label", { for: "filter" }, "Filter "), filter),
       make("span", { class: "field" }, make("label", { for: "group" }, "Group by "), grouping),
       compare, count),
-    scrolled("Runs", table));
+    scrolled("Runs", table), trainings);
   let runs = [];
   let known = "";
 
@@ -81,7 +83,10 @@ export async function showRuns({ page, parameters, go, tell, signal }) {
     const data = await ask("runs", {}, { signal });
     runs = data.runs.map((run) => ({ ...WAITING, ...run }));
     const now = JSON.stringify(data);
-    if (now !== known) draw();
+    if (now !== known) {
+      draw();
+      fill(trainings, trainingsTable(data.trainings));
+    }
     known = now;
     return runs.some((run) => run.state === "waiting");
   }
@@ -103,7 +108,7 @@ function groupRow(name, members) {
   const sum = (figure) => members.reduce((total, run) => total + run.policies.reduce((of, it) => of + figure(it), 0), 0);
   const priced = members.every((run) => run.policies.every((it) => it.cost_usd !== null));
   return make("tr", { class: "group" },
-    make("th", { scope: "rowgroup", colspan: COLUMNS.length - 4 }, name, make("span", { class: "quiet" }, members.length === 1 ? " 1 run" : ` ${number(members.length)} runs`)),
+    make("th", { scope: "rowgroup", colspan: COLUMNS.length - 4 }, make("bdi", {}, name), make("span", { class: "quiet" }, members.length === 1 ? " 1 run" : ` ${number(members.length)} runs`)),
     make("td", { class: "figure" }, number(sum((it) => it.finished))), make("td"),
     make("td", { class: "figure" }, amount(sum((it) => it.tokens))),
     make("td", { class: "figure" }, priced ? dollars(sum((it) => it.cost_usd)) : "–"));
@@ -151,8 +156,8 @@ function facts(run, rowspan, chosen, choose) {
   });
   box.checked = chosen.has(side);
   return [
-    make("th", { scope: "row", rowspan }, run.state === "unreadable" ? run.run
-      : [box, " ", make("a", { href: address("/run", { run: run.run }) }, run.run)]),
+    make("th", { scope: "row", rowspan }, run.state === "unreadable" ? make("bdi", {}, run.run)
+      : [box, " ", make("a", { href: address("/run", { run: run.run }) }, make("bdi", {}, run.run))]),
     make("td", { rowspan }, make("span", { class: `state ${run.state}` }, run.state),
       run.problem ? make("div", { class: "failed small" }, run.problem) : null),
     make("td", { rowspan }, run.environments.join(", ")),

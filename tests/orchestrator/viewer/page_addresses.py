@@ -9,13 +9,16 @@ from tests.kit.viewer import RunningViewer
 __all__ = ["page_addresses"]
 
 
-def page_addresses(viewer: RunningViewer, run: str, other: str) -> dict[str, tuple[str, str]]:
+def page_addresses(
+    viewer: RunningViewer, run: str, other: str, training: str
+) -> dict[str, tuple[str, str]]:
     """Return by path: an address with much on its page, and a selector of what is there at last.
 
     Args:
-        viewer: It shows both runs.
+        viewer: It shows them.
         run: Has an episode with tokens.
         other: What it is compared with.
+        training: Of AgentEvol.
 
     Raises:
         KeyError: The viewer has a page that is not told of here.
@@ -26,6 +29,7 @@ def page_addresses(viewer: RunningViewer, run: str, other: str) -> dict[str, tup
         "/": ({}, "tbody .state:not(.waiting)"),
         "/run": ({"run": run, "other": other}, "#other"),
         "/episodes": ({"run": run, "sort": "-rounds"}, ".row .cell.item a"),
+        "/training": ({"training": training}, ".interval-mark"),
         "/compare": ({"run": run, "other": other}, "td.figure"),
         "/episode": ({"run": run, "id": played, "turn": 1, "tokens": 1}, ".token.context"),
     }

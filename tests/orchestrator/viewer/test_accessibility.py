@@ -14,6 +14,7 @@ pytest.importorskip("axe_playwright_python", reason="needs axe-playwright-python
 from axe_playwright_python.base import AXE_SCRIPT
 
 from tests.kit.viewer import TOKEN, RunningViewer, open_browser, run_viewer
+from tests.orchestrator.trainings import append_log, write_agentevol
 from tests.orchestrator.viewer.page_addresses import page_addresses
 from tests.orchestrator.viewer.test_server import record_run
 
@@ -25,6 +26,7 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningViewer]:
     runs = tmp_path_factory.mktemp("accessible") / "runs"
     record_run(runs / "first")
     record_run(runs / "second")
+    append_log(write_agentevol(runs / "evol"), {"step": 1, "loss": 2.0})
     with run_viewer(runs) as running:
         yield running
 
@@ -43,7 +45,8 @@ def test_every_page_passes_axe_and_fits_the_screen(
     with browser.new_context(color_scheme=colours) as context:
         page = context.new_page()
         page.goto(viewer.page("/", token=TOKEN))
-        for path, (address, last) in page_addresses(viewer, "runs/first", "runs/second").items():
+        pages = page_addresses(viewer, "runs/first", "runs/second", "runs/evol")
+        for path, (address, last) in pages.items():
             page.goto(address)
             page.locator(last).first.wait_for()
             page.locator("details").evaluate_all("all => all.forEach((it) => { it.open = true; })")
@@ -74,7 +77,7 @@ def test_the_keyboard_alone_leads_from_the_runs_to_an_episodes_tokens_and_back(
         page.locator(".state.finished").first.wait_for()
         tab_to(page, "Filter")
         page.keyboard.type("first")
-        page.get_by_text("1 of 2 runs").wait_for()
+        page.get_by_text("1 of 5 runs").wait_for()
         tab_to(page, "runs/first")
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="Results").wait_for()

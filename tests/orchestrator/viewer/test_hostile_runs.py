@@ -11,6 +11,8 @@ pytest.importorskip("playwright", reason="needs playwright")
 pytest.importorskip("starlette", reason="needs the extra viewer")
 
 from tests.kit.viewer import TOKEN, RunningViewer, open_browser, run_viewer
+from tests.orchestrator.trainings import append_log, write_agentevol
+from tests.orchestrator.viewer import hostile_run
 from tests.orchestrator.viewer.hostile_run import record_hostile_run
 from tests.orchestrator.viewer.page_addresses import page_addresses
 
@@ -48,6 +50,9 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningViewer]:
     for again in ("", "2"):
         record_hostile_run(folder / (HOSTILE + again))
         record_hostile_run(folder / (HEBREW + again), "אבג", "אבג")
+    for name, text in ((HOSTILE, hostile_run.HOSTILE), (HEBREW, "אבג")):
+        training = write_agentevol(folder / f"{name}3", environment=text)
+        append_log(training, {"step": 1, text: 2.5, "note": text})
     with run_viewer(folder / "runs", folder / "אבג") as running:
         yield running
 
@@ -81,7 +86,7 @@ def page(browser: Any, viewer: RunningViewer) -> Iterator[Any]:
 
 
 def every_page(viewer: RunningViewer, run: str) -> dict[str, tuple[str, str]]:
-    pages = page_addresses(viewer, run, run + "2")
+    pages = page_addresses(viewer, run, run + "2", run + "3")
     failed = viewer.ask("episodes", run=run, outcome="failed")["rows"][0]["episode_id"]
     return {**pages, "failed": (viewer.page("/episode", run=run, id=failed), ".turn")}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,15 +12,29 @@ pytest.importorskip("playwright", reason="needs playwright")
 pytest.importorskip("starlette", reason="needs the extra viewer")
 
 from tests.kit.viewer import TOKEN, RunningViewer, open_browser, run_viewer
+from tests.orchestrator.trainings import (
+    append_log,
+    finish_stages,
+    judged,
+    write_agentevol,
+    write_grpo,
+)
 from tests.orchestrator.viewer.test_comparisons import record_policies
 
 
 @pytest.fixture(scope="module")
-def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningViewer]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = tmp_path_factory.mktemp("overview") / "runs"
     record_policies(runs / "weak", {"agent": 2})
     record_policies(runs / "strong", {"agent": 7})
     record_policies(runs / "deeper" / "two", {"agent": 4, "<b>other": 1})
+    write_agentevol(runs / "trainings" / "evol")
+    write_grpo(runs / "trainings" / "grpo")
+    return runs
+
+
+@pytest.fixture(scope="module")
+def viewer(runs: Path) -> Iterator[RunningViewer]:
     with run_viewer(runs) as running:
         yield running
 
@@ -64,3 +79,32 @@ def test_runs_are_grouped_and_chosen_ones_compared_with_the_first(
     section.get_by_role("row", name="maze_3").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     page.set_viewport_size({"width": 1280, "height": 800})
+
+
+def test_a_training_leads_to_its_iterations_and_their_episodes_and_is_followed(
+    page: Any, viewer: RunningViewer, runs: Path
+) -> None:
+    page.goto(viewer.page("/"))
+    row = page.get_by_role("row").filter(has=page.get_by_text("2 of 4 iterations"))
+    row.get_by_role("link").click()
+    page.get_by_role("heading", name="Scores from iteration to iteration").wait_for()
+    agent = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="iteration 1"))
+    assert "6 of 17 (10)" in agent.first.inner_text()
+    page.set_viewport_size({"width": 400, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page.set_viewport_size({"width": 1280, "height": 800})
+    agent.nth(1).get_by_role("link", name="maze").click()
+    page.get_by_role("heading", name="runs/trainings/evol/seed-0/explore-1/maze").wait_for()
+    page.go_back()
+    agent.nth(1).get_by_role("link", name="iteration 1").click()
+    page.get_by_role("img", name="loss: 0.25 to 2, last 0.25 at step 2").wait_for()
+    page.get_by_role("link", name="runs/trainings/evol").click()
+    page.get_by_role("heading", name="Agents").wait_for()
+
+    page.goto(viewer.page("/training", training="runs/trainings/grpo"))
+    page.get_by_role("img", name="reward: 0.25 to 0.5").wait_for()
+    append_log(runs / "trainings" / "grpo", {"step": 3, "reward": 0.75, "<b>": 1})
+    page.get_by_role("img", name="reward: 0.25 to 0.75, last 0.75 at step 3").wait_for()
+    finish_stages(runs / "trainings" / "grpo", {"judge-final": judged(1, 1)})
+    page.locator(".state.finished").wait_for()
+    page.get_by_role("row", name="final weights").wait_for()

@@ -1,0 +1,317 @@
+"""Trainings as the pages show them: agents with their scores, what was kept, curves of the log.
+
+Whatever a training wrote is read by `orchestrator.training_folder`. Runs that it played are named
+as the library names them, so that the pages lead from an iteration to its episodes.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from orchestrator.errors import TrainingUnreadable, UsageError
+from orchestrator.training_folder import (
+    LOG_FILE,
+    RECIPE_FILE,
+    REPORT_FILE,
+    RESULTS_FILE,
+    STATE_FILE,
+    Metric,
+    TrainingFolder,
+    held_by_trainers,
+    metrics_from_plain,
+    read_training,
+)
+from orchestrator.viewer.library import Library, stamp_of
+from orchestrator.viewer.training_log import LogCurves, read_curves
+
+__all__ = ["Trainings"]
+
+_FILES: Final = (RECIPE_FILE, STATE_FILE, LOG_FILE, REPORT_FILE, RESULTS_FILE)
+_NEWEST: Final = {
+    "bc": ("loss", "held_out_loss", "agent_eval/mean"),
+    "dpo": ("loss", "margin", "accuracy"),
+    "grpo": ("reward", "loss", "kl", "entropy"),
+}
+"""Figures of a log that stand in the list of trainings."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A training that was read, and the names of what it played and trained."""
+
+    name: str
+    training: TrainingFolder
+    curves: LogCurves
+    runs: Mapping[str, Path]
+    trainings: Mapping[str, Path]
+
+    def run(self, *parts: str) -> str | None:
+        """Return the run at a path below the training; None = there is none."""
+        name = "/".join((self.name, *parts))
+        return name if name in self.runs else None
+
+    def nested(self, *parts: str) -> str | None:
+        """Return the training at a path below the training; None = there is none."""
+        name = "/".join((self.name, *parts))
+        return name if name in self.trainings else None
+
+    def result(self, stage: str) -> Mapping[str, Any] | None:
+        """Return what a stage said; None = it is not finished."""
+        found = self.training.stages.get(stage)
+        return None if found is None else found.result
+
+    @property
+    def environments(self) -> list[str]:
+        """Those of the recipe."""
+        return [str(it["name"]) for it in self.training.recipe["environments"]]
+
+
+class Trainings:
+    """The trainings of a library. Any thread may ask."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._lock = threading.Lock()
+        self._curves: dict[Path, tuple[object, LogCurves]] = {}
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return a line for each training that is no part of another one."""
+        names = self._library.trainings().keys()
+        return [
+            self._line(name) for name in names if names.isdisjoint(map(str, Path(name).parents))
+        ]
+
+    def _line(self, name: str) -> dict[str, Any]:
+        runs = sum(run.startswith(f"{name}/") for run in self._library.folders())
+        line: dict[str, Any] = {"training": name, "runs": runs, "problem": ""}
+        try:
+            read = self._read(name)
+            return {**line, **_checked(read, _heading)}
+        except TrainingUnreadable as error:
+            empty: dict[str, Any] = {
+                "algorithm": "",
+                "state": "unreadable",
+                "progress": "",
+                "figures": {},
+            }
+            return {**line, **empty, "problem": str(error)}
+
+    def training(self, parameters: Mapping[str, str]) -> Any:
+        """Return what a training came to so far; its revision alone where that is known."""
+        name = parameters.get("training", "")
+        folders = self._library.trainings()
+        if name not in folders:
+            raise UsageError(f"there is no training {name[:200]!r}", valid=list(folders)[:5])
+        below = [it for it in self._library.folders() if it.startswith(f"{name}/")]
+        state = (self._stamps(folders[name]), len(below), len(folders))
+        revision = f"{hash(state) & 0xFFFFFFFF:x}"
+        if parameters.get("revision") == revision:
+            return {"revision": revision}
+        return {"revision": revision, "runs": below, **_checked(self._read(name), _page)}
+
+    def _read(self, name: str) -> _Read:
+        runs, trainings = self._library.folders(), self._library.trainings()
+        folder = trainings[name]
+        stamp = stamp_of(folder / LOG_FILE)
+        with self._lock:
+            known = self._curves.get(folder)
+        if known is None or known[0] != stamp:
+            known = (stamp, read_curves(folder / LOG_FILE))
+            with self._lock:
+                self._curves[folder] = known
+        return _Read(name, read_training(folder), known[1], runs, trainings)
+
+    def _stamps(self, folder: Path) -> tuple[object, ...]:
+        return (held_by_trainers(folder), *(stamp_of(folder / name) for name in _FILES))
+
+
+def _checked(read: _Read, describe: Callable[[_Read], dict[str, Any]]) -> dict[str, Any]:
+    """Describe a training; raises TrainingUnreadable where its files say what none writes."""
+    try:
+        return describe(read)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise TrainingUnreadable(
+            read.training.folder, f"its files are damaged ({error!r})"
+        ) from error
+
+
+def _heading(read: _Read) -> dict[str, Any]:
+    """Return what the list of trainings shows."""
+    training = read.training
+    return {
+        "algorithm": training.algorithm,
+        "state": training.state,
+        "progress": _progress(read),
+        "figures": _figures(read),
+    }
+
+
+def _page(read: _Read) -> dict[str, Any]:
+    """Return what the page of a training shows."""
+    training = read.training
+    agents: Iterator[dict[str, Any]] = iter(())
+    if training.algorithm == "agentevol":
+        agents = _evolved_agents(read)
+    elif training.algorithm == "grpo":
+        agents = _judged_agents(read)
+    return {
+        **_heading(read),
+        "folder": str(training.folder),
+        "part_of": next(
+            (it for it in map(str, Path(read.name).parents) if it in read.trainings), None
+        ),
+        "agents": list(agents),
+        "pooled": _pooled(read) if training.algorithm == "agentevol" else [],
+        "curves": read.curves.curves,
+        "rows": [_row(read, row) for row in read.curves.last_rows],
+        "report": training.report,
+        "recipe": training.recipe,
+        "stages": [[name, stage.seconds] for name, stage in training.stages.items()],
+    }
+
+
+def _progress(read: _Read) -> str:
+    training, step = read.training, read.curves.last_step
+    if training.algorithm == "agentevol":
+        planned = int(training.recipe["iterations"]) * len(training.recipe["seeds"])
+        done = sum("/judge-iteration-" in name for name in training.stages)
+        return f"{done} of {planned} iterations"
+    if training.algorithm == "grpo":
+        return f"step {step} of {training.recipe['steps']}"
+    return f"step {step}"
+
+
+def _figures(read: _Read) -> dict[str, float]:
+    """Return the newest figures by name."""
+    if read.training.algorithm != "agentevol":
+        newest = read.curves.newest
+        names = _NEWEST.get(read.training.algorithm, ())
+        return {name: newest[name] for name in names if name in newest}
+    return {it["agent"]: it["mean"] for it in _pooled(read) if it["mean"] is not None}
+
+
+def _row(read: _Read, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of the log; of GRPO with the run of its episodes, counted from 0."""
+    if read.training.algorithm != "grpo":
+        return dict(row)
+    return {**row, "run": read.run("rollouts", f"step-{int(row['step']) - 1:06d}")}
+
+
+# ---------------------------------------------------------------- agents
+
+
+def _evolved_agents(read: _Read) -> Iterator[dict[str, Any]]:
+    """Yield the agents of AgentEvol, by seed, in the order in which they come to be."""
+    for stage in read.training.stages:
+        if stage.startswith("baseline-"):
+            scores = _scores(read, stage, "evaluation", stage)
+            yield {"agent": stage.removeprefix("baseline-"), "seed": None, "scores": scores}
+    for seed in read.training.recipe["seeds"]:
+        for name, agent in _agent_names(read):
+            found = _evolved_agent(read, f"seed-{seed}", name)
+            if found:
+                yield {"agent": agent, "seed": seed, **found}
+
+
+def _agent_names(read: _Read) -> list[tuple[str, str]]:
+    """Return pairs (name of folders and stages, name in tables)."""
+    # A resume may have asked for more iterations than the recipe that began the run.
+    judged = [name for name in read.training.stages if "/judge-iteration-" in name]
+    latest = max((int(name.rpartition("-")[2]) for name in judged), default=0)
+    count = max(latest + 1, int(read.training.recipe["iterations"]))
+    iterations = [(f"iteration-{number}", f"iteration {number}") for number in range(1, count + 1)]
+    return [("bc-base", "BC_base"), ("bc-large", "BC_large"), *iterations]
+
+
+def _evolved_agent(read: _Read, seed: str, name: str) -> dict[str, Any] | None:
+    """Return what is there of an agent of one seed; None = nothing yet."""
+    number = name.removeprefix("iteration-")
+    explored = {
+        it: run for it in read.environments if (run := read.run(seed, f"explore-{number}", it))
+    }
+    found = {
+        "explored": explored,
+        "kept": read.result(f"{seed}/select-{number}"),
+        "learned": read.result(f"{seed}/learn-{name}"),
+        "training": read.nested(seed, name),
+        "scores": _scores(read, f"{seed}/judge-{name}", seed, "evaluation", name),
+        "validation": _scores(read, f"{seed}/validate-{name}", seed, "validation", name),
+    }
+    return found if any(found.values()) else None
+
+
+def _judged_agents(read: _Read) -> Iterator[dict[str, Any]]:
+    """Yield the first and the last agent of GRPO."""
+    for name in ("first", "final"):
+        if scores := _scores(read, f"judge-{name}", "evaluation", name):
+            yield {"agent": f"{name} weights", "seed": None, "scores": scores}
+
+
+def _scores(read: _Read, stage: str, *folder: str) -> dict[str, Any]:
+    """Return by environment the figure of a judged agent, with its run; empty = none yet."""
+    result = read.result(stage)
+    metrics = metrics_from_plain(result) if result is not None else {}
+    found: dict[str, Any] = {}
+    for environment in read.environments:
+        run, metric = read.run(*folder, environment), metrics.get(environment)
+        if run is not None or metric is not None:
+            found[environment] = {**_figure(metric), "run": run}
+    return found
+
+
+def _figure(metric: Metric | None) -> dict[str, Any]:
+    if metric is None:
+        return {"value": None, "interval": None}
+    interval = metric.interval
+    return {"value": metric.mean, "interval": None if interval is None else list(interval)}
+
+
+def _pooled(read: _Read) -> list[dict[str, Any]]:
+    """Return the agents of AgentEvol with all seeds together that judged them so far."""
+    pooled: list[dict[str, Any]] = []
+    for name, agent in _agent_names(read):
+        judged = [
+            metrics_from_plain(stage.result)
+            for key, stage in read.training.stages.items()
+            if key.endswith(f"/judge-{name}")
+        ]
+        if not judged:
+            continue
+        metrics = {
+            it: Metric(
+                it,
+                judged[0][it].by_score,
+                tuple(sorted(pair for metrics in judged for pair in metrics[it].values)),
+            )
+            for it in read.environments
+            if all(it in metrics for metrics in judged)
+        }
+        means = [it.mean for it in metrics.values() if it.mean is not None]
+        pooled.append(
+            {
+                "agent": agent,
+                "seeds": len(judged),
+                "scores": {it: _figure(metric) for it, metric in metrics.items()},
+                "mean": math.fsum(means) / len(means) if len(means) == len(metrics) > 0 else None,
+                "kept": _kept(read, name.removeprefix("iteration-")),
+            }
+        )
+    return pooled
+
+
+def _kept(read: _Read, number: str) -> dict[str, Any]:
+    """Return by environment the episodes that an iteration kept, and played, in all seeds."""
+    found: dict[str, dict[str, int]] = {}
+    for key, stage in read.training.stages.items():
+        if not key.endswith(f"/select-{number}"):
+            continue
+        for environment, counts in stage.result.items():
+            sums = found.setdefault(environment, {"kept": 0, "confirmed": 0, "episodes": 0})
+            for name in sums:
+                sums[name] += int(counts[name])
+    return found
