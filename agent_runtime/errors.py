@@ -5,6 +5,8 @@
     ├── ConnectionMisconfigured     how servers are to be reached cannot work, or would tell secrets
     ├── ConnectionLost              no server answers; says which address, after how long
     │   └── ServerReplaced          another server answers at its address
+    ├── ServerNotStarted            a server of ours did not start, or died too often
+    │   └── ServerArgumentsInvalid  what it was asked to serve does not exist
     ├── WaitTooLong                 a server wants a command to wait longer than is reasonable
     ├── AnswerOverdue               a server never answered a command
     ├── ContractMismatch            client and server speak different contract revisions
@@ -56,6 +58,8 @@ __all__ = [
     "PolicyStale",
     "PolicyUnavailable",
     "RecordInvalid",
+    "ServerArgumentsInvalid",
+    "ServerNotStarted",
     "ServerReplaced",
     "Trouble",
     "WaitTooLong",
@@ -129,6 +133,19 @@ class ServerReplaced(ConnectionLost):
     """When what answers at a server's address is not what was there before."""
 
     reason = "SERVER_REPLACED"
+
+
+class ServerNotStarted(AgentRuntimeError):
+    """When an environment server that this program spawned does not start, or died too often."""
+
+    retriable = False
+    reason = "SERVER_NOT_STARTED"
+
+
+class ServerArgumentsInvalid(ServerNotStarted):
+    """When a server was asked for what does not exist, such as an unknown environment."""
+
+    reason = "SERVER_ARGUMENTS_INVALID"
 
 
 class WaitTooLong(AgentRuntimeError):

@@ -19,14 +19,21 @@ from typing import Final, Self
 
 from agent_runtime.channel import ConnectionOptions
 from agent_runtime.connection import Connection
-from agent_runtime.errors import AgentRuntimeError, ConnectionLost, EnvironmentFailure
+from agent_runtime.errors import (
+    AgentRuntimeError,
+    ConnectionLost,
+    EnvironmentFailure,
+    ServerArgumentsInvalid,
+    ServerNotStarted,
+)
 from agent_runtime.logs import get_logger
+from agent_runtime.spawned_server import LogFolder, SpawnedServer
 from agent_runtime.supervision import Supervisor
 from agent_runtime.temporary_folders import TemporaryFolder
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.errors import FleetError, UsageError
 from orchestrator.records import enum_name
-from orchestrator.servers import FleetConfig, LogFolder, SpawnedServer
+from orchestrator.servers import FleetConfig
 
 __all__ = ["Fleet", "FleetConfig", "ServerHandle"]
 
@@ -230,7 +237,12 @@ class Fleet:
         count = self._config.spawn or max(1, (os.cpu_count() or 1) // 2)
         for number in range(count):
             self._spawned.append(self._spawned_server(number, self._folder.path))
-        await asyncio.gather(*(server.start() for server in self._spawned))
+        try:
+            await asyncio.gather(*(server.start() for server in self._spawned))
+        except ServerArgumentsInvalid as error:
+            raise UsageError(str(error)) from error
+        except ServerNotStarted as error:
+            raise FleetError(str(error)) from error
         return [server.address for server in self._spawned]
 
     def _spawned_server(self, number: int, folder: Path) -> SpawnedServer:
@@ -240,11 +252,12 @@ class Fleet:
         server = SpawnedServer(
             self.environments,
             number,
-            self._config,
             sockets=folder,
             logs=self._logs or LogFolder(folder),
             on_failure=on_failure,
             tell=self._tell,
+            data=self._config.data,
+            options=self._config.server_options,
             skip_unavailable=bool(self._optional),
         )
         return server

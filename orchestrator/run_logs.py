@@ -16,9 +16,9 @@ from typing import Final
 
 from agent_runtime.logs import log_file
 from agent_runtime.private_files import make_private_folder
+from agent_runtime.spawned_server import LogFolder
 from orchestrator.errors import FleetError
 from orchestrator.run_folder import LOGS_FOLDER
-from orchestrator.servers import LogFolder
 
 __all__ = ["RUN_LOG", "RunLogs", "open_run_logs"]
 

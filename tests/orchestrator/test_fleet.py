@@ -13,14 +13,15 @@ from typing import Any
 import psutil
 import pytest
 
+from agent_runtime import spawned_server
 from agent_runtime.channel import ConnectionOptions
 from agent_runtime.connection import Connection
 from agent_runtime.errors import ConnectionLost, ContractMismatch
 from agent_runtime.logs import log_file
-from orchestrator import servers
+from agent_runtime.spawned_server import LogFolder, RestartBackoff
 from orchestrator.errors import FleetError
 from orchestrator.fleet import Fleet
-from orchestrator.servers import FleetConfig, LogFolder, RestartBackoff
+from orchestrator.servers import FleetConfig
 
 OPTIONS = ConnectionOptions(connect_deadline=0.3)
 
@@ -75,8 +76,8 @@ async def test_a_server_that_cannot_live_is_given_up_and_the_fleet_says_so(
     assert "given up after 2 restarts" in str(failures[0])
     assert said[0] == "server 0 died (signal SIGKILL); it is started again"
     assert "is given up, 0 servers are left: " in said[-1]
-    fleet_loggers = ("orchestrator.servers", "orchestrator.fleet", "agent_runtime.supervision")
-    told = [it["event"] for it in events(tmp_path / "run.jsonl") if it["logger"] in fleet_loggers]
+    names = ("agent_runtime.spawned_server", "orchestrator.fleet", "agent_runtime.supervision")
+    told = [it["event"] for it in events(tmp_path / "run.jsonl") if it["logger"] in names]
     assert told[2:] == [
         *("server died", "server restarting") * 2,
         "server died",
@@ -89,7 +90,7 @@ async def test_a_server_that_cannot_live_is_given_up_and_the_fleet_says_so(
 async def test_a_server_that_does_not_start_leaves_its_log_and_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers, "_READY_SECONDS", 0.01)
+    monkeypatch.setattr(spawned_server, "_READY_SECONDS", 0.01)
     fleet = Fleet(["echo"], FleetConfig(spawn=1), OPTIONS, logs=LogFolder(tmp_path))
     with pytest.raises(FleetError, match=r"did not start(.|\n)*server-0\.log"):
         await fleet.start()
@@ -184,5 +185,5 @@ async def test_a_revival_that_dies_is_reported_and_begun_anew(
 
 
 def test_the_exit_of_a_process_is_named_by_its_signal() -> None:
-    assert servers._exit_fields(-9) == {"signal": "SIGKILL"}
-    assert servers._exit_fields(3) == {"exit_status": 3}
+    assert spawned_server._exit_fields(-9) == {"signal": "SIGKILL"}
+    assert spawned_server._exit_fields(3) == {"exit_status": 3}

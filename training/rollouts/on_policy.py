@@ -17,6 +17,7 @@ from agent_runtime.agent import EpisodePlan
 from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies import PolicyConfig, Sampling, make_policy
 from agent_runtime.policies.base import Policy, TrainablePolicy
+from agent_runtime.spawned_server import LogFolder
 from agent_runtime.weights import Weights
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
@@ -35,7 +36,6 @@ from orchestrator.records import EpisodeKey
 from orchestrator.retry import RetryBudget, RetryPolicy
 from orchestrator.run_limits import RunAccount, RunLimits
 from orchestrator.scheduler import Assignment, Limits, Scheduler
-from orchestrator.servers import LogFolder
 from orchestrator.store import RunReader, RunStore
 from training.errors import RecipeError
 from training.rollouts.jobs import RolloutConfig

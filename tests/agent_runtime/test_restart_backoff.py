@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.servers import RestartBackoff
+from agent_runtime.spawned_server import RestartBackoff
 
 
 def test_delays_double_up_to_a_bound_and_end_at_last() -> None:
