@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
 from agent_runtime.connection import Connection
@@ -130,6 +131,11 @@ class RemoteEpisode:
         self._journal: list[tuple[str, Any, int]] = []
         self._hashes: list[bytes] = []
 
+    @property
+    def journal(self) -> tuple[pb.JournalEntry, ...]:
+        """The inputs so far, each with the hash of the state that it led to."""
+        return tuple(self._entries())
+
     async def reset(self) -> Transition:
         """Open the episode; raises EnvironmentFailure, ConnectionLost."""
         transition = _to_transition(await self._command(0, "reset", self._reset, 0))
@@ -192,21 +198,52 @@ class RemoteEpisode:
             Pending(self.episode_id, max(self.seq, 0), "close", pb.Close(), connection.future())
         )
 
-    async def _step(self, body: str, value: Any, action_format: int) -> Transition:
-        seq = self.seq + 1
+    def send(self, action: str, *, reply: bool = False) -> asyncio.Future[pb.Event]:
+        """Send a step and do not wait: who steps many episodes at once needs no task for each.
+
+        Args:
+            action: A native action, or a model's whole reply.
+            reply: Which of the two it is.
+
+        Returns:
+            What gets the event. Then call `receive`, or `forget`.
+        """
+        return self._send("reply" if reply else "action", action, 0).future
+
+    def receive(self) -> Coroutine[Any, Any, Transition]:
+        """Await what was sent, and send it again where it has to be; raises as `step`."""
+        sent = self._pending
+        assert sent is not None
+        return self._step(sent.body, sent.value, sent.action_format, sent=sent)
+
+    def forget(self) -> None:
+        """Wait no longer for what was sent; it may be applied nevertheless."""
+        if self._pending is not None:
+            self.connection.forget(self._pending)
+
+    def _send(self, body: str, value: Any, action_format: int) -> Pending:
         connection = self.connection
         pending = self._pending
         if pending is None:
             pending = self._pending = Pending(
                 self.episode_id, 0, body, value, connection.future(), 0, self._deadline_ms
             )
-        pending.seq = seq
+        pending.seq = self.seq + 1
         pending.body = body
         pending.value = value
         pending.action_format = action_format
         pending.future = connection.future()
+        connection.submit(pending)
+        return pending
+
+    async def _step(
+        self, body: str, value: Any, action_format: int, *, sent: Pending | None = None
+    ) -> Transition:
+        connection = self.connection
+        pending = sent or self._send(body, value, action_format)
+        seq = pending.seq
         try:
-            event = await connection.submit(pending)
+            event = await pending.future
         except asyncio.CancelledError:
             connection.forget(pending)
             raise
@@ -411,19 +448,24 @@ class RemoteEpisode:
         reset.CopyFrom(self._reset)
         reset.initial_state_hash = self._hashes[0]
         size = 0
-        for (body, value, action_format), state_hash in zip(
-            self._journal[:_MAX_JOURNAL_ENTRIES], self._hashes[1:], strict=False
-        ):
-            size += len(value.encode()) if body != "tool_call" else value.ByteSize()
+        for entry in islice(self._entries(), _MAX_JOURNAL_ENTRIES):
+            size += entry.input.ByteSize()
             if size > _MAX_JOURNAL_BYTES:
                 break
-            entry = reset.journal.add(state_hash=state_hash)
+            reset.journal.append(entry)
+        return reset
+
+    def _entries(self) -> Iterator[pb.JournalEntry]:
+        for (body, value, action_format), state_hash in zip(
+            self._journal, self._hashes[1:], strict=False
+        ):
+            entry = pb.JournalEntry(state_hash=state_hash)
             if body == "tool_call":
                 entry.input.tool_call.CopyFrom(value)
             else:
                 setattr(entry.input, body, value)
             entry.input.action_format = action_format  # pyright: ignore[reportAttributeAccessIssue]
-        return reset
+            yield entry
 
     async def _repeat_step(self, seq: int) -> bool:
         """Play a step of the journal again; False = the server no longer knows the episode."""

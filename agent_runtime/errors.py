@@ -11,6 +11,9 @@
     ├── AnswerOverdue               a server never answered a command
     ├── ContractMismatch            client and server speak different contract revisions
     ├── OutcomeNotFinite            an environment gave a reward or score that is no finite number
+    ├── EpisodeClosed               a command for an episode that this program has closed
+    ├── ProcessForked               gRPC was used before this process was forked
+    ├── UnknownName                 no split, advisor or format of that name; says which there are
     ├── EpisodeBroken               this program failed while it played; the log has the traceback
     ├── RecordInvalid               what was played cannot be stored
     ├── CommandTooLong              no message carries the command; it was not sent
@@ -33,6 +36,7 @@ of an error of a request why the same request may succeed when it is sent again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from agentgym.env.v1 import types_pb2
@@ -48,6 +52,7 @@ __all__ = [
     "ContractMismatch",
     "EnvironmentFailure",
     "EpisodeBroken",
+    "EpisodeClosed",
     "OutcomeNotFinite",
     "PolicyError",
     "PolicyLost",
@@ -57,11 +62,13 @@ __all__ = [
     "PolicyRejected",
     "PolicyStale",
     "PolicyUnavailable",
+    "ProcessForked",
     "RecordInvalid",
     "ServerArgumentsInvalid",
     "ServerNotStarted",
     "ServerReplaced",
     "Trouble",
+    "UnknownName",
     "WaitTooLong",
 ]
 
@@ -179,6 +186,31 @@ class EpisodeBroken(AgentRuntimeError):
     """When code of this program or of a policy raises what it should not: one episode's failure."""
 
     reason = "EPISODE_BROKEN"
+
+
+class EpisodeClosed(AgentRuntimeError):
+    """When a command is meant for an episode that this program has closed."""
+
+    retriable = False
+    reason = "EPISODE_CLOSED"
+
+
+class ProcessForked(AgentRuntimeError):
+    """When a process wants to play that was forked from one that had played."""
+
+    retriable = False
+    reason = "PROCESS_FORKED"
+
+
+class UnknownName(AgentRuntimeError, ValueError):
+    """When there is nothing of that name; says what there is."""
+
+    retriable = False
+    reason = "UNKNOWN_NAME"
+
+    def __init__(self, what: str, name: object, valid: Iterable[str]) -> None:
+        self.valid = tuple(valid)
+        super().__init__(f"no {what} is called {name!r} (valid: {', '.join(self.valid)})")
 
 
 class RecordInvalid(AgentRuntimeError):
