@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import grpc
 import pytest
 
+from agentgym.env.v1 import environment_pb2, environment_pb2_grpc
 from tests.kit.data import REPOSITORY
 from tests.kit.proxy import FaultyProxy
 from tests.kit.server_process import ServerProcess
@@ -64,14 +65,18 @@ async def plays_through_losses(
     async with FaultyProxy(first.address) as proxy:
 
         def replace() -> None:
-            first.signal(signal.SIGKILL)
-            first.wait()
+            # In the middle of an episode, which the client has then to rebuild; else one chunk on.
+            if not any(it.seq > 0 and not it.ended for it in _live_episodes(first)):
+                proxy.plan[proxy.counts["chunks"] + 1] = replace
+                return
             proxy.retarget(second.address)
+            proxy.cut()
+            first.kill()
 
-        proxy.plan = {20: proxy.cut, 35: proxy.cut, 50: replace, 65: proxy.cut, 80: proxy.cut}
+        proxy.plan = {20: proxy.cut, 35: proxy.cut, 47: replace, 65: proxy.cut, 80: proxy.cut}
         status, printed = await _run([*program, proxy.address, str(EPISODES), *ENVIRONMENTS])
         assert status == 0, printed
-        assert (proxy.counts["cuts"], proxy.plan) == (4, {}), proxy.counts
+        assert (proxy.counts["cuts"], proxy.plan) == (5, {}), proxy.counts
     *episodes, totals = printed.splitlines()
     played = [_EPISODE.fullmatch(line) for line in episodes]
     assert all(played), printed
@@ -82,6 +87,12 @@ async def plays_through_losses(
     assert told is not None, printed
     assert int(told["reconnects"]) >= 5
     assert int(told["rebuilds"]) >= 1
+
+
+def _live_episodes(server: ServerProcess) -> Sequence[environment_pb2.EpisodeSummary]:
+    with grpc.insecure_channel(server.address) as channel:
+        service = environment_pb2_grpc.EnvironmentServiceStub(channel)
+        return service.ListEpisodes(environment_pb2.ListEpisodesRequest()).episodes
 
 
 async def _run(command: Sequence[str | Path]) -> tuple[int | None, str]:

@@ -1,0 +1,3 @@
+module agentgym
+
+go 1.19
