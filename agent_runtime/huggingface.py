@@ -97,6 +97,25 @@ class ModelTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the text of each id where it stands, control tokens by their names.
+
+        A character that several ids share shows as U+FFFD in each of them.
+        """
+        decode, found = self._tokenizer.decode, list[str]()
+        alone: dict[tuple[int, ...], str] = {}
+        for place, token_id in enumerate(ids):
+            # By what it adds to the one before: some tokenizers drop the first space of a text.
+            both = (*ids[place - 1 : place], token_id) if place else (token_id,)
+            for key in ((token_id,), both[:1], both):
+                if key not in alone:
+                    alone[key] = decode(list(key), skip_special_tokens=False)
+            whole, before = alone[both], alone[both[:1]]
+            found.append(
+                whole[len(before) :] if place and whole.startswith(before) else alone[(token_id,)]
+            )
+        return found
+
     def is_special(self, token_id: int) -> bool:
         return token_id in self._special
 

@@ -58,6 +58,9 @@ class ViewOptions:
     environment variable AGENTGYM_VIEWER_TOKEN is read, too."""
     cache: Path | None = None
     """Where word indices are kept; default: `.viewer` in the folder that holds a run."""
+    tokenizer: Path | None = None
+    """Model folder whose tokenizer spells tokens; default: the one that each run names, where it is
+    still there."""
     fleet: Annotated[FleetConfig, tyro.conf.arg(name="")] = VIEWED_FLEET
     """Where the environments of episodes are served that are looked at again. Servers are started
     when a page first asks for them; by default as a run of your own was played."""
@@ -80,10 +83,13 @@ def _view(options: ViewOptions) -> int:
     from orchestrator.viewer.application import Viewer, create_application
     from orchestrator.viewer.library import Library
 
+    tokenizer = options.tokenizer
+    if tokenizer is not None and not (tokenizer / "tokenizer.json").is_file():
+        raise UsageError(f"--tokenizer {tokenizer} is a folder with a tokenizer.json")
     address = _resolve(options.host)
     token = _token(options, address)
     servers = LiveServers(options.fleet, options.client, trust_run=options.trust_run)
-    viewer = Viewer(Library(options.runs), servers, cache=options.cache)
+    viewer = Viewer(Library(options.runs), servers, cache=options.cache, tokenizer=tokenizer)
     # Uvicorn ends in order by SIGTERM, and then raises it again.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with contextlib.closing(viewer), _listen(address, options.port) as listening:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,20 +14,15 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.text import Text
 
-from agent_runtime.agents import agent_folder
-from agent_runtime.engine.checkpoint import weights_digest
-from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.huggingface import HuggingFaceRenderer
-from agent_runtime.policies import PolicySpec
 from agent_runtime.rendering import ChatRenderer
 from orchestrator.atomic_file import write_atomically
 from orchestrator.audit.episodes import CHECKS
 from orchestrator.audit.run import AuditResult, audit_run, certificate, score_run
 from orchestrator.command_line import run_command, run_loop
-from orchestrator.config import AGENT_POLICY, EMBEDDED_POLICY, SERVED_POLICY, RunConfig
-from orchestrator.errors import ConfigurationError
 from orchestrator.manifest import Manifest
 from orchestrator.run_folder import find_run
+from orchestrator.run_tokenizer import find_tokenizer
 from orchestrator.store import RunReader
 from orchestrator.terminal import TerminalConsole, visible
 
@@ -62,48 +55,15 @@ class AuditOptions:
 
 def _renderer(options: AuditOptions, manifest: Manifest) -> ChatRenderer | None:
     """Return the chat template with which the run was played; None = it is not here."""
-    try:
-        config = RunConfig.from_manifest(manifest)
-    except ConfigurationError:
-        config = RunConfig()  # another program's run, for example a training step
-    models = [
-        policy for policy in config.policies if policy.kind in (EMBEDDED_POLICY, SERVED_POLICY)
-    ]
-    embedded = [policy for policy in models if policy.kind == EMBEDDED_POLICY]
-    targets = [Path(policy.target) for policy in embedded if policy.target]
-    if not models:
-        targets = _agent_folders(manifest)
-    openai = config.agent.openai
-    if targets or embedded:
-        settings, tokenizer = config.agent.embedded, None
-    elif openai.api == "token_ids":
-        settings, tokenizer = openai, openai.tokenizer
-    else:
-        settings, tokenizer = config.agent.sglang, config.agent.sglang.tokenizer
-    named = tokenizer or config.model or next(map(str, targets), "")
-    source = options.tokenizer or (Path(named) if named else None)
-    if source is None or (options.tokenizer is None and not (source / "tokenizer.json").is_file()):
+    found = find_tokenizer(manifest, options.tokenizer)
+    if found is None:
         return None
-    template = settings.chat_template
+    template = found.chat_template
     return HuggingFaceRenderer(
-        source,
+        found.folder,
         chat_template=template.read_text(encoding="utf-8") if template else None,
-        today=date.fromisoformat(settings.template_date or manifest.created[:10]),
+        today=found.today,
     )
-
-
-def _agent_folders(manifest: Manifest) -> list[Path]:
-    """Return the folders of agents that played, as far as they still hold the same weights."""
-    folders: list[Path] = []
-    for name, identity in (manifest.policies or {}).items():
-        policy = PolicySpec.parse(name)
-        if policy.kind != AGENT_POLICY:
-            continue
-        with contextlib.suppress(PolicyMisconfigured):
-            folder = agent_folder(policy.target)
-            if weights_digest(folder) == identity.get("weights"):
-                folders.append(folder)
-    return folders
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -50,6 +50,7 @@ from orchestrator.viewer.live_servers import LiveServers
 from orchestrator.viewer.opened_run import OpenedRun
 from orchestrator.viewer.selection import Selection
 from orchestrator.viewer.state_data import state_data, view_response
+from orchestrator.viewer.token_texts import TokenTexts
 from orchestrator.viewer.trainings import Trainings
 from orchestrator.viewer.travel import Travel
 from orchestrator.viewer.word_index import WordIndex
@@ -72,7 +73,12 @@ class Viewer:
     """What the pages ask for."""
 
     def __init__(
-        self, library: Library, servers: LiveServers | None = None, *, cache: Path | None = None
+        self,
+        library: Library,
+        servers: LiveServers | None = None,
+        *,
+        cache: Path | None = None,
+        tokenizer: Path | None = None,
     ) -> None:
         """Answer from a library.
 
@@ -80,11 +86,13 @@ class Viewer:
             library: The runs.
             servers: What asks environments; closed with the viewer. None = as each run says.
             cache: Folder for word indices; None = beside each run.
+            tokenizer: Model folder that spells tokens; None = the one that each run names.
         """
         self._library = library
         self._servers = servers or LiveServers()
         self._travel = Travel(self._servers)
         self._cache = cache
+        self._texts = TokenTexts(tokenizer)
         self._comparisons = Comparisons(library)
         self.compare = self._comparisons.compare
         self._trainings = Trainings(library)
@@ -202,7 +210,9 @@ class Viewer:
         """Return a segment of an episode's token ledger."""
         run = self._library.open(parameters.get("run", ""))
         number = _number(parameters, "segment", 0)
-        return transcript.token_data(run.episode(_id(parameters)), number)
+        episode = run.episode(_id(parameters))
+        data = transcript.token_data(episode, number)
+        return {**data, **self._texts.spell(run.manifest, episode, number)._asdict()}
 
     def text(self, parameters: Mapping[str, str]) -> Response:
         """Return a long text whole."""

@@ -77,10 +77,19 @@ def token_data(episode: episode_pb2.Episode, number: int) -> dict[str, Any]:
         "ids": list(segment.ids),
         "origins": [enum_name(episode_pb2.TokenOrigin, it).lower() for it in segment.origins],
         "logprobs": list(segment.logprobs),
+        "entropies": list(segment.entropies),
+        "kept": _kept(episode.token_segments[number - 1], segment) if number else 0,
         "generations": list(segment.generations),
         "versions": versions,
         "policy_versions": list(segment.policy_versions),
     }
+
+
+def _kept(before: episode_pb2.TokenSegment, segment: episode_pb2.TokenSegment) -> int:
+    """Return how many leading ids a segment has as the one before it: the rest was rewritten."""
+    pairs = zip(before.ids, segment.ids, strict=False)
+    shorter = min(len(before.ids), len(segment.ids))
+    return next((place for place, (old, new) in enumerate(pairs) if old != new), shorter)
 
 
 def _turns(episode: episode_pb2.Episode) -> list[dict[str, Any]]:
@@ -135,6 +144,7 @@ def _step(step: episode_pb2.Step, index: int) -> dict[str, Any]:
         "truncated": step.truncated,
         "stop_reason": stop_reason_name(step.stop_reason) if step.stop_reason else "",
         "state_hash": step.state_hash.hex(),
+        "seconds": step.seconds if step.HasField("seconds") else None,
         "info": _cut(_json(step.info), "info", index) if step.info.fields else None,
     }
 

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from agent_runtime.conversation import Message, Role
 from agent_runtime.errors import PolicyMisconfigured
-from agent_runtime.huggingface import HuggingFaceRenderer
+from agent_runtime.huggingface import HuggingFaceRenderer, ModelTokenizer
 from agent_runtime.ledger import Origin
 from agent_runtime.tokenized_conversation import TokenizedConversation
 from tests.agent_runtime import tiny_tokenizers as tiny
@@ -337,3 +337,13 @@ def test_templates_run_in_a_sandbox(tmp_path: Path) -> None:
     template = "{{ messages.__class__.__base__.__subclasses__() }}" + tiny.CHATML
     with pytest.raises(PolicyMisconfigured):
         HuggingFaceRenderer(tiny.chatml(tmp_path, template)).begin(START)
+
+
+@pytest.mark.parametrize("name", ["chatml", "llama2"])
+def test_the_pieces_of_a_text_are_the_text(folders: dict[str, Path], name: str) -> None:
+    tokenizer = ModelTokenizer(folders[name])
+    text = "move  left, then up:\n\n  the goal"
+    pieces = tokenizer.pieces(tokenizer.encode(text))
+    assert "".join(pieces).lstrip() == text
+    assert len(pieces) == len(tokenizer.encode(text))
+    assert "\ufffd" in "".join(tokenizer.pieces(tokenizer.encode("🦜")))

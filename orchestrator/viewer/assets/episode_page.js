@@ -6,6 +6,7 @@ import { filtersOf } from "./episodes_page.js";
 import { amount, dollars, moment, number, seconds } from "./figures.js";
 import { address, ask, askText } from "./server.js";
 import { timeTravel } from "./time_travel.js";
+import { timeline } from "./timeline.js";
 import { showTokens } from "./tokens.js";
 
 const LABEL = /^[ \t]*(Thought|Action):/gm;
@@ -146,29 +147,6 @@ function neighbour(id, text, run, filters) {
   return id ? make("a", { href: address("/episode", { run, id, ...filters }) }, text) : null;
 }
 
-// A bar by turns: how long the policy took. The record has the environment's time of all turns only.
-function timeline(data, choose) {
-  const times = data.turns.map((turn) => turn.call?.seconds ?? 0);
-  const most = Math.max(...times, 1e-9);
-  const bars = data.turns.map((turn, index) => make("button", {
-    class: "turn-bar", "data-turn": index, onclick: () => choose(index),
-    "aria-label": `turn ${index}, policy ${seconds(times[index])}`, title: `turn ${index}: ${seconds(times[index])}`,
-  }, bar(times[index] / most, turn)));
-  const { policy_seconds, environment_seconds } = data.summary;
-  return make("figure", { class: "timeline" },
-    make("div", { class: "bars" }, bars),
-    make("figcaption", { class: "quiet small" },
-      `seconds of the policy by turns, the longest ${seconds(most > 1e-9 ? most : 0)}; in all the policy ${seconds(policy_seconds)}, `
-      + `the environment ${seconds(environment_seconds)}`));
-}
-
-function bar(part, turn) {
-  const height = Math.max(part * 36, 1);
-  const tone = turn.step?.reward > 0 ? "good" : turn.step ? "" : "failed";
-  return make("svg", { width: 8, height: 40, "aria-hidden": "true", class: `bar-mark ${tone}` },
-    make("rect", { x: 0, y: 40 - height, width: 8, height }));
-}
-
 function turnElement(turn, before, context) {
   const element = make("li", { class: "turn", "data-turn": turn.turn, onclick: () => context.choose(turn.turn, { scroll: false }) },
     make("h2", {}, turn.turn ? `Turn ${turn.turn}` : "Start"),
@@ -255,12 +233,13 @@ function notes({ step, call }) {
     if (step.truncated) said.push("truncated");
     if (step.stop_reason) said.push(step.stop_reason);
     if (step.state_hash) said.push(`state ${step.state_hash.slice(0, 16)}`);
+    if (step.seconds) said.push(`environment ${seconds(step.seconds)}`);
   }
   if (call) {
     said.push(`${number(call.prompt_tokens)} + ${number(call.completion_tokens)} tokens`);
     if (call.cached_tokens) said.push(`${number(call.cached_tokens)} of them cached`);
     if (call.reasoning_tokens) said.push(`${number(call.reasoning_tokens)} reasoning`);
-    if (call.seconds) said.push(seconds(call.seconds));
+    if (call.seconds) said.push(`policy ${seconds(call.seconds)}`);
     if (call.finish_reason && call.finish_reason !== "stop") said.push(phrase`finish: ${call.finish_reason}`);
     if (call.policy_version) said.push(phrase`version ${call.policy_version}`);
     if (call.cost_usd !== null) said.push(dollars(call.cost_usd));
