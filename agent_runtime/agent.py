@@ -268,6 +268,8 @@ class EpisodeRun:
         """
         self._messages.extend(messages)
         self._record.steps.extend(steps)
+        for step in self._record.steps:
+            step.ClearField("seconds")  # nobody waits for them here
         self._start = len(messages) - 2 * self.turn - 1
         self._last = reached
         self._count_round()

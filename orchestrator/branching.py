@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 from agent_runtime.agent import EpisodePlan, EpisodeRun
 from agent_runtime.conversation import Message, Role
-from agent_runtime.errors import AgentRuntimeError
+from agent_runtime.errors import AgentRuntimeError, EnvironmentFailure
 from agent_runtime.policies.base import Completion, Policy, PolicySession
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
@@ -40,8 +40,9 @@ PERSON: Final = "person"
 """Name of whoever types, as a policy."""
 _IDLE_SECONDS: Final = 60.0
 """After which it is asked whether the server still has the episode."""
-_SUGGESTIONS: Final = 24
+_SUGGESTIONS: Final = 16
 """Times that the random player is asked for a plausible action."""
+_NO_PLAYER: Final = ("UNSUPPORTED_CAPABILITY", "UNSUPPORTED_VERB")
 _THOUGHT: Final = re.compile(r"Thought:[ \n]?")
 
 
@@ -194,6 +195,11 @@ class Branch:
         """Whether nothing more can be played."""
         return self._run.ended
 
+    @property
+    def players(self) -> list[str]:
+        """Who has played turns of the branch's own, in the order of their first ones."""
+        return list(dict.fromkeys(name for name, _ in self._players))
+
     async def act(self, reply: str) -> episode_pb2.Step:
         """Play a reply as a policy would write it, and return what came of it.
 
@@ -211,13 +217,18 @@ class Branch:
         await self._play(_Typed(reply), PERSON, 0)
         return self.record().steps[-1]
 
-    async def go_on(self, policy: Policy, turns: int) -> int:
+    async def go_on(self, policy: Policy, turns: int, *, name: str = "") -> int:
         """Let a policy play, and return how many turns it did: fewer where the episode ends.
+
+        Args:
+            policy: Who plays; started.
+            turns: How many it plays at most.
+            name: Name that the record has for it; empty = its own.
 
         Raises what `act` raises, and PolicyError; turns that were played stay.
         """
         self._refuse_ended()
-        name = policy.name
+        name = name or policy.name
         if self._session is None or self._session_policy != name:
             await self._close_session()
             self._session = self._begun_by = policy.open(self.plan.context(self))
@@ -239,9 +250,15 @@ class Branch:
     async def suggest(self) -> tuple[list[str], ReplyForm | None]:
         """Return plausible actions in this state, and how a reply is written.
 
-        They are what the environment's random player draws: some, not all that is possible.
+        They are what the environment's random player draws: some, not all that is possible. None
+        where it has no such player.
         """
-        advice = [await self.consult(pb.ADVISOR_RANDOM, seed) for seed in range(_SUGGESTIONS)]
+        try:
+            advice = [await self.consult(pb.ADVISOR_RANDOM, seed) for seed in range(_SUGGESTIONS)]
+        except EnvironmentFailure as failure:
+            if failure.reason not in _NO_PLAYER:
+                raise
+            return [], None
         actions = sorted({it.action for it in advice if it.action})
         return actions, ReplyForm.of(advice[0])
 
@@ -272,7 +289,7 @@ class Branch:
         if not self.ended:
             record.truncated = True
             record.stop_reason = types_pb2.STOP_REASON_CANCELLED
-        names = list(dict.fromkeys(name for name, _ in self._players)) or [PERSON]
+        names = self.players or [PERSON]
         record.policy = "+".join(names)
         for call, (name, _) in zip(record.generations, self._players, strict=False):
             call.policy = name if len(names) > 1 else ""

@@ -43,6 +43,7 @@ __all__ = [
     "EMBEDDED_POLICY",
     "SCRIPTED_POLICIES",
     "SERVED_POLICY",
+    "PolicySpecs",
     "RunConfig",
     "parse_action_format",
     "parse_policies",

@@ -27,8 +27,10 @@ from urllib.parse import urlencode
 import tyro
 from rich.text import Text
 
+from agent_runtime.policies import PolicyConfig, PolicySpec
 from orchestrator.client import ClientConfig
 from orchestrator.command_line import make_console, run_command
+from orchestrator.config import PolicySpecs
 from orchestrator.errors import ExtraMissing, UsageError
 from orchestrator.servers import FleetConfig
 from orchestrator.viewer.live_servers import VIEWED_FLEET, LiveServers
@@ -65,6 +67,14 @@ class ViewOptions:
     """Where the environments of episodes are served that are looked at again. Servers are started
     when a page first asks for them; by default as a run of your own was played."""
     client: ClientConfig = field(default_factory=ClientConfig)
+    policies: Annotated[PolicySpecs, tyro.conf.arg(name="policy")] = (
+        PolicySpec("expert"),
+        PolicySpec("random"),
+    )
+    """Policies that may go on where a person plays, separated by commas, as of `sample`; they are
+    started when a page first asks for them."""
+    player: PolicyConfig = field(default_factory=PolicyConfig)
+    """How they are set up."""
     trust_run: bool = False
     """Also serve, for a stranger's run, an environment that is a package of this folder."""
 
@@ -81,6 +91,7 @@ def _view(options: ViewOptions) -> int:
     import uvicorn
 
     from orchestrator.viewer.application import Viewer, create_application
+    from orchestrator.viewer.branches import Branches
     from orchestrator.viewer.library import Library
 
     tokenizer = options.tokenizer
@@ -89,7 +100,9 @@ def _view(options: ViewOptions) -> int:
     address = _resolve(options.host)
     token = _token(options, address)
     servers = LiveServers(options.fleet, options.client, trust_run=options.trust_run)
-    viewer = Viewer(Library(options.runs), servers, cache=options.cache, tokenizer=tokenizer)
+    library = Library(options.runs)
+    branches = Branches(library, servers, options.policies, options.player)
+    viewer = Viewer(library, servers, branches, cache=options.cache, tokenizer=tokenizer)
     # Uvicorn ends in order by SIGTERM, and then raises it again.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with contextlib.closing(viewer), _listen(address, options.port) as listening:

@@ -7,6 +7,8 @@
     /compare?run=&other= runs, paired by item             /api/compare
     /episode?run=&id=    one episode                      /api/episode, /api/tokens, /api/text,
                                                           /api/record, /api/view, POST /api/state
+    /play?run= or ?branch=     what a person plays        /api/branch_view, POST /api/branch
+    /side-by-side?run=&id=&other_run=&other_id=           two episodes, of /api/episode
 
 A run is named as `orchestrator.viewer.library` names it. What only reads is asked by GET; what asks
 an environment, whose server may be started for it, by POST with a JSON object. Expected errors
@@ -43,6 +45,7 @@ from orchestrator.report import state_text, statistics_data
 from orchestrator.run_state import run_state
 from orchestrator.viewer import transcript
 from orchestrator.viewer.access import Access
+from orchestrator.viewer.branches import Branches
 from orchestrator.viewer.compared import Comparisons
 from orchestrator.viewer.curves import over_time
 from orchestrator.viewer.library import Library
@@ -76,6 +79,7 @@ class Viewer:
         self,
         library: Library,
         servers: LiveServers | None = None,
+        branches: Branches | None = None,
         *,
         cache: Path | None = None,
         tokenizer: Path | None = None,
@@ -85,12 +89,14 @@ class Viewer:
         Args:
             library: The runs.
             servers: What asks environments; closed with the viewer. None = as each run says.
+            branches: What people play on; closed with the viewer. None = beside scripted players.
             cache: Folder for word indices; None = beside each run.
             tokenizer: Model folder that spells tokens; None = the one that each run names.
         """
         self._library = library
         self._servers = servers or LiveServers()
         self._travel = Travel(self._servers)
+        self._branches = branches or Branches(library, self._servers)
         self._cache = cache
         self._texts = TokenTexts(tokenizer)
         self._comparisons = Comparisons(library)
@@ -102,6 +108,7 @@ class Viewer:
 
     def close(self) -> None:
         """Stop what is under way, end all servers, and release all databases."""
+        self._branches.close()
         self._servers.close()
         for index in self._indices.values():
             index.close()
@@ -199,6 +206,7 @@ class Viewer:
         return {
             "summary": _row(summarise(episode)),
             **transcript.as_data(episode),
+            **self._branches.family(run, episode),
             "attempts": [_row(it) for it in run.attempts(episode_key(episode))],
             "place": place,
             "listed": len(listed),
@@ -249,20 +257,32 @@ class Viewer:
             raise UsageError("the views of that turn are not kept: ask for its state again")
         return view_response(state, parameters.get("name", ""))
 
+    def branch(self, given: Mapping[str, Any]) -> Any:
+        """Do with a branch what its page asks for."""
+        return self._branches.act(given)
+
+    def branch_view(self, parameters: Mapping[str, str]) -> Response:
+        """Return a view of where a branch is."""
+        key, turn = parameters.get("branch", ""), _number(parameters, "turn", 0)
+        return view_response(self._branches.known_state(key, turn), parameters.get("name", ""))
+
 
 def create_application(viewer: Viewer, *, token: str, hosts: list[str]) -> Starlette:
     """Return the ASGI application; `hosts` are names, beside IP addresses, that are this server."""
     answers = (
         *(viewer.runs, viewer.run, viewer.episodes, viewer.episode),
         *(viewer.tokens, viewer.text, viewer.record, viewer.differences),
-        *(viewer.compare, viewer.training, viewer.view),
+        *(viewer.compare, viewer.training, viewer.view, viewer.branch_view),
     )
     routes = [Route(f"/api/{answer.__name__}", _endpoint(answer)) for answer in answers]
-    acts = {f"/api/{act.__name__}": act for act in (viewer.state,)}
+    acts = {f"/api/{act.__name__}": act for act in (viewer.state, viewer.branch)}
     routes += [Route(path, _act_endpoint(act), methods=["POST"]) for path, act in acts.items()]
     assets = _read_assets()
     routes += [Route(f"/assets/{name}", _asset(*asset)) for name, asset in assets.items()]
-    pages = ("/", "/run", "/episodes", "/episode", "/compare", "/training")
+    pages = (
+        *("/", "/run", "/episodes", "/episode", "/compare", "/training"),
+        *("/play", "/side-by-side"),
+    )
     routes += [Route(path, _asset(*assets["index.html"])) for path in pages]
     guard = Middleware(Access, token=token, hosts=hosts, posts=acts.keys())
     return Starlette(routes=routes, middleware=[guard])

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.checksums import TALLY_FILE
-from orchestrator.errors import RunNotFound
-from orchestrator.manifest import MANIFEST_FILE
+from orchestrator.errors import OrchestratorError, RunNotFound
+from orchestrator.manifest import MANIFEST_FILE, read_manifest
+from orchestrator.played_runs import played_folders
 from orchestrator.run_folder import DATABASE_FILE, LOCK_FILE, database_files, read_writer
 from orchestrator.run_list import RunEntry, describe_run, find_runs
 from orchestrator.training_folder import find_trainings
@@ -61,6 +62,7 @@ class Library:
         self._looked = -_LOOK_AGAIN
         self._opened: OrderedDict[str, OpenedRun] = OrderedDict()
         self._entries: Background[RunEntry] = Background("run-list")
+        self._run_ids: dict[Path, str] = {}
 
     def close(self) -> None:
         """Release all databases."""
@@ -85,9 +87,29 @@ class Library:
     def _look(self) -> None:
         now = time.monotonic()
         if now - self._looked >= _LOOK_AGAIN:
-            self._found = dict(_below(self._roots, find_runs))
+            self._found = dict(_below(self._roots, find_runs)) | dict(_played(self._roots))
             self._trainings = dict(_below(self._roots, find_trainings))
             self._looked = now
+
+    def name_of(self, folder: Path, *, again: bool = False) -> str | None:
+        """Return the name of a run's folder; None = it is none of these.
+
+        `again`: look at the folders now, for the run may have been made this moment.
+        """
+        if again:
+            with self._lock:
+                self._looked = -_LOOK_AGAIN
+        return next((name for name, it in self.folders().items() if it == folder), None)
+
+    def name_by_id(self, run_id: str) -> str | None:
+        """Return the name of the run with an id; None = it is none of these."""
+        for name, folder in self.folders().items():
+            with suppress(OrchestratorError):  # a run that cannot be read has no episodes to show
+                if folder not in self._run_ids:
+                    self._run_ids[folder] = read_manifest(folder).run_id
+                if self._run_ids[folder] == run_id:
+                    return name
+        return None
 
     def open(self, name: str) -> OpenedRun:
         """Return a run, up to date. Raises RunFolderError."""
@@ -143,6 +165,14 @@ def _below(
     for name, root in roots.items():
         for folder in find([root]):
             yield "/".join((name, *folder.relative_to(root).parts)), folder
+
+
+def _played(roots: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
+    """Yield what was played on from roots that are runs: it lies beside them, not below."""
+    for root in roots.values():
+        if (root / MANIFEST_FILE).is_file():
+            with suppress(OrchestratorError):  # the list says what is wrong with the root
+                yield from ((folder.name, folder) for folder in played_folders(root))
 
 
 def state_of_files(folder: Path) -> object:

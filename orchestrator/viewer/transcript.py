@@ -37,7 +37,6 @@ def as_data(episode: episode_pb2.Episode) -> dict[str, Any]:
         "terminated": episode.terminated,
         "truncated": episode.truncated,
         "error": _error(episode.error) if episode.HasField("error") else None,
-        "parent": _parent(episode.parent) if episode.HasField("parent") else None,
         "turns": _turns(episode),
         "segments": [
             {"tokens": len(segment.ids), "fork_reason": segment.fork_reason}
@@ -172,10 +171,6 @@ def _call(call: episode_pb2.Generation, index: int) -> dict[str, Any]:
         "from_cache": call.from_cache,
         "policy": call.policy,
     }
-
-
-def _parent(parent: episode_pb2.Parent) -> dict[str, Any]:
-    return {"run_id": parent.run_id, "episode_id": parent.episode_id, "turn": parent.turn}
 
 
 def _error(error: episode_pb2.EpisodeError) -> dict[str, Any]:

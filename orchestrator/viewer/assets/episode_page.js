@@ -1,5 +1,6 @@
 // One episode: its turns, one of which is the current one, and its tokens.
 
+import { family, playOn } from "./branch_links.js";
 import { compare } from "./difference.js";
 import { fill, make, phrase } from "./elements.js";
 import { filtersOf } from "./episodes_page.js";
@@ -31,10 +32,11 @@ export async function showEpisode({ page, parameters, go, tell, signal }) {
     make("form", { method: "dialog" }, make("button", {}, "Close")));
   const raw = address("/api/record", { run, id: full });
   fill(page,
-    heading(data), outcome(data, { run, id: full, tell }), attempts(data, to),
+    heading(data), outcome(data, { run, id: full, tell }), attempts(data, to), family(data, { run, id: full }),
     make("div", { class: "bar" },
       neighbour(data.previous, "previous episode", run, filters), neighbour(data.next, "next episode", run, filters),
       data.place === null ? null : make("span", { class: "quiet" }, `${number(data.place + 1)} of ${number(data.listed)}`),
+      make("button", { onclick: (event) => playOn(event.target, { run, id: full, turn: state.turn }, { go, tell, signal }) }, "Play on from here"),
       make("button", { onclick: toggleChanges, id: "changes", "aria-pressed": "true" }, "What changed"),
       data.segments.length ? make("button", { onclick: toggleTokens, id: "show-tokens", "aria-expanded": "false" }, "Tokens") : null,
       make("a", { href: raw, target: "_blank", rel: "noopener" }, "Raw record"),
@@ -147,9 +149,10 @@ function neighbour(id, text, run, filters) {
   return id ? make("a", { href: address("/episode", { run, id, ...filters }) }, text) : null;
 }
 
-function turnElement(turn, before, context) {
+// Returns a turn; marked is what its observation has and that of `before` has not.
+export function turnElement(turn, before, context) {
   const element = make("li", { class: "turn", "data-turn": turn.turn, onclick: () => context.choose(turn.turn, { scroll: false }) },
-    make("h2", {}, turn.turn ? `Turn ${turn.turn}` : "Start"),
+    make("h2", {}, turn.turn ? `Turn ${turn.turn}` : "Start", player(turn)),
     turn.turn === 0 ? turn.told.map((it) => message(it, context)) : null,
     turn.call?.reasoning ? part("reasoning", "Reasoning", turn.call.reasoning, context) : null,
     turn.reply ? reply(turn.reply, context) : null,
@@ -162,6 +165,11 @@ function turnElement(turn, before, context) {
   return element;
 }
 
+function player({ inherited, call }) {
+  if (!inherited && !call?.policy) return null;
+  return make("span", { class: "quiet small" }, inherited ? " of the parent" : phrase` by ${call.policy}`);
+}
+
 function message(said, context) {
   return part(`said ${said.role}`, said.role, said, context);
 }
@@ -170,7 +178,7 @@ function message(said, context) {
 function part(kind, title, said, context, content) {
   const body = make("pre", { class: "text" }, content ?? said.text);
   const missing = said.length - characters(said);
-  const more = missing > 0 ? make("button", {
+  const more = missing > 0 && context.id ? make("button", {
     onclick: async (event) => {
       event.target.disabled = true;
       try {

@@ -4,9 +4,11 @@ import { showComparison } from "./compare_page.js";
 import { fill, make, visible } from "./elements.js";
 import { showEpisode } from "./episode_page.js";
 import { showEpisodes } from "./episodes_page.js";
+import { showPlay } from "./play_page.js";
 import { showRun } from "./run_page.js";
 import { showRuns } from "./runs_page.js";
 import { address } from "./server.js";
+import { showSideBySide } from "./side_by_side_page.js";
 import { showTraining } from "./training_page.js";
 
 const PAGES = {
@@ -16,6 +18,8 @@ const PAGES = {
   "/training": { show: showTraining, title: "Training", ofRuns: true },
   "/compare": { show: showComparison, title: "Comparison", ofRuns: true },
   "/episode": { show: showEpisode, title: "Episode" },
+  "/play": { show: showPlay, title: "Play", ofRuns: true },
+  "/side-by-side": { show: showSideBySide, title: "Side by side", ofRuns: true },
 };
 const page = document.getElementById("page");
 const news = document.getElementById("news");

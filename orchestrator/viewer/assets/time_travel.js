@@ -67,7 +67,7 @@ export function timeTravel({ run, id, turns, choose, signal }) {
     try {
       if (!turns[turn].step) throw new Error("no answer of the environment was recorded for this turn");
       const state = await post("state", { run, id, turn }, { signal });
-      const figures = await Promise.all(state.views.map((view, index) => viewElement(view, index, { run, id, turn })));
+      const figures = await pictures(state.views, (name) => address("/api/view", { run, id, turn, name }));
       if (signal.aborted) return;
       fill(content, proof(state), figures, hidden(state));
     } catch (error) {
@@ -92,23 +92,27 @@ function proof(state) {
   ];
 }
 
-async function viewElement(view, index, where) {
+// Returns an element for each view of a state; `source` gives the address of one by its name.
+export function pictures(views, source) {
+  return Promise.all(views.map((view, index) => viewElement(view, index, source(view.name))));
+}
+
+async function viewElement(view, index, source) {
   const body = make("div", {});
   const open = wish.views.get(view.name) ?? index === 0;
   const element = make("details", { class: "view", open }, make("summary", { onclick: remember }, view.title), body);
-  if (open) await draw(view, body, where);
+  if (open) await draw(view, body, source);
   return element;
 
   function remember() {
     wish.views.set(view.name, !element.open); // as it will be
-    if (!element.open && !body.hasChildNodes()) draw(view, body, where);
+    if (!element.open && !body.hasChildNodes()) draw(view, body, source);
   }
 }
 
 // Pictures come as images, pages in frames without scripts and without an origin: a stranger's bytes
 // never become elements of this page.
-async function draw(view, body, where) {
-  const source = address("/api/view", { ...where, name: view.name });
+async function draw(view, body, source) {
   if (view.kind === "text") {
     const rest = view.length - [...view.text].length;
     fill(body, make("pre", { class: "text" }, view.text),

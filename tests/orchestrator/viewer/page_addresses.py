@@ -33,7 +33,10 @@ def page_addresses(
         "/compare": ({"run": run, "other": other}, "td.figure"),
         "/episode": ({"run": run, "id": played, "turn": 1, "tokens": 1}, ".token.context"),
     }
+    rows = viewer.ask("episodes", run=other)["rows"]
+    both = {"run": run, "id": played, "other_run": other, "other_id": rows[0]["episode_id"]}
+    known |= {"/play": ({"run": run}, "#item"), "/side-by-side": (both, ".sides .turn")}
     _, _, script = viewer.request("/assets/main.js")
-    paths = re.findall(r'^  "(/\w*)": \{ show', script.decode(), re.MULTILINE)
+    paths = re.findall(r'^  "(/[\w-]*)": \{ show', script.decode(), re.MULTILINE)
     assert "/episode" in paths, "main.js lists its pages in another way by now"
     return {path: (viewer.page(path, **known[path][0]), known[path][1]) for path in paths}
