@@ -104,8 +104,6 @@ def export_run(
     """
     if format_name not in (*WRITERS, HTML):
         raise UsageError(f"unknown format {format_name!r}", valid=sorted((*WRITERS, HTML)))
-    if format_name == HTML and scores:
-        raise UsageError("a report shows a run as it was recorded: leave --scores out")
     record_filter = accept or ExportFilter()
     latest = _read_scores(run, scores) if scores else None
 
@@ -120,7 +118,7 @@ def export_run(
     written = 0
     with atomic_output(path, overwrite=overwrite) as partial:
         writer = (
-            HtmlReportWriter(partial, run, is_chosen, limit)
+            HtmlReportWriter(partial, run, is_chosen, limit, judged=judged, scores=scores)
             if format_name == HTML
             else WRITERS[format_name](partial)
         )

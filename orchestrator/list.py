@@ -23,13 +23,13 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.command_line import make_console, run_command
-from orchestrator.report import count_text, figure_text, measured_data
-from orchestrator.run_list import PolicyOutcome, RunEntry, list_runs
+from orchestrator.report import count_text, figure_text
+from orchestrator.run_list import PolicyOutcome, RunEntry, entry_data, list_runs
 from orchestrator.run_state import RunState
 from orchestrator.statistics import MissingRule
 from orchestrator.terminal import visible
 
-__all__ = ["ListOptions", "entry_data", "main"]
+__all__ = ["ListOptions", "main"]
 
 _STYLES: Final = {
     RunState.LIVE: "bold cyan",
@@ -169,29 +169,6 @@ def _cells(outcome: PolicyOutcome, priced: bool) -> list[str | Text]:
     if priced:
         cells.append("-" if outcome.cost_usd is None else f"{outcome.cost_usd:.2f}")
     return cells
-
-
-def entry_data(entry: RunEntry) -> dict[str, Any]:
-    """Return an entry as JSON data; intervals and bounds as [low, high]."""
-    return {
-        "folder": str(entry.folder),
-        "run_id": entry.run_id,
-        "state": entry.state,
-        "created": entry.created,
-        "last_ended_unix_ms": entry.last_ended_unix_ms,
-        "environments": list(entry.environments),
-        "played_from": entry.played_from,
-        "planned": entry.planned,
-        "finished": entry.finished,
-        "judged": entry.judged,
-        "tokens": entry.tokens,
-        "cost_usd": entry.cost_usd,
-        "policies": [
-            {**dataclasses.asdict(outcome), "success": measured_data(outcome.success)}
-            for outcome in entry.policies
-        ],
-        "problem": entry.problem,
-    }
 
 
 if __name__ == "__main__":

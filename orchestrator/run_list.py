@@ -1,28 +1,39 @@
 """The runs below some folders, one entry each: what state they are in, and what they come to.
 
 A folder that looks like a run and cannot be read has an entry, too, which says why. Looking changes
-nothing. Knows no output.
+nothing.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from orchestrator.errors import ForeignFolder, OrchestratorError, RecordCorrupt, RunNotFound
 from orchestrator.manifest import MANIFEST_FILE, PLAYED_FROM, Manifest, read_manifest
 from orchestrator.records import EpisodeKey, EpisodeSummary
+from orchestrator.report import measured_data
 from orchestrator.run_folder import DATABASE_FILE, read_writer
 from orchestrator.run_plan import RunPlan
 from orchestrator.run_state import RunState, run_state
 from orchestrator.statistics import Measured, MissingRule, measure_success
 from orchestrator.store import RunReader
 
-__all__ = ["PolicyOutcome", "RunEntry", "describe_run", "find_runs", "list_runs", "played_from"]
+__all__ = [
+    "PolicyOutcome",
+    "RunEntry",
+    "describe_run",
+    "entry_data",
+    "find_runs",
+    "list_runs",
+    "played_from",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,3 +224,26 @@ def _outcome(
         tokens=sum(record.prompt_tokens + record.completion_tokens for record in records),
         cost_usd=math.fsum(costs) if costs and len(costs) == len(records) else None,
     )
+
+
+def entry_data(entry: RunEntry) -> dict[str, Any]:
+    """Return an entry as JSON data; intervals and bounds as [low, high]."""
+    return {
+        "folder": str(entry.folder),
+        "run_id": entry.run_id,
+        "state": entry.state,
+        "created": entry.created,
+        "last_ended_unix_ms": entry.last_ended_unix_ms,
+        "environments": list(entry.environments),
+        "played_from": entry.played_from,
+        "planned": entry.planned,
+        "finished": entry.finished,
+        "judged": entry.judged,
+        "tokens": entry.tokens,
+        "cost_usd": entry.cost_usd,
+        "policies": [
+            {**dataclasses.asdict(outcome), "success": measured_data(outcome.success)}
+            for outcome in entry.policies
+        ],
+        "problem": entry.problem,
+    }

@@ -115,6 +115,7 @@ def describe_environments(names: Sequence[str], data_dir: Path | None, console: 
             ("profiles", ", ".join(spec.profiles)),
             ("formats", ", ".join(form.name.lower() for form in spec.conversation_starts)),
             ("players", players),
+            ("pictures", "drawn for people" if spec.has_views else "none"),
             (
                 "runs",
                 f"{spec.execution.value}, {'' if spec.deterministic else 'not '}deterministic",

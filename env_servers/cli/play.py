@@ -25,6 +25,7 @@ from env_servers.sdk import (
     EnvironmentConfig,
     EnvironmentUnavailable,
     InvalidOption,
+    MediaType,
     Observation,
     ResetOptions,
     Task,
@@ -43,6 +44,7 @@ Type an action, exactly as an agent would after "Action:", or
   /expert    what the scripted expert would do now
   /do        do that
   /random    do some plausible action
+  /picture   the state as the environment draws it for people
   /rules     the instruction that agents are given
   /restart   the same task from its beginning
   /help      this text
@@ -167,6 +169,7 @@ class _Session:
             "/expert": self._show_expert,
             "/do": self._do_expert,
             "/random": self._do_random,
+            "/picture": self._show_picture,
             "/rules": self._show_rules,
             "/restart": self._restart,
             "/help": lambda: self._say(_HELP),
@@ -250,6 +253,16 @@ class _Session:
         action = self._episode.advise_random(self._rng).action
         self._say(f"> {action}")
         self._step(action)
+
+    def _show_picture(self) -> None:
+        if not self._environment.spec.has_views:
+            self._say(f"{self._environment.spec.name} draws no pictures.")
+            return
+        for view in self._episode.render():
+            if view.media_type == MediaType.TEXT:
+                self._say(f"{view.title}:\n{view.content.decode()}")
+            else:
+                self._say(f"{view.title}: {view.media_type}, no text; the viewer shows it.")
 
     def _show_rules(self) -> None:
         self._say(self._environment.spec.conversation_starts[ActionFormat.REACT].instruction)

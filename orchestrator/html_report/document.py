@@ -11,12 +11,13 @@ from typing import Final
 from xml.etree import ElementTree
 
 from agentgym.episode.v1 import episode_pb2
+from orchestrator.errors import RecordCorrupt
 from orchestrator.formats import EpisodeWriter
 from orchestrator.html_report.conversation import MESSAGE_CHARS, conversation, outcome_cell
 from orchestrator.html_report.elements import Content, element, render, table
 from orchestrator.html_report.summary import summary_sections
 from orchestrator.records import EpisodeSummary
-from orchestrator.report import read_report
+from orchestrator.report import sum_up
 from orchestrator.store import RunReader
 
 __all__ = ["HtmlReportWriter"]
@@ -36,6 +37,9 @@ class HtmlReportWriter(EpisodeWriter):
         run: RunReader,
         accept: Callable[[EpisodeSummary], bool],
         limit: int = 0,
+        *,
+        judged: Callable[[EpisodeSummary], EpisodeSummary] = lambda summary: summary,
+        scores: str = "",
     ) -> None:
         """Write all but the conversations.
 
@@ -44,15 +48,24 @@ class HtmlReportWriter(EpisodeWriter):
             run: What is reported of.
             accept: Which conversations follow.
             limit: How many of them at most; 0 = all.
+            judged: Gives a record the outcome that the report shows.
+            scores: Name of the scoring that `judged` is of; empty = the recorded outcomes.
         """
-        report = read_report(run)
-        records = list(run.summaries())
-        accepted = [record for record in records if accept(record)]
+        damage: list[str] = []
+
+        def on_damage(error: RecordCorrupt) -> None:
+            damage.append(error.problem)
+
+        recorded = list(run.summaries(on_damage=on_damage))
+        superseded = list(run.summaries(superseded=True, on_damage=on_damage))
+        records = [judged(record) for record in recorded]
+        accepted = [it for it, record in zip(records, recorded, strict=True) if accept(record)]
+        report = sum_up(run, records, superseded, damage)
         shown = accepted[:limit] if limit else accepted
         self._stream = path.open("w", encoding="utf-8", newline="\n")
         self._stream.write('<!DOCTYPE html>\n<html lang="en">\n')
         self._stream.write(render(_head(f"Run {run.folder.resolve().name}")) + "\n<body>\n<main>\n")
-        for section in summary_sections(report, run.manifest, records, run.plan()):
+        for section in summary_sections(report, run.manifest, records, run.plan(), scores):
             self._write(section)
         for part in _contents(shown, len(accepted), len(records)):
             self._write(part)

@@ -38,20 +38,22 @@ def summary_sections(
     manifest: Manifest,
     records: Sequence[EpisodeSummary],
     plan: RunPlan | None,
+    scores: str = "",
 ) -> Iterator[ElementTree.Element]:
-    """Yield the sections of a report in order."""
-    yield _heading(report, manifest)
+    """Yield the sections of a report in order; `scores` names the scoring that judged."""
+    yield _heading(report, manifest, scores)
     yield _results(report, records, plan)
     yield _distributions(records)
     yield _failures(report)
     yield _configuration(manifest)
 
 
-def _heading(report: RunReport, manifest: Manifest) -> ElementTree.Element:
+def _heading(report: RunReport, manifest: Manifest, scores: str) -> ElementTree.Element:
     session = manifest.sessions[-1]
     started = f"started {len(manifest.sessions)} times, last by version {session.code}"
     facts = f"{manifest.run_id}: policy {manifest.policy}, seed {manifest.run_seed}"
-    lines = [element("p", line, class_="bad") for line in list_warnings(report)]
+    lines = [element("p", f"Scores and successes are those of {scores}.")] if scores else []
+    lines += [element("p", line, class_="bad") for line in list_warnings(report)]
     lines += [element("p", line) for line in list_remarks(report)]
     return element(
         "header",

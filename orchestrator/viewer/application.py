@@ -37,11 +37,11 @@ from starlette.routing import Route
 from agent_runtime.errors import AgentRuntimeError
 from orchestrator.distributions import list_distributions
 from orchestrator.errors import OrchestratorError, RunNotFound, UsageError
-from orchestrator.list import entry_data
 from orchestrator.manifest import differences
 from orchestrator.records import EpisodeSummary, episode_key, summarise
 from orchestrator.report import as_data as report_data
 from orchestrator.report import state_text, statistics_data
+from orchestrator.run_list import entry_data
 from orchestrator.run_state import run_state
 from orchestrator.viewer import transcript
 from orchestrator.viewer.access import Access

@@ -155,12 +155,6 @@ def test_a_limit_holds_for_the_other_formats_too(run, tmp_path, capsys):
     assert "0 = all" in capsys.readouterr().err
 
 
-def test_a_report_of_a_scoring_is_refused(run, tmp_path, capsys):
-    arguments = [str(run), "--format", "html", "--out", str(tmp_path / "x"), "--scores", "judge"]
-    assert export.main(arguments) == 2
-    assert "leave --scores out" in capsys.readouterr().err
-
-
 def test_a_run_without_records_or_with_several_samples_has_a_report(tmp_path):
     assert "0 of 0 recorded episodes" in report_of(write_run(tmp_path / "empty", []))
     episodes = [build_episode(f"maze_{at}", sample=k) for at in range(3) for k in range(2)]

@@ -107,6 +107,20 @@ def test_episodes_are_listed_and_shown_by_a_scoring(run, capsys):
     assert summary(capsys)["changed"] == 1
 
 
+def test_a_report_of_a_scoring_has_its_figures_and_names_it(run, tmp_path):
+    assert rescore.main([str(run), "--threshold", "0.7", "--name", "strict"]) == 0
+    pages = {}
+    for scores in ("", "strict"):
+        out = tmp_path / f"report-{scores}.html"
+        flags = ["--format", "html", "--out", str(out), "--scores", scores]
+        assert export.main([str(run), *flags, "--only-success"]) == 0
+        pages[scores] = out.read_text()
+    assert "3 of 7 recorded episodes" not in pages["strict"]
+    assert "of which 3 passed" in pages[""] and "of which 2 passed" in pages["strict"]
+    assert "Scores and successes are those of strict." in pages["strict"]
+    assert "those of" not in pages[""]
+
+
 def test_an_export_takes_the_scores_of_a_scoring(run, tmp_path):
     assert rescore.main([str(run), "--threshold", "0.7", "--name", "strict"]) == 0
     out = tmp_path / "out.jsonl"

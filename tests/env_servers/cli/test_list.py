@@ -1,5 +1,6 @@
 """What there is: a line for each environment, and everything about one."""
 
+import dataclasses
 import io
 
 from rich.console import Console
@@ -37,6 +38,13 @@ def test_everything_about_one_fits_80_columns_too():
     said = " ".join(text.split())
     assert "train_open 1,748, eval_open 300, official_train 955, official_eval 25" in said
     assert "profiles agentgym, fixed" in said
+
+
+def test_it_is_said_whether_an_environment_draws_pictures(monkeypatch):
+    assert "pictures drawn for people" in " ".join(written(describe_environments, ["maze"]).split())
+    spec = dataclasses.replace(EchoEnvironment.spec, has_views=False)
+    monkeypatch.setattr(EchoEnvironment, "spec", spec)
+    assert "pictures none" in " ".join(written(describe_environments, ["echo"]).split())
 
 
 def test_what_is_not_installed_says_what_it_needs_and_hides_nothing(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import pytest
@@ -9,6 +10,7 @@ import tyro
 from rich.console import Console
 
 from env_servers.cli.play import PlayConfig, PlayResult, play
+from env_servers.environments.echo.environment import EchoEnvironment
 from env_servers.sdk import InvalidOption, UnknownEnvironment, UnknownItem, UnknownSplit
 
 
@@ -117,3 +119,15 @@ def test_the_command_line_is_generated_from_the_config():
         PlayConfig, args=["echo", "--item", "echo_1000001", "--options", "length=3", "--expert"]
     )
     assert config == PlayConfig("echo", "echo_1000001", options=("length=3",), expert=True)
+
+
+def test_a_state_is_drawn_as_text_where_it_can_be(session):
+    _, shown = session("/picture", name="maze", options=())
+    assert "Map and way: image/svg+xml, no text; the viewer shows it." in shown
+    assert "# #G# #" in shown
+
+
+def test_an_environment_without_pictures_says_so(session, monkeypatch):
+    spec = dataclasses.replace(EchoEnvironment.spec, has_views=False)
+    monkeypatch.setattr(EchoEnvironment, "spec", spec)
+    assert "echo draws no pictures." in session("/picture")[1]
