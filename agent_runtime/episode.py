@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
@@ -191,12 +192,22 @@ class RemoteEpisode:
         return copy
 
     def close(self) -> None:
-        """End the episode on the server; does not wait for it."""
-        connection = self.connection
-        connection.unregister(self.episode_id)
-        connection.post(
-            Pending(self.episode_id, max(self.seq, 0), "close", pb.Close(), connection.future())
-        )
+        """End the episode on the server; does not wait for it.
+
+        Where the connection is closed right afterwards that may stay unsent: see `end`.
+        """
+        self.connection.unregister(self.episode_id)
+        self.connection.post(self._closing())
+
+    async def end(self) -> None:
+        """End the episode and wait until the server has; raises ConnectionLost."""
+        self.connection.unregister(self.episode_id)
+        with suppress(StreamBroke):  # its server ended, and the episode with it
+            await self.connection.exchange(self._closing())
+
+    def _closing(self) -> Pending:
+        future = self.connection.future()
+        return Pending(self.episode_id, max(self.seq, 0), "close", pb.Close(), future)
 
     def send(self, action: str, *, reply: bool = False) -> asyncio.Future[pb.Event]:
         """Send a step and do not wait: who steps many episodes at once needs no task for each.

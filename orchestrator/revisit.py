@@ -6,18 +6,23 @@ way is compared with the recorded one, state hashes included. Nothing recorded i
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import Self
+from contextlib import asynccontextmanager, suppress
+from typing import Final, Self
 
 from agent_runtime.episode import RemoteEpisode, Transition
+from agent_runtime.errors import AgentRuntimeError
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.errors import ReplayDiverged, UsageError
 from orchestrator.fleet import Fleet, ServerHandle
 from orchestrator.replay import find_difference, recorded_reset, recorded_transitions
 
 __all__ = ["ScratchEpisode", "revisit"]
+
+_CLOSE_SECONDS: Final = 5.0
+"""For which the end of an episode is waited for."""
 
 
 @asynccontextmanager
@@ -58,10 +63,12 @@ class ScratchEpisode:
         return cls(record, fleet, await fleet.acquire(record.environment))
 
     async def close(self) -> None:
-        """End it on the server, without waiting for that."""
+        """End it on the server; where that does not answer, its lease ends it."""
         await self._transitions.aclose()
-        self.live.close()
         self._fleet.release(self._server)
+        with suppress(AgentRuntimeError, TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self.live.end()
 
     async def advance(self, turn: int) -> Transition:
         """Play the recorded inputs up to a turn, and return what that led to.

@@ -109,6 +109,7 @@ class Viewer:
     def close(self) -> None:
         """Stop what is under way, end all servers, and release all databases."""
         self._branches.close()
+        self._travel.close()
         self._servers.close()
         for index in self._indices.values():
             index.close()

@@ -41,6 +41,9 @@ _IDLE_SECONDS: Final = 900.0
 _LOOK_SECONDS: Final = 5.0
 """Pause between two looks for such servers."""
 
+_ONE_WORKER: Final = ("--workers", "1")
+"""Of a server that is started here: a person looks at one state at a time."""
+
 _Key = tuple[str, FleetConfig]
 
 
@@ -148,7 +151,8 @@ class LiveServers:
         if not is_own(folder):
             if not self._trust_run:
                 check_environments([environment])
-            return replace(flags, spawn=flags.spawn or 1)
+            options = flags.server_options or _ONE_WORKER
+            return replace(flags, spawn=flags.spawn or 1, server_options=options)
         settings = read_manifest(folder).sessions[-1].settings.get("fleet", {})
         recorded = convert(FleetConfig, cast("Mapping[str, Any]", settings))
         return replace(
@@ -156,7 +160,7 @@ class LiveServers:
             servers=() if flags.spawn else recorded.servers,
             spawn=flags.spawn or 1,
             data=flags.data or recorded.data,
-            server_options=flags.server_options or recorded.server_options,
+            server_options=flags.server_options or (*_ONE_WORKER, *recorded.server_options),
         )
 
     async def _start(self, environment: str, config: FleetConfig) -> Fleet:

@@ -11,6 +11,7 @@ import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ from agent_runtime.logs import get_logger
 from agent_runtime.supervision import Supervisor
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.episode.v1 import episode_pb2
+from orchestrator.errors import FleetError
 from orchestrator.manifest import EnvironmentIdentity
 from orchestrator.revisit import ScratchEpisode
 from orchestrator.viewer.live_servers import LiveServers
@@ -34,6 +36,8 @@ _IDLE_SECONDS: Final = 120.0
 """After which a scratch episode is closed."""
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """Of views that are kept; those of one state have 8 MiB at most."""
+_CLOSE_SECONDS: Final = 10.0
+"""For which the end of all of them is waited for."""
 _PATIENCE: Final = 120.0
 """Seconds for a state, the start of a server included."""
 
@@ -73,6 +77,12 @@ class Travel:
         self._scratch: OrderedDict[_Key, tuple[ScratchEpisode, asyncio.TimerHandle]] = OrderedDict()
         """Those that nobody plays on now, the latest last; on the servers' loop alone."""
         self._closing = Supervisor()
+
+    def close(self) -> None:
+        """End all scratch episodes: servers that were found, not started, live on."""
+        if self._scratch:
+            with suppress(FleetError):
+                self._servers.run(self._end(), timeout=_CLOSE_SECONDS)
 
     def state(self, folder: Path, record: episode_pb2.Episode, turn: int) -> State:
         """Return the state of a run's episode after a turn; 0 = after the reset.
@@ -135,6 +145,10 @@ class Travel:
             views=tuple(views),
             draws=draws,
         )
+
+    async def _end(self) -> None:
+        kept = [self._scratch.popitem()[1] for _ in range(len(self._scratch))]
+        await asyncio.gather(*(scratch.close() for scratch, _ in kept))
 
     async def _take(self, key: _Key, turn: int) -> ScratchEpisode | None:
         """Return the kept scratch episode from which a turn can be reached; nobody else gets it."""

@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
+from agentgym.env.v1 import environment_pb2 as pb
+from agentgym.env.v1 import environment_pb2_grpc
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import sample, show
 from orchestrator.client import ClientConfig, connection_options
@@ -56,6 +59,18 @@ def test_every_turn_is_found_again_in_its_state(played: tuple[Path, str]) -> Non
         assert state_after(record, turn, address) == (turn, record.steps[turn].state_hash)
     with pytest.raises(UsageError, match=f"no turn {last + 1}: 0 to {last} were played"):
         state_after(record, last + 1, address)
+
+
+def live_episodes(address: str) -> int:
+    with grpc.insecure_channel(address) as channel:
+        service = environment_pb2_grpc.EnvironmentServiceStub(channel)
+        return service.ListEpisodes(pb.ListEpisodesRequest()).total_size
+
+
+def test_the_scratch_episode_has_ended_on_the_server(played: tuple[Path, str]) -> None:
+    run, address = played
+    state_after(record_of(run), 1, address)
+    assert live_episodes(address) == 0
 
 
 def test_what_comes_out_otherwise_is_said_with_its_turn(played: tuple[Path, str]) -> None:

@@ -31,6 +31,7 @@ from orchestrator.viewer.live_servers import LiveServers
 from tests.kit.server_process import ServerProcess
 from tests.kit.viewer import RunningViewer, run_viewer
 from tests.orchestrator.records import build_episode, build_manifest, build_session
+from tests.orchestrator.test_revisit import live_episodes
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +118,7 @@ def test_a_server_that_was_replaced_is_asked_again_from_the_start(
             server.kill()
             server.start()
             assert viewer.post("state", turn=2, **asked)["turn"] == 2
+        assert live_episodes(server.address) == 0
 
 
 def test_what_a_run_needs_and_is_not_here_is_said(runs: tuple[Path, str], tmp_path: Path) -> None:
