@@ -13,7 +13,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from google.protobuf import struct_pb2
@@ -23,6 +23,7 @@ from agent_runtime.answer_time import answers_timed
 from agent_runtime.conversation import Message, Role, normalize_reply
 from agent_runtime.episode import RemoteEpisode, Transition
 from agent_runtime.errors import AgentRuntimeError, OutcomeNotFinite
+from agent_runtime.live_record import LiveRecord, Waiting, add_messages
 from agent_runtime.logs import bind_context
 from agent_runtime.policies.base import (
     Completion,
@@ -132,6 +133,7 @@ async def play(
     policy: Policy,
     *,
     on_reply: Callable[[Completion, Spent], None] | None = None,
+    shown: LiveRecord | None = None,
 ) -> episode_pb2.Episode:
     """Play an episode to its end.
 
@@ -140,6 +142,7 @@ async def play(
         live: The episode on its server, not yet reset.
         policy: Who plays it; started.
         on_reply: Sees each reply and what it came to, at once.
+        shown: Where the episode can be watched; None = nobody will.
 
     Returns:
         The record, also of an episode that failed: then it holds the error and no score.
@@ -156,7 +159,7 @@ async def play(
         ) as span,
         bind_context(episode_id=plan.episode_id, environment=plan.environment.name),
     ):
-        run = EpisodeRun(plan, live, policy.name, span=span, on_reply=on_reply)
+        run = EpisodeRun(plan, live, policy.name, span=span, on_reply=on_reply, shown=shown)
         return await run.play(policy)
 
 
@@ -181,6 +184,7 @@ class EpisodeRun:
         *,
         span: Span | None = None,
         on_reply: Callable[[Completion, Spent], None] | None = None,
+        shown: LiveRecord | None = None,
     ) -> None:
         """Describe it; arguments as of `play`, and the policy's own name."""
         self._span = span
@@ -193,10 +197,14 @@ class EpisodeRun:
         """Messages before the first observation."""
         self._record = _begin_record(plan, policy)
         self._last: Transition | None = None
+        self._shown = shown or LiveRecord()
+        self._shown.begin(self._record, self._messages)
 
     async def play(self, policy: Policy) -> episode_pb2.Episode:
         """Play; the environment's episode and the policy's session are released in any case."""
-        session = policy.open(self._plan.context(self._live))
+        context = replace(self._plan.context(self._live), draft=self._shown.draft)
+        session = policy.open(context)
+        self._shown.streams = session.streams
         try:
             await self._play(session)
         except AgentRuntimeError as error:
@@ -306,6 +314,7 @@ class EpisodeRun:
     async def _step(self, reply: str | None) -> Transition:
         """Apply a reply, or reset where there is none yet; the observation is recorded."""
         live = self._live
+        self._shown.wait_for(Waiting.ENVIRONMENT)
         started = time.perf_counter()
         with tracing.span("step", seq=live.seq + 1):
             transition = await (live.reset() if reply is None else live.step_reply(reply))
@@ -316,6 +325,7 @@ class EpisodeRun:
     async def _reply(self, session: PolicySession, turn: int, calls: int) -> str | None:
         """Ask the policy for its next reply and record it; None = the context is full."""
         seed = self._plan.turn_seed(turn)
+        self._shown.wait_for(Waiting.POLICY)
         started = time.perf_counter()
         with tracing.span("generation", turn=turn) as span, answers_timed() as timed:
             completion = await session.reply(self._messages, turn=calls, seed=seed)
@@ -354,12 +364,7 @@ class EpisodeRun:
     def finish(self) -> episode_pb2.Episode:
         """Return the record, complete; call it once."""
         record, last = self._record, self._last
-        for message in self._messages:
-            record.messages.add(
-                role=int(message.role),  # pyright: ignore[reportArgumentType]
-                text=normalize_reply(message.text) if message.sampled else message.text,
-                sampled=message.sampled,
-            )
+        add_messages(record, self._messages)
         record.ended_unix_ms = int(time.time() * 1000)
         if last is None or record.HasField("error"):
             return record

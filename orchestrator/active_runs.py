@@ -12,7 +12,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,13 @@ from rich.console import Console
 
 from agent_runtime.agent import EpisodePlan
 from agent_runtime.errors import Trouble
+from agent_runtime.live_record import LiveRecord
 from agent_runtime.logs import get_logger
 from agent_runtime.policies.base import Policy
 from agent_runtime.scores import perfect_score
 from agent_runtime.spending import Spent
 from agentgym.env.v1 import environment_pb2 as pb
+from orchestrator.broadcast import Broadcast
 from orchestrator.config import RunConfig, parse_action_format
 from orchestrator.dispatcher import Dispatcher
 from orchestrator.episode_plans import EnvironmentPlay, plan_episode
@@ -89,6 +91,7 @@ class ActiveRun:
     ) -> None:
         self.config = config
         self.store = store
+        self.broadcast = Broadcast(store.folder)
         self._fleet = fleet
         self._environments = {
             name: EnvironmentPlay.from_settings(
@@ -230,10 +233,11 @@ class ActiveRuns:
                 progress.add,
                 account=account,
                 on_limit=lambda limit: self._tell_limit(limit, scheduler.running),
+                show=self._show,
             )
             progress.follow(lambda: dispatcher.live_steps)
             try:
-                async with self._stop_on_signal(dispatcher):
+                async with self._broadcasts(), self._stop_on_signal(dispatcher):
                     await dispatcher.run()
             finally:
                 self._fleet.on_event = None
@@ -318,6 +322,17 @@ class ActiveRuns:
 
     def _plan(self, assignment: Assignment) -> EpisodePlan:
         return self._run_by_environment[assignment.key.environment].plan(assignment)
+
+    def _show(self, plan: EpisodePlan) -> AbstractContextManager[LiveRecord]:
+        run = self._run_by_environment[plan.environment.name]
+        return run.broadcast.episode(plan.episode_id)
+
+    @asynccontextmanager
+    async def _broadcasts(self) -> AsyncGenerator[None]:
+        async with AsyncExitStack() as stack:
+            for run in self._runs:
+                await stack.enter_async_context(run.broadcast.open())
+            yield
 
     @asynccontextmanager
     async def _stop_on_signal(self, dispatcher: Dispatcher) -> AsyncGenerator[None]:

@@ -10,7 +10,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 from agent_runtime.agent import EpisodePlan, failed_record, play
 from agent_runtime.connection import Connection
@@ -22,6 +22,7 @@ from agent_runtime.errors import (
     PolicyUnavailable,
     RecordInvalid,
 )
+from agent_runtime.live_record import LiveRecord
 from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies.base import Completion, Policy
 from agent_runtime.request_retry import Outage
@@ -46,6 +47,7 @@ _PAUSE_SECONDS = 1.0
 
 Planner = Callable[[Assignment], EpisodePlan]
 Observer = Callable[[episode_pb2.Episode], None]
+Show = Callable[[EpisodePlan], AbstractContextManager[LiveRecord]]
 
 
 class Dispatcher:
@@ -62,6 +64,7 @@ class Dispatcher:
         *,
         account: RunAccount,
         on_limit: Callable[[str], None],
+        show: Show = lambda _plan: nullcontext(LiveRecord()),
     ) -> None:
         """Describe the work; `run` does it.
 
@@ -74,6 +77,7 @@ class Dispatcher:
             on_record: Sees every stored record.
             account: What may be spent, and what was.
             on_limit: Is told once, in words, that a limit was reached.
+            show: Gives where an episode can be watched from its begin until its record is stored.
         """
         self.scheduler = scheduler
         self._fleet = fleet
@@ -83,6 +87,7 @@ class Dispatcher:
         self._on_record = on_record
         self._account = account
         self._on_limit = on_limit
+        self._show = show
         self._started = 0.0
         self._grace_ends: float | None = None
         """When live episodes are given up; None = no limit has been reached."""
@@ -175,15 +180,20 @@ class Dispatcher:
     async def _play(self, assignment: Assignment) -> None:
         plan = self._planner(assignment)
         # Everything that is logged below, in whatever module, says which episode it is about.
-        with bind_context(
-            run_id=plan.run_id, episode_id=plan.episode_id, environment=plan.environment.name
+        with (
+            bind_context(
+                run_id=plan.run_id, episode_id=plan.episode_id, environment=plan.environment.name
+            ),
+            self._show(plan) as shown,
         ):
-            await self._play_bound(assignment, plan)
+            await self._play_bound(assignment, plan, shown)
 
-    async def _play_bound(self, assignment: Assignment, plan: EpisodePlan) -> None:
+    async def _play_bound(
+        self, assignment: Assignment, plan: EpisodePlan, shown: LiveRecord
+    ) -> None:
         key = assignment.key
         try:
-            record = await self._record(assignment, plan)
+            record = await self._record(assignment, plan, shown)
             outage = self._policies[key.policy].outage()
             if outage is not None and outage.over and record.error.fault == types_pb2.FAULT_POLICY:
                 # Every other episode would fail like this one; nothing of it is the episode's.
@@ -191,6 +201,7 @@ class Dispatcher:
                 self.fail(PolicyUnavailable(f"{outage.describe()}; what is finished is kept"))
                 return
             record = await self._store(assignment, plan, record)
+            shown.recorded = True
             self._account.recorded(key)
         except StoreWriteFailed as error:
             self.scheduler.cancelled(key)
@@ -246,7 +257,9 @@ class Dispatcher:
             self._budget_exhausted = True
             log.error("retry budget exhausted")
 
-    async def _record(self, assignment: Assignment, plan: EpisodePlan) -> episode_pb2.Episode:
+    async def _record(
+        self, assignment: Assignment, plan: EpisodePlan, shown: LiveRecord
+    ) -> episode_pb2.Episode:
         policy = self._policies[assignment.key.policy]
         environment = plan.environment.name
         try:
@@ -261,6 +274,7 @@ class Dispatcher:
                 episode,
                 policy,
                 on_reply=lambda reply, spent: self._spend(assignment.key, reply, spent),
+                shown=shown,
             )
         except AgentRuntimeError as error:
             return failed_record(plan, policy, error)

@@ -4,6 +4,7 @@
     runs/<name>/episodes.sqlite     orchestrator.store (with -wal and -shm beside it while in use)
     runs/<name>/episodes.tally      orchestrator.checksums
     runs/<name>/writer.lock         held by the one writing process, which it names
+    runs/<name>/live.sock           orchestrator.broadcast, while the run is played
     runs/<name>/logs/               orchestrator.run_logs
     runs/<name>/scores/             orchestrator.scorings
 

@@ -137,7 +137,7 @@ def _is_run(folder: Path, has_database: bool) -> bool:
         read_manifest(folder)
     except ForeignFolder:
         return False
-    except OrchestratorError:
+    except (OrchestratorError, OSError):
         return has_database
     return True
 
@@ -147,7 +147,7 @@ def describe_run(folder: Path, *, missing: MissingRule = "bounds") -> RunEntry:
     try:
         with RunReader.open(folder) as run:
             return _describe(run, missing)
-    except OrchestratorError as error:
+    except (OrchestratorError, OSError) as error:
         return RunEntry(
             folder=folder,
             run_id="",

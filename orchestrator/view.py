@@ -94,6 +94,12 @@ def _view(options: ViewOptions) -> int:
     from orchestrator.viewer.branches import Branches
     from orchestrator.viewer.library import Library
 
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            # It waits for answers that are under way; streams of live episodes would never end.
+            viewer.watching.close()
+            await super().shutdown(sockets)
+
     tokenizer = options.tokenizer
     if tokenizer is not None and not (tokenizer / "tokenizer.json").is_file():
         raise UsageError(f"--tokenizer {tokenizer} is a folder with a tokenizer.json")
@@ -121,7 +127,7 @@ def _view(options: ViewOptions) -> int:
             timeout_graceful_shutdown=2,
         )
         with contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listening])
+            Server(config).run(sockets=[listening])
     return 0
 
 

@@ -53,6 +53,7 @@ class _PendingRequest:
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[GenerationResult]
     progress: Progress | None = None
+    wanted: Callable[[], bool] = lambda: True
     generation: Generation | None = None
     """Only for the engine's thread."""
     started_at: float | None = None
@@ -99,6 +100,7 @@ class EngineThread:
         *,
         timeout: float | None = None,
         progress: Progress | None = None,
+        wanted: Callable[[], bool] = lambda: True,
     ) -> GenerationResult:
         """Generate one reply; cancelling the call aborts it in the engine.
 
@@ -107,6 +109,7 @@ class EngineThread:
             timeout: Seconds since the request got a cache slot; waiting for one does not count.
             progress: Called in the event loop after each step that sampled a token, with the
                 result as if the reply was aborted now.
+            wanted: Asked by the engine's thread before it tells the progress of a step.
 
         Raises:
             PolicyUnavailable: The timeout is over or the engine has stopped.
@@ -114,7 +117,7 @@ class EngineThread:
             ContextOverflow, PolicyMisconfigured: See `InferenceEngine.submit`.
         """
         loop = asyncio.get_running_loop()
-        pending = _PendingRequest(request, loop, loop.create_future(), progress)
+        pending = _PendingRequest(request, loop, loop.create_future(), progress, wanted)
         self._enqueue(
             lambda engine: self._submit(engine, pending),
             lambda error: _resolve_all([(pending, error)]),
@@ -303,6 +306,8 @@ class EngineThread:
         for pending in self._watched:
             generation, progress = pending.generation, pending.progress
             if generation is None or progress is None or generation.length == pending.reported:
+                continue
+            if not pending.wanted():
                 continue
             pending.reported = generation.length
             partial = generation.result(FinishReason.ABORT)

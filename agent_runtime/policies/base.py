@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent_runtime.conversation import Message
+from agent_runtime.draft import Draft
 from agent_runtime.request_retry import Outage, RequestCounts
 from agent_runtime.sampling import FinishReason
 from agent_runtime.spending import Pricing
@@ -79,10 +80,15 @@ class EpisodeContext:
     live: LiveEpisode
     tools_json: str = "[]"
     """The environment's functions as a JSON list of OpenAI-style tools."""
+    draft: Draft = field(default_factory=Draft)
+    """Takes replies while they are written; only a session that `streams` has use for it."""
 
 
 class PolicySession(ABC):
     """A policy's side of one episode."""
+
+    streams: bool = False
+    """Whether it writes the draft of a reply where that is wanted. The reply is the same then."""
 
     def begin(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the conversation's start as this policy wants it; called once, before the reset.

@@ -36,7 +36,8 @@ class SGLangOptions:
     api_key_env: str | None = None
     """Name of the environment variable that holds the server's key; default: no key."""
     stream: bool = False
-    """Read replies token by token: needed for early_stop, costs time per token here."""
+    """Read replies token by token: needed for early_stop, and to watch them being written; costs
+    time per token here."""
     early_stop: str = ""
     """A regular expression; a reply ends, and is aborted on the server, as soon as its text has a
     match. Turns streaming on."""

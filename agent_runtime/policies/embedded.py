@@ -95,7 +95,7 @@ class EmbeddedPolicy(TrainablePolicy):
         """Open a session with a ledger of its own; raises RuntimeError before `start`."""
         if self._renderer is None or self._engine is None:
             raise RuntimeError("the policy is not started")
-        return _EmbeddedSession(self, self._engine, self._renderer, context.episode_id)
+        return _EmbeddedSession(self, self._engine, self._renderer, context)
 
     async def close(self) -> None:
         """Stop the engine; requests under way fail with PolicyUnavailable."""
@@ -156,8 +156,14 @@ class EmbeddedPolicy(TrainablePolicy):
 
 
 class _EmbeddedSession(TokenSession):
+    streams = True
+
     def __init__(
-        self, policy: EmbeddedPolicy, engine: EngineThread, renderer: ChatRenderer, episode: str
+        self,
+        policy: EmbeddedPolicy,
+        engine: EngineThread,
+        renderer: ChatRenderer,
+        context: EpisodeContext,
     ) -> None:
         super().__init__(
             renderer,
@@ -167,28 +173,36 @@ class _EmbeddedSession(TokenSession):
         )
         self._config = policy.config
         self._engine = engine
-        self._episode = episode
+        self._episode = context.episode_id
+        self._draft = context.draft
 
     async def close(self) -> None:
         self._engine.release(self._episode)
 
     async def sample(self, prompt: list[int], budget: int, seed: int) -> SampledReply:
         """Sample a whole reply: what the engine gives back half-done goes on from its end."""
-        whole = await self._part(prompt, budget, seed)
+        whole = await self._part(prompt, [], budget, seed)
         while whole.finish is FinishReason.ABORT:
-            part = await self._part(prompt + whole.ids, budget - len(whole.ids), seed)
+            part = await self._part(prompt, whole.ids, budget - len(whole.ids), seed)
             whole = whole.followed_by(part)
         return whole
 
-    async def _part(self, prompt: list[int], budget: int, seed: int) -> SampledReply:
+    async def _part(
+        self, prompt: list[int], sampled: list[int], budget: int, seed: int
+    ) -> SampledReply:
         request = GenerationRequest(
-            prompt=prompt,
+            prompt=prompt + sampled,
             sampling=replace(self._config.sampling, max_new_tokens=budget),
             seed=seed,
             stop_ids=frozenset(self.stop_ids),
             episode_id=self._episode,
         )
-        part = await self._engine.generate(request, timeout=self._config.request_timeout)
+        part = await self._engine.generate(
+            request,
+            timeout=self._config.request_timeout,
+            progress=lambda so_far: self.write_draft(self._draft, sampled + so_far.ids),
+            wanted=lambda: self._draft.wanted,
+        )
         return SampledReply(
             ids=part.ids,
             logprobs=list(part.logprobs),

@@ -69,6 +69,7 @@ _PROBE: Final = [Message(Role.USER, "Which tokens is this, and <which> are 12.5%
 log = get_logger(__name__)
 
 StopRule = Callable[[Sequence[int]], bool]
+Listener = Callable[[Sequence[int]], None]
 
 
 class SGLangPolicy(TrainablePolicy):
@@ -135,7 +136,7 @@ class SGLangPolicy(TrainablePolicy):
         """Open a session with a ledger of its own; raises RuntimeError before `start`."""
         if self._renderer is None:
             raise RuntimeError("the policy is not started")
-        return _SGLangSession(self, self._renderer, context.episode_id)
+        return _SGLangSession(self, self._renderer, context)
 
     async def close(self) -> None:
         """Finish aborts that are under way, then disconnect."""
@@ -148,6 +149,11 @@ class SGLangPolicy(TrainablePolicy):
     def config(self) -> PolicyConfig:
         """The configuration that the policy was made with."""
         return self._config
+
+    @property
+    def streams(self) -> bool:
+        """Whether replies are read token by token."""
+        return self._stream
 
     @property
     def context_limit(self) -> int:
@@ -214,6 +220,7 @@ class SGLangPolicy(TrainablePolicy):
         *,
         routing_key: str,
         stop_at: StopRule | None = None,
+        on_ids: Listener | None = None,
         repeats: Counter[str] | None = None,
     ) -> SampledReply:
         """Sample one reply or a part of one; it is aborted on the server when it is given up.
@@ -224,6 +231,7 @@ class SGLangPolicy(TrainablePolicy):
             body: The request; see `generate_body`.
             routing_key: Requests of one key go to one engine, which has their prefixes cached.
             stop_at: Ends a streamed reply at the first ids for which it holds.
+            on_ids: Is told the ids of a streamed reply so far, again and again.
             repeats: Counts the repeats by reason.
 
         Raises:
@@ -234,7 +242,7 @@ class SGLangPolicy(TrainablePolicy):
             versions = self.engines.health.versions
             request = {**body, "extra_key": _cache_key(versions)}
             try:
-                reply = await self._attempt(request, routing_key, stop_at)
+                reply = await self._attempt(request, routing_key, stop_at, on_ids)
             except PolicyLost as error:
                 self.engines.report_failure(str(error))
                 if self._config.sglang.recovery == 0:
@@ -249,7 +257,11 @@ class SGLangPolicy(TrainablePolicy):
         return await self._sender.send(attempt, before=self.engines.wait_ready, repeats=repeats)
 
     async def _attempt(
-        self, body: Mapping[str, Any], routing_key: str, stop_at: StopRule | None
+        self,
+        body: Mapping[str, Any],
+        routing_key: str,
+        stop_at: StopRule | None,
+        on_ids: Listener | None,
     ) -> SampledReply:
         """Send a request once, under a fresh id."""
         # The server aborts by id prefix: ids of one length, none a prefix of another.
@@ -258,7 +270,7 @@ class SGLangPolicy(TrainablePolicy):
         prompt_tokens = len(body["input_ids"])
         try:
             if self._stream:
-                return await self._streamed(request, headers, rid, stop_at)
+                return await self._streamed(request, headers, rid, stop_at, on_ids)
             answer = await self._endpoint.post("/generate", request, headers=headers)
         except (asyncio.CancelledError, PolicyUnavailable):
             self._abort_later(rid)
@@ -271,6 +283,7 @@ class SGLangPolicy(TrainablePolicy):
         headers: Mapping[str, str],
         rid: str,
         stop_at: StopRule | None,
+        on_ids: Listener | None,
     ) -> SampledReply:
         reply = Streamed(stop_at)
         aborted = False
@@ -278,6 +291,8 @@ class SGLangPolicy(TrainablePolicy):
         async with aclosing(events):
             async for event in events:
                 reply.add(event)
+                if on_ids is not None:
+                    on_ids(reply.ids)
                 if reply.enough is not None and not aborted:
                     # The last event, which the abort brings, has the versions of all tokens.
                     aborted = True
@@ -333,10 +348,14 @@ class SGLangPolicy(TrainablePolicy):
 
 
 class _SGLangSession(TokenSession):
-    def __init__(self, policy: SGLangPolicy, renderer: ChatRenderer, episode_id: str) -> None:
+    def __init__(
+        self, policy: SGLangPolicy, renderer: ChatRenderer, context: EpisodeContext
+    ) -> None:
         super().__init__(renderer, policy.config.sampling, policy.context_limit)
+        self.streams = policy.streams
         self._policy = policy
-        self._episode_id = episode_id
+        self._episode_id = context.episode_id
+        self._draft = context.draft
         pattern = policy.config.sglang.early_stop
         self._early_stop = re.compile(pattern) if pattern else None
 
@@ -369,8 +388,17 @@ class _SGLangSession(TokenSession):
             stop_ids=self.stop_ids,
         )
         stop_at = self._stop_rule(sampled) if self._early_stop is not None else None
+
+        def on_ids(ids: Sequence[int]) -> None:
+            if self._draft.wanted:
+                self.write_draft(self._draft, [*sampled, *ids])
+
         return await self._policy.generate(
-            body, routing_key=self._episode_id, stop_at=stop_at, repeats=self.repeats
+            body,
+            routing_key=self._episode_id,
+            stop_at=stop_at,
+            on_ids=on_ids,
+            repeats=self.repeats,
         )
 
     def _stop_rule(self, sampled: Sequence[int]) -> StopRule:

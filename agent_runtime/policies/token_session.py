@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from agent_runtime.conversation import Message
+from agent_runtime.draft import Draft
 from agent_runtime.errors import ContextOverflow, PolicyUnavailable
 from agent_runtime.policies.base import Completion, PolicySession
 from agent_runtime.rendering import ChatRenderer
@@ -88,6 +89,10 @@ class TokenSession(PolicySession):
     def text(self, ids: Sequence[int], stop: Sequence[str] = ()) -> str:
         """Decode a reply, cut before the first of the stop strings."""
         return self._conversation.reply_text(ids, stop)
+
+    def write_draft(self, draft: Draft, ids: list[int]) -> None:
+        """Tell whoever watches what is sampled so far."""
+        draft.write(lambda: self.text(ids, self._sampling.stop))
 
     def token_segments(self) -> list[episode_pb2.TokenSegment]:
         return self._conversation.ledger.to_protos()

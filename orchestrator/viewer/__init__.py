@@ -9,6 +9,8 @@
     selection.py     which episodes of a run are listed, and in which order
     curves.py        figures of a run over time
     transcript.py    one record as the pages show it: turns, tokens
+    live.py          what a run is playing now, asked of the process that plays it
+    watching.py      that as the pages ask for it
     word_index.py    words in what was said, in a cache beside the run
     live_servers.py  environment servers that pages ask, on a loop of their own
     travel.py        states of recorded episodes from those servers

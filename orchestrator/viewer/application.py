@@ -9,6 +9,8 @@
                                                           /api/record, /api/view, POST /api/state
     /play?run= or ?branch=     what a person plays        /api/branch_view, POST /api/branch
     /side-by-side?run=&id=&other_run=&other_id=           two episodes, of /api/episode
+    /live?run=           what is being played             /api/live
+    /watch?run=&id=      one episode while it is played   /api/watch, a stream of lines
 
 A run is named as `orchestrator.viewer.library` names it. What only reads is asked by GET; what asks
 an environment, whose server may be started for it, by POST with a JSON object. Expected errors
@@ -56,6 +58,7 @@ from orchestrator.viewer.state_data import state_data, view_response
 from orchestrator.viewer.token_texts import TokenTexts
 from orchestrator.viewer.trainings import Trainings
 from orchestrator.viewer.travel import Travel
+from orchestrator.viewer.watching import Watching, live_since
 from orchestrator.viewer.word_index import WordIndex
 
 __all__ = ["Viewer", "create_application"]
@@ -93,6 +96,7 @@ class Viewer:
             cache: Folder for word indices; None = beside each run.
             tokenizer: Model folder that spells tokens; None = the one that each run names.
         """
+        self.watching = Watching(library)
         self._library = library
         self._servers = servers or LiveServers()
         self._travel = Travel(self._servers)
@@ -153,7 +157,7 @@ class Viewer:
                 for category, entry in summary.categories
             ],
             "distributions": list_distributions(records),
-            "over_time": over_time(records),
+            "over_time": over_time(records, live_since(run.folder)),
             "manifest": dataclasses.asdict(run.manifest),
             "runs": list(self._library.folders()),
         }
@@ -274,15 +278,17 @@ def create_application(viewer: Viewer, *, token: str, hosts: list[str]) -> Starl
         *(viewer.runs, viewer.run, viewer.episodes, viewer.episode),
         *(viewer.tokens, viewer.text, viewer.record, viewer.differences),
         *(viewer.compare, viewer.training, viewer.view, viewer.branch_view),
+        viewer.watching.live,
     )
     routes = [Route(f"/api/{answer.__name__}", _endpoint(answer)) for answer in answers]
+    routes.append(Route("/api/watch", viewer.watching.watch))
     acts = {f"/api/{act.__name__}": act for act in (viewer.state, viewer.branch)}
     routes += [Route(path, _act_endpoint(act), methods=["POST"]) for path, act in acts.items()]
     assets = _read_assets()
     routes += [Route(f"/assets/{name}", _asset(*asset)) for name, asset in assets.items()]
     pages = (
         *("/", "/run", "/episodes", "/episode", "/compare", "/training"),
-        *("/play", "/side-by-side"),
+        *("/play", "/side-by-side", "/live", "/watch"),
     )
     routes += [Route(path, _asset(*assets["index.html"])) for path in pages]
     guard = Middleware(Access, token=token, hosts=hosts, posts=acts.keys())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from orchestrator.records import EpisodeSummary
@@ -12,8 +12,11 @@ __all__ = ["over_time"]
 _POINTS: Final = 80
 
 
-def over_time(records: Iterable[EpisodeSummary]) -> dict[str, Any]:
+def over_time(records: Iterable[EpisodeSummary], live_since: Sequence[int] = ()) -> dict[str, Any]:
     """Return curves over the time from the first start to the last end, one value per point.
+
+    `live_since` are the starts of the episodes that are being played, in Unix milliseconds: no
+    record of them is there, and they are under way to the end of the curves.
 
     `seconds` are the points' distances from the start; `success` is the rate among all that had
     been judged by then; steps and tokens are those of episodes that ended in the interval, by
@@ -22,7 +25,7 @@ def over_time(records: Iterable[EpisodeSummary]) -> dict[str, Any]:
     ended = sorted(records, key=lambda it: it.ended_unix_ms)
     if not ended:
         return {"seconds": [], "success": [], "steps": [], "tokens": [], "live": []}
-    begin = min(it.started_unix_ms for it in ended)
+    begin = min((*live_since, *(it.started_unix_ms for it in ended)))
     width = max((ended[-1].ended_unix_ms - begin) / _POINTS, 1)
     steps, tokens = [0] * _POINTS, [0] * _POINTS
     judged, solved, change = [0] * _POINTS, [0] * _POINTS, [0] * (_POINTS + 1)
@@ -38,6 +41,8 @@ def over_time(records: Iterable[EpisodeSummary]) -> dict[str, Any]:
         solved[at] += bool(it.success)
         change[point(it.started_unix_ms)] += 1
         change[at + 1] -= 1
+    for started in live_since:
+        change[point(started)] += 1
     seconds = width / 1000
     all_judged, all_solved, live = _sums(judged), _sums(solved), _sums(change[:_POINTS])
     return {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import shutil
 from pathlib import Path
@@ -123,6 +125,23 @@ def test_a_run_that_cannot_be_read_is_listed_with_the_reason(tmp_path, capsys):
     assert "this program reads" in entries[1].problem
     assert list_command.main([str(tmp_path)]) == 1
     assert "no SQLite database" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", [MANIFEST_FILE, DATABASE_FILE])
+def test_a_file_that_the_system_does_not_give_fails_its_own_run_alone(tmp_path, name, monkeypatch):
+    for folder in ("good", "bad"):
+        write_run(tmp_path / folder, both())
+    open_file = io.open
+
+    def refuse(path, *args, **kwargs):
+        if path == tmp_path / "bad" / name:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return open_file(path, *args, **kwargs)
+
+    monkeypatch.setattr(io, "open", refuse)  # what Path opens files with
+    bad, good = list_runs([tmp_path])
+    assert (bad.state, good.state) == (RunState.UNREADABLE, RunState.FINISHED)
+    assert "Permission denied" in bad.problem
 
 
 @pytest.fixture

@@ -150,6 +150,7 @@ function neighbour(id, text, run, filters) {
 }
 
 // Returns a turn; marked is what its observation has and that of `before` has not.
+// `context.live`: the episode is being played, and what is missing may still come.
 export function turnElement(turn, before, context) {
   const element = make("li", { class: "turn", "data-turn": turn.turn, onclick: () => context.choose(turn.turn, { scroll: false }) },
     make("h2", {}, turn.turn ? `Turn ${turn.turn}` : "Start", player(turn)),
@@ -159,7 +160,7 @@ export function turnElement(turn, before, context) {
     turn.step ? action(turn, context) : null,
     turn.step ? observation(turn.step, before?.step, context) : null,
     turn.turn ? turn.told.map((it) => message(it, context)) : null,
-    turn.turn && !turn.step ? make("p", { class: "failed" }, "no answer of the environment was recorded") : null,
+    turn.turn && !turn.step && !context.live ? make("p", { class: "failed" }, "no answer of the environment was recorded") : null,
     notes(turn),
     turn.step?.info ? make("details", {}, make("summary", {}, "info"), part("info", "", turn.step.info, context)) : null);
   return element;
@@ -178,7 +179,9 @@ function message(said, context) {
 function part(kind, title, said, context, content) {
   const body = make("pre", { class: "text" }, content ?? said.text);
   const missing = said.length - characters(said);
-  const more = missing > 0 && context.id ? make("button", {
+  const more = missing > 0 && context.live
+    ? make("p", { class: "quiet small" }, `${number(missing)} more characters are shown when the episode is recorded`)
+    : missing > 0 && context.id ? make("button", {
     onclick: async (event) => {
       event.target.disabled = true;
       try {

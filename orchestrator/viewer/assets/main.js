@@ -4,12 +4,14 @@ import { showComparison } from "./compare_page.js";
 import { fill, make, visible } from "./elements.js";
 import { showEpisode } from "./episode_page.js";
 import { showEpisodes } from "./episodes_page.js";
+import { showLive } from "./live_page.js";
 import { showPlay } from "./play_page.js";
 import { showRun } from "./run_page.js";
 import { showRuns } from "./runs_page.js";
 import { address } from "./server.js";
 import { showSideBySide } from "./side_by_side_page.js";
 import { showTraining } from "./training_page.js";
+import { showWatch } from "./watch_page.js";
 
 const PAGES = {
   "/": { show: showRuns, title: "Runs" },
@@ -20,6 +22,8 @@ const PAGES = {
   "/episode": { show: showEpisode, title: "Episode" },
   "/play": { show: showPlay, title: "Play", ofRuns: true },
   "/side-by-side": { show: showSideBySide, title: "Side by side", ofRuns: true },
+  "/live": { show: showLive, title: "Playing now" },
+  "/watch": { show: showWatch, title: "Live episode" },
 };
 const page = document.getElementById("page");
 const news = document.getElementById("news");

@@ -5,12 +5,14 @@ import { comparison } from "./compare_page.js";
 import { fill, make, phrase, scrolled } from "./elements.js";
 import { amount, dollars, measured, number, percent, seconds } from "./figures.js";
 import { follow } from "./following.js";
+import { playingNow } from "./live_page.js";
 import { address, ask } from "./server.js";
 
 export async function showRun({ page, parameters, go, tell, signal }) {
   const { run, other } = parameters;
   const choose = (event) => go(address("/run", { run, other: event.target.value }));
   let known = null;
+  const playing = playingNow(run, { isLive: () => known?.state_name === "live", signal });
 
   async function look() {
     const data = await ask("run", { run, revision: known?.revision }, { signal });
@@ -19,15 +21,16 @@ export async function showRun({ page, parameters, go, tell, signal }) {
     const opened = new Set([...page.querySelectorAll("details[open]")].map((it) => it.id));
     known = data;
     const found = other ? (await ask("differences", { run, other }, { signal })).differences : null;
-    fill(page, contents(run, data), configuration(data, { run, other, choose }, found));
+    fill(page, contents(run, data, playing.line), configuration(data, { run, other, choose }, found));
     for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
   }
 
   await look();
+  playing.keepUp();
   follow(look, { signal, tell });
 }
 
-function contents(run, data) {
+function contents(run, data, playing) {
   const { report, manifest } = data;
   return [
     make("h1", {}, run),
@@ -38,6 +41,7 @@ function contents(run, data) {
       `${number(report.given_up)} given up, ${number(report.retried_attempts)} failed attempts played again. `,
       make("a", { href: address("/episodes", { run }) }, "All episodes"), ". ",
       make("a", { href: address("/play", { run }) }, "Play a task")),
+    playing,
     report.damage.map((problem) => make("p", { class: "failed" }, phrase`Damaged: ${problem}`)),
     Object.entries(report.gaps).map(([name, why]) => make("p", { class: "failed" }, phrase`Not played as the suite has it: ${name}: ${why}`)),
     table(run, "Results", report.results, ["environment", "policy"]),

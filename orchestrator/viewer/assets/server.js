@@ -16,6 +16,24 @@ export function post(path, given, options = {}) {
   return ask(path, {}, { ...options, method: "POST", headers, body: JSON.stringify(given) });
 }
 
+// Yields what the server says line by line, each line as data; throws with its explanation.
+export async function* readLines(path, parameters, options) {
+  const response = await fetch(address(`/api/${path}`, parameters), options);
+  if (!response.ok) {
+    const isData = response.headers.get("content-type") === "application/json";
+    throw new Error(isData ? (await response.json()).error : `${response.status}: ${await response.text()}`);
+  }
+  let rest = "";
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) yield JSON.parse(line);
+  }
+}
+
 export async function askText(path, parameters) {
   const response = await fetch(address(`/api/${path}`, parameters));
   const text = await response.text();

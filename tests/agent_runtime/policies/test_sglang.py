@@ -122,6 +122,30 @@ async def test_every_prompt_starts_with_all_ids_so_far(server: FakeSGLang) -> No
         assert len(longer) > len(shorter)
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_reply_is_the_same_whether_or_not_somebody_watches_it_being_written(
+    server: FakeSGLang, stream: bool
+) -> None:
+    drafts: list[str] = []
+    replies: list[list[Completion]] = []
+    ledgers: list[list[bytes]] = []
+    async with policy_for(server, options=SGLangOptions(stream=stream)) as policy:
+        for watched in (True, False):
+            context = episode_context(episode_id=f"e{watched}")
+            if watched:
+                context.draft.on_change = lambda draft=context.draft: drafts.append(draft.text())
+            session = policy.open(context)
+            assert session.streams is stream
+            replies.append(await play(session, 2))
+            ledgers.append([it.SerializeToString() for it in session.token_segments()])
+            assert context.draft.text() == (replies[0][-1].text if watched and stream else "")
+    assert [reply.text for reply in replies[0]] == [reply.text for reply in replies[1]]
+    assert ledgers[0] == ledgers[1]
+    bodies = [{**request, "rid": ""} for request in server.requests]
+    assert bodies[:2] == bodies[2:]
+    assert (len(drafts) > 2) is stream
+
+
 def cached_but_for_four(reply: dict[str, Any]) -> dict[str, Any]:
     reply["meta_info"]["cached_tokens"] = reply["meta_info"]["prompt_tokens"] - 4
     return reply

@@ -32,6 +32,8 @@ def page_addresses(
         "/training": ({"training": training}, ".interval-mark"),
         "/compare": ({"run": run, "other": other}, "td.figure"),
         "/episode": ({"run": run, "id": played, "turn": 1, "tokens": 1}, ".token.context"),
+        "/live": ({"run": run}, ".count"),
+        "/watch": ({"run": run, "id": played}, ".after a"),
     }
     rows = viewer.ask("episodes", run=other)["rows"]
     both = {"run": run, "id": played, "other_run": other, "other_id": rows[0]["episode_id"]}
