@@ -1,0 +1,24 @@
+"""The client in C++, with the libraries of a Debian system."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.clients.playing import build, needs, plays_through_losses
+
+pytestmark = pytest.mark.slow
+
+
+async def test_the_cpp_client_wins_through_losses(server_process) -> None:
+    needs("buf", "protoc", "grpc_cpp_plugin", "cmake", "c++", "pkg-config")
+    if subprocess.run(["pkg-config", "--exists", "grpc++", "protobuf"], check=False).returncode:
+        pytest.skip("not installed: libgrpc++-dev")
+    folder = build(
+        "cpp",
+        ["buf", "generate"],
+        ["cmake", "-S", ".", "-B", "build"],
+        ["cmake", "--build", "build"],
+    )
+    await plays_through_losses([folder / "build/play"], server_process)
