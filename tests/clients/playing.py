@@ -24,7 +24,7 @@ from tests.kit.data import REPOSITORY
 from tests.kit.proxy import FaultyProxy
 from tests.kit.server_process import ServerProcess
 
-__all__ = ["build", "needs", "plays_through_losses"]
+__all__ = ["build", "needs", "needs_library", "plays_through_losses"]
 
 ENVIRONMENTS = ("wordle", "textcraft")
 EPISODES = 10
@@ -38,6 +38,12 @@ def needs(*programs: str) -> None:
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
+
+
+def needs_library(*names: str) -> None:
+    """Skip the test where pkg-config does not know a library."""
+    if subprocess.run(["pkg-config", "--exists", *names], check=False).returncode:
+        pytest.skip(f"not installed: {', '.join(names)}")
 
 
 def build(language: str, *commands: Sequence[str], **environment: str) -> Path:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
-from tests.clients.playing import build, needs, plays_through_losses
+from tests.clients.playing import build, needs, needs_library, plays_through_losses
 
 pytestmark = pytest.mark.slow
 
 
 async def test_the_cpp_client_wins_through_losses(server_process) -> None:
     needs("buf", "protoc", "grpc_cpp_plugin", "cmake", "c++", "pkg-config")
-    if subprocess.run(["pkg-config", "--exists", "grpc++", "protobuf"], check=False).returncode:
-        pytest.skip("not installed: libgrpc++-dev")
+    needs_library("grpc++", "protobuf")
     folder = build(
         "cpp",
         ["buf", "generate"],
