@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import ipaddress
 import os
 import secrets
 import signal
@@ -32,14 +31,13 @@ from orchestrator.client import ClientConfig
 from orchestrator.command_line import make_console, run_command
 from orchestrator.config import PolicySpecs
 from orchestrator.errors import ExtraMissing, UsageError
+from orchestrator.listening import check_token, listen, resolve, shown_host
 from orchestrator.servers import FleetConfig
 from orchestrator.viewer.live_servers import VIEWED_FLEET, LiveServers
 
 __all__ = ["ViewOptions", "main"]
 
 _TOKEN_VARIABLE: Final = "AGENTGYM_VIEWER_TOKEN"
-_TOKEN_CHARACTERS: Final = 16
-"""Of a token that somebody chose: it must not be guessed over a network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +101,7 @@ def _view(options: ViewOptions) -> int:
     tokenizer = options.tokenizer
     if tokenizer is not None and not (tokenizer / "tokenizer.json").is_file():
         raise UsageError(f"--tokenizer {tokenizer} is a folder with a tokenizer.json")
-    address = _resolve(options.host)
+    address = resolve(options.host)
     token = _token(options, address)
     servers = LiveServers(options.fleet, options.client, trust_run=options.trust_run)
     library = Library(options.runs)
@@ -111,7 +109,7 @@ def _view(options: ViewOptions) -> int:
     viewer = Viewer(library, servers, branches, cache=options.cache, tokenizer=tokenizer)
     # Uvicorn ends in order by SIGTERM, and then raises it again.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    with contextlib.closing(viewer), _listen(address, options.port) as listening:
+    with contextlib.closing(viewer), listen(address, options.port) as listening:
         _announce(options.host, listening.getsockname()[1], token)
         application = create_application(
             viewer, token=token, hosts=[options.host, socket.gethostname()]
@@ -131,43 +129,18 @@ def _view(options: ViewOptions) -> int:
     return 0
 
 
-def _resolve(host: str) -> str:
-    """Return the IP address to listen on; raises UsageError."""
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise UsageError(f"--host {host!r} is no address of this machine ({error})") from error
-    return str(found[0][4][0])
-
-
 def _token(options: ViewOptions, address: str) -> str:
     """Return the token; raises UsageError where the address asks for another one."""
     token = options.token or os.environ.get(_TOKEN_VARIABLE, "")
-    if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
-        return token or secrets.token_urlsafe(24)
-    if not token:
-        raise UsageError(
-            f"--host {options.host} is reached from other machines: choose a token (--token, or "
-            f"{_TOKEN_VARIABLE}), or stay on loopback and forward the port by ssh"
-        )
-    if len(token) < _TOKEN_CHARACTERS:
-        raise UsageError(f"beyond loopback a token has at least {_TOKEN_CHARACTERS} characters")
-    return token
-
-
-def _listen(address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        return socket.create_server((address, port), family=family)
-    except OverflowError as error:
-        raise UsageError(f"--port {port} is none: 0 to 65535") from error
+    check_token(token, address, host=options.host, variable=_TOKEN_VARIABLE)
+    return token or secrets.token_urlsafe(24)
 
 
 def _announce(host: str, port: int, token: str) -> None:
-    shown = f"[{host}]" if ":" in host else host
     console = make_console()
     console.print(
-        Text(f"http://{shown}:{port}/?{urlencode({'token': token})}", style="bold"), soft_wrap=True
+        Text(f"http://{shown_host(host)}:{port}/?{urlencode({'token': token})}", style="bold"),
+        soft_wrap=True,
     )
     console.print(Text("Open this address in a browser; Ctrl-C ends the viewer, not the runs."))
 

@@ -2,9 +2,7 @@
 
 Transcripts are private, and every web page that this user visits can send requests to loopback. So:
 
-- The *Host* of a request is an IP address, `localhost` or a name that this server was given: a name
-  of an attacker's that resolves to this machine (DNS rebinding) is none of these.
-- A request that a browser sends for another page (its Origin, its Sec-Fetch-Site) reaches no data.
+- The *Host* of a request is this server's, and no request is foreign (`orchestrator.listening`).
 - A token opens the pages: in the address at first, in a cookie from then on, as Jupyter does.
 - GET and HEAD only read. POST exists at the addresses that were named, which start something:
   with JSON (no form can send that) of a bounded size, and from a page whose Origin is this server,
@@ -18,24 +16,25 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from orchestrator.listening import OwnHosts, is_foreign
+
 __all__ = ["MAX_BODY_BYTES", "TOKEN_PARAMETER", "Access"]
 
 TOKEN_PARAMETER: Final = "token"
 MAX_BODY_BYTES: Final = 1024 * 1024
 """Of what is posted: an agent's reply is the longest part."""
+_SAME: Final = "same-origin"
 _LENGTH_DIGITS: Final = 9
 """Of a Content-Length that is read as a number at all."""
-_SAME: Final = "same-origin"
 _HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -76,7 +75,7 @@ class Access:
         self._application = application
         self._posts = frozenset(posts)
         self._token = token.encode()
-        self._hosts = frozenset(host.lower() for host in hosts) | {"localhost"}
+        self._hosts = OwnHosts(hosts)
         digest = hashlib.sha256(b"name" + self._token).hexdigest()
         # Cookies know no ports: two viewers on one machine must not sign each other out.
         self._cookie = f"agentgym-viewer-{digest[:8]}"
@@ -104,11 +103,11 @@ class Access:
         if request.method not in (("POST",) if posts else ("GET", "HEAD")):
             return _refusal(405, f"the viewer does not answer {request.method} here\n")
         host = request.headers.get("host", "")
-        if not self._is_own(host):
+        if host not in self._hosts:
             return _refusal(
                 403, f"this server is not {host!r}: use its IP address, localhost, or its --host\n"
             )
-        if _is_foreign(request, host):
+        if is_foreign(request.headers, host):
             return _refusal(403, "the viewer does not answer the pages of others\n")
         if posts:
             return self._refused_post(request)
@@ -147,14 +146,6 @@ class Access:
     def _matches(self, token: str) -> bool:
         return hmac.compare_digest(token.encode(), self._token)
 
-    def _is_own(self, host: str) -> bool:
-        name = _host_name(host)
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return name in self._hosts
-        return True
-
     def _sign_in(self, request: Request) -> Response:
         """Take the token out of the address: it must not stay in a history or be sent on."""
         query = [it for it in request.query_params.multi_items() if it[0] != TOKEN_PARAMETER]
@@ -162,25 +153,6 @@ class Access:
         response = RedirectResponse(path + (f"?{urlencode(query)}" if query else ""), 303)
         response.set_cookie(self._cookie, self._proof, httponly=True, samesite="lax")
         return response
-
-
-def _host_name(host: str) -> str:
-    try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:  # for example an IPv6 address that is none
-        return ""
-
-
-def _is_foreign(request: Request, host: str) -> bool:
-    """Tell whether another page asks, or leads here to anything but a page."""
-    origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-        return True
-    site = request.headers.get("sec-fetch-site", _SAME)
-    if site in (_SAME, "none"):
-        return False
-    # A link in a message may be followed; what a foreign page embeds or fetches is refused.
-    return request.headers.get("sec-fetch-mode") != "navigate"
 
 
 def _refusal(status: int, text: str) -> Response:
