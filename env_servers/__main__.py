@@ -12,6 +12,7 @@ import tyro
 
 from env_servers.cli.check import Check
 from env_servers.cli.config_file import lay_file
+from env_servers.cli.gateway import Gateway
 from env_servers.cli.list import List
 from env_servers.cli.new import New
 from env_servers.cli.play import Play
@@ -53,6 +54,7 @@ def _commands(arguments: Sequence[str]) -> Any:
         | Annotated[List, tyro.conf.subcommand("list")]
         | Annotated[Play, tyro.conf.subcommand("play")]
         | Annotated[Sites, tyro.conf.subcommand("sites")]
+        | Annotated[Gateway, tyro.conf.subcommand("gateway")]
         | Annotated[Check, tyro.conf.subcommand("check")]
         | Annotated[New, tyro.conf.subcommand("new")],
         tyro.conf.OmitSubcommandPrefixes,

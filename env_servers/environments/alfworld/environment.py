@@ -104,7 +104,8 @@ class Alfworld(EpisodeEnvironment[_Episode]):
             return episode, Observation(episode.shown)
         # The original drops what stands before the first blank line, and joins the rest.
         episode.shown = "\n".join(play.intro().split("\n\n")[1:])
-        return episode, Observation(episode.shown + _available(play))
+        info = {"task_type": _folder(source)} if list_actions else None
+        return episode, Observation(episode.shown + _available(play), info=info)
 
     def step(self, action: str) -> Observation:
         episode = self.episode
@@ -172,6 +173,11 @@ class Alfworld(EpisodeEnvironment[_Episode]):
         if text.startswith(_ARRIVAL):
             text = text[text.find(". ") + 2 :]
         return text, won
+
+
+def _folder(source: Source) -> str:
+    """Return the folder of an official game, without its split, as the original names its type."""
+    return source.path.partition("/")[2]
 
 
 def _available(play: Play) -> str:

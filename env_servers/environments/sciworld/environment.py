@@ -42,7 +42,7 @@ __all__ = ["SciWorld"]
 
 OPENING: Final = "look around"
 """The first move of every episode is the server's."""
-_OPTIONS: Final = ("simplifications", "as_recorded", "step_limit")
+_OPTIONS: Final = ("simplifications", "as_recorded", "step_limit", "name_task")
 _STEP_LIMIT: Final = 100
 _MOST_STEPS: Final = 10_000
 
@@ -54,6 +54,8 @@ class _Rules:
     step_limit: int = _STEP_LIMIT
     as_recorded: bool = False
     """Speak the words in which AgentTraj-L was recorded."""
+    name_task: bool = False
+    """The first event's info says which variation of which task it is, and its score."""
 
 
 @dataclass(slots=True)
@@ -95,11 +97,17 @@ class SciWorld(EpisodeEnvironment[_Episode]):
     def start(self, task: Task, options: ResetOptions) -> tuple[_Episode, Observation]:
         assignment, rules = _chosen(task.payload, dict(options.options))
         simulation = self.tasks.pool.open(assignment)
-        description, first = simulation.description(), simulation.step(OPENING).text
+        description, opening = simulation.description(), simulation.step(OPENING)
+        first = opening.text
         episode = _Episode(simulation, rules, first, first)
         if rules.as_recorded:
             description, first = recorded_description(description), recorded_text(first)
-        return episode, Observation(f"{description}\n{first}")
+        info = None
+        if rules.name_task:
+            loaded = simulation.assignment
+            score = round(100 * opening.score)
+            info = {"task": loaded.task, "variation": loaded.variation, "score": score}
+        return episode, Observation(f"{description}\n{first}", info=info)
 
     def step(self, action: str) -> Observation:
         episode = self.episode
@@ -165,9 +173,10 @@ def _observation(outcome: Outcome, rules: _Rules) -> Observation:
 
 def _chosen(assignment: Assignment, options: dict[str, Any]) -> tuple[Assignment, _Rules]:
     """Return what is loaded and how it is played; raises InvalidOption."""
-    as_recorded = options.get("as_recorded", False)
-    if not isinstance(as_recorded, bool):
-        raise InvalidOption("option as_recorded must be a bool")
+    as_recorded, name_task = options.get("as_recorded", False), options.get("name_task", False)
+    for name, value in (("as_recorded", as_recorded), ("name_task", name_task)):
+        if not isinstance(value, bool):
+            raise InvalidOption(f"option {name} must be a bool")
     simplifications = options.get("simplifications", "easy" if as_recorded else "")
     _check_simplifications(assignment, simplifications)
     limit = options.get("step_limit", _STEP_LIMIT)
@@ -176,7 +185,7 @@ def _chosen(assignment: Assignment, options: dict[str, Any]) -> tuple[Assignment
     if not 1 <= limit <= _MOST_STEPS:
         raise InvalidOption("option step_limit is out of range", valid=f"1..{_MOST_STEPS}")
     selected = assignment._replace(simplifications=simplifications)
-    return selected, _Rules(int(limit), as_recorded)
+    return selected, _Rules(int(limit), as_recorded, name_task)
 
 
 def _check_simplifications(assignment: Assignment, simplifications: object) -> None:

@@ -8,7 +8,7 @@ reward in [0, 1]. The shop, with its search index, is shared by all episodes of 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
@@ -34,7 +34,7 @@ from env_servers.sdk import (
 
 __all__ = ["WebShop"]
 
-_OPTIONS: Final = ("price_limit",)
+_OPTIONS: Final = ("price_limit", "list_actions")
 _NOTHING: Final = "Nothing happened: the page has nothing like that. "
 
 
@@ -45,6 +45,8 @@ class _Episode:
     visit: Visit
     goal: Goal
     fixed: bool
+    list_actions: bool = False
+    """Every event's info has what can be done on the page."""
     steps: int = 0
     """Actions so far; they vary only the wording of thoughts."""
 
@@ -88,8 +90,11 @@ class WebShop(EpisodeEnvironment[_Episode]):
             price_seed=seed,
             known_prices={product.asin: price},
         )
-        episode = _Episode(visit, task_spec.goal, fixed)
-        return episode, Observation(_page_text(episode))
+        list_actions = options.options.get("list_actions", False)
+        if not isinstance(list_actions, bool):
+            raise InvalidOption("option list_actions must be a boolean")
+        episode = _Episode(visit, task_spec.goal, fixed, list_actions)
+        return episode, Observation(_page_text(episode), info=_listed_actions(episode))
 
     def step(self, action: str) -> Observation:
         episode = self.episode
@@ -107,13 +112,14 @@ class WebShop(EpisodeEnvironment[_Episode]):
         text = _page_text(episode)
         if score is None:
             note = _NOTHING if episode.fixed and visit.page is before else ""
-            return Observation(note + text, reward=0.0)
+            return Observation(note + text, reward=0.0, info=_listed_actions(episode))
         reached = score.reward >= self.spec.success_score
         return Observation(
             text,
             reward=score.reward,
             terminated=True,
             stop_reason=StopReason.GOAL_REACHED if reached else StopReason.ANSWERED,
+            info=_listed_actions(episode),
         )
 
     def fork_episode(self, episode: _Episode) -> _Episode:
@@ -136,6 +142,14 @@ class WebShop(EpisodeEnvironment[_Episode]):
 
     def advise_noop(self) -> Advice:
         return Advice("click[]", "I wait and do nothing.")
+
+
+def _listed_actions(episode: _Episode) -> Mapping[str, Any] | None:
+    """Return what can be done on the open page, where the reset asked for it."""
+    if not episode.list_actions:
+        return None
+    page = episode.visit.page
+    return {"has_search_bar": page.has_search_bar, "clickables": list(page.clickables)}
 
 
 def _page_text(episode: _Episode) -> str:

@@ -1,0 +1,21 @@
+"""Gateways: the protocols that people already speak, in front of any fleet of environment servers.
+
+A gateway is a *client* of environments. This package alone of `env_servers` may import the client
+side (`agent_runtime`, `orchestrator`), and it reaches environments only over gRPC: any server in
+any language may be behind it. One process serves one protocol:
+
+    python -m env_servers gateway agentgym textcraft maze     AgentGym's HTTP routes
+    python -m env_servers gateway rest textcraft              JSON over HTTP/1.1
+
+What gateways share, from below:
+
+    errors.py     what went wrong, for people and programs: `Problem`
+    backend.py    a fleet of servers, and episodes on it: `Backend`, `HeldEpisode`
+    leases.py     ids that clients hold episodes by, and when an unused one is closed: `Leases`
+    access.py     who may ask, how much, and that no traceback leaves: `Access`
+    options.py    flags that all gateways have
+    serving.py    from flags to a server that ends in order
+
+A new gateway is an ASGI application made of a `Backend` (see `agentgym/application.py`) and a
+command in `env_servers/cli/gateway.py`.
+"""

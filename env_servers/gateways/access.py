@@ -1,0 +1,205 @@
+"""Who may ask a gateway, and how much; and what leaves it where a handler fails.
+
+Checked before a request reaches the gateway's own application, for HTTP and WebSocket alike:
+
+- Host and Origin (`orchestrator.listening`): a web page of somebody else's reaches nothing. Pages
+  of the *origins* that the operator named are let through, with what CORS wants.
+- A token, where there is one: `Authorization: Bearer TOKEN`, or as the password of basic
+  authentication, which clients that know of no token send for http://any:TOKEN@host.
+- The size of a body: one that says it is too long is not read, one that does not say is cut off.
+
+An error that nobody expected is logged with its traceback, and answered without.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
+
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agent_runtime.logs import get_logger
+from orchestrator.listening import OwnHosts, is_foreign
+
+__all__ = ["BODY_LIMIT", "Access", "Refusal", "plain_refusal", "reply"]
+
+log = get_logger(__name__)
+
+BODY_LIMIT: Final = 8 << 20
+"""Bytes of a request's body: twice the longest action that servers take by default."""
+_POLICY_VIOLATION: Final = 1008
+"""How a WebSocket is closed that must not be opened."""
+
+Refusal = Callable[[int, str], tuple[bytes, bytes]]
+"""Content type and body of a refusal, from its status and a sentence."""
+
+
+def plain_refusal(status: int, sentence: str) -> tuple[bytes, bytes]:
+    """Return a refusal as text."""
+    return b"text/plain; charset=utf-8", f"{sentence}\n".encode()
+
+
+async def reply(
+    send: Send,
+    status: int,
+    content_type: bytes,
+    body: bytes,
+    headers: Iterable[tuple[bytes, bytes]] = (),
+    *,
+    head: bool = False,
+) -> None:
+    """Send a whole response; `head` leaves the body out."""
+    fields = [(b"content-length", str(len(body)).encode()), *headers]
+    if content_type:
+        fields.append((b"content-type", content_type))
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": b"" if head else body})
+
+
+class _BodyTooLong(Exception):
+    """A body went past the limit while it was read."""
+
+
+class Access:
+    """ASGI middleware: lets through what may be answered, and answers the rest itself."""
+
+    def __init__(
+        self,
+        application: ASGIApp,
+        *,
+        token: str = "",
+        hosts: Iterable[str] = (),
+        origins: Collection[str] = (),
+        refusal: Refusal = plain_refusal,
+        body_limit: int = BODY_LIMIT,
+    ) -> None:
+        """Guard an application.
+
+        Args:
+            application: What answers.
+            token: Asked of every request; empty = none is.
+            hosts: Names, beside IP addresses and localhost, that are this server.
+            origins: Origins whose pages may ask, for example http://localhost:3000.
+            refusal: How the gateway's protocol says no.
+            body_limit: Bytes.
+        """
+        self._token = token.encode()
+        self._hosts = OwnHosts(hosts)
+        self._origins = frozenset(origins)
+        self._refusal = refusal
+        self._body_limit = body_limit
+        self._known_hosts: set[str] = set()
+        """Hosts that were found to be this server: parsing costs as much as a step."""
+        self._answer = application
+        if origins:
+            self._answer = CORSMiddleware(
+                application,
+                allow_origins=list(origins),
+                allow_methods=["*"],
+                allow_headers=["*"],
+                allow_credentials=True,
+            )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._answer(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        refused = self._check(scope, headers)
+        if refused is not None:
+            await self._refuse(scope, send, *refused)
+            return
+        if scope["type"] == "http" and "content-length" not in headers:
+            receive = self._counted(receive)
+        await self._guarded(scope, receive, send)
+
+    def _check(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
+        """Return status and sentence of a refusal; None = the request may pass."""
+        host = headers.get("host", "")
+        if host not in self._known_hosts:
+            if host not in self._hosts:
+                return (
+                    403,
+                    f"this server is not {host!r}: use its IP address, localhost, or its --host",
+                )
+            if len(self._known_hosts) < 100:
+                self._known_hosts.add(host)
+        if headers.get("origin") not in self._origins and is_foreign(headers, host):
+            return 403, "this gateway does not answer the pages of others: name them by --origin"
+        if self._token and not self._is_authorized(headers) and not _is_preflight(scope, headers):
+            return 401, "this gateway wants its token: Authorization: Bearer TOKEN"
+        length = headers.get("content-length", "")
+        if length and not (length.isdecimal() and int(length[:20]) <= self._body_limit):
+            return 413, f"the body is longer than {self._body_limit:,} bytes"
+        return None
+
+    def _is_authorized(self, headers: Headers) -> bool:
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        given = credentials.strip().encode()
+        if scheme.lower() == "basic":
+            try:
+                given = base64.b64decode(given, validate=True).partition(b":")[2]
+            except binascii.Error:
+                return False
+        elif scheme.lower() != "bearer":
+            return False
+        return hmac.compare_digest(given, self._token)
+
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def noted(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._answer(scope, receive, noted)
+        except _BodyTooLong:
+            if not started:
+                sentence = f"the body is longer than {self._body_limit:,} bytes"
+                await self._refuse(scope, send, 413, sentence)
+        except Exception:  # boundary of a request: it fails alone
+            log.exception("gateway failed", method=scope.get("method"), path=scope["path"])
+            if not started:
+                sentence = "the gateway failed; its log says where"
+                await self._refuse(scope, send, 500, sentence)
+
+    async def _refuse(self, scope: Scope, send: Send, status: int, sentence: str) -> None:
+        if scope["type"] == "websocket":
+            await send(
+                {"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": sentence[:120]}
+            )
+            return
+        content_type, body = self._refusal(status, sentence)
+        extra: list[tuple[bytes, bytes]] = []
+        if status == 401:
+            extra.append((b"www-authenticate", b'Basic realm="gateway", charset="UTF-8"'))
+        if status == 413:
+            extra.append((b"connection", b"close"))  # the rest of the body is not read
+        await reply(send, status, content_type, body, extra, head=scope["method"] == "HEAD")
+
+    def _counted(self, receive: Receive) -> Receive:
+        """Return `receive` for a body that does not say how long it is."""
+        left = self._body_limit
+
+        async def counted() -> Message:
+            nonlocal left
+            message = await receive()
+            body: Any = message.get("body", b"")
+            left -= len(body)
+            if left < 0:
+                raise _BodyTooLong
+            return message
+
+        return counted
+
+
+def _is_preflight(scope: Scope, headers: Headers) -> bool:
+    """Tell whether a browser asks if it may ask: without credentials, by its rules."""
+    return scope.get("method") == "OPTIONS" and "access-control-request-method" in headers

@@ -1,0 +1,50 @@
+"""Flags that all gateways have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+__all__ = ["TOKEN_VARIABLE", "GatewayOptions"]
+
+TOKEN_VARIABLE = "AGENTGYM_GATEWAY_TOKEN"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayOptions:
+    """What every gateway is told."""
+
+    environments: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Names of environments, see `list`; with --target: default all that the servers have."""
+    target: tuple[str, ...] = ()
+    """Addresses of running servers, host:port or unix:PATH; none = servers are started here."""
+    servers: int = 1
+    """Server processes to start where there is no --target."""
+    data: Path | None = None
+    """Folder of official data files for started servers; default: AGENTGYM_DATA."""
+    set: tuple[str, ...] = ()
+    """Settings of environments for started servers, as NAME.KEY=VALUE."""
+    host: str = "127.0.0.1"
+    """Address to listen on. Beyond loopback a gateway wants a token of your own, and what it says
+    travels unencrypted: put a proxy with TLS before it."""
+    port: int = 8080
+    """Port to listen on; 0 = any that is free."""
+    token: str = ""
+    """What clients have to know, as bearer token or password; default: nothing on loopback. Flags
+    show in the list of processes: the environment variable AGENTGYM_GATEWAY_TOKEN is read, too."""
+    origin: tuple[str, ...] = ()
+    """Origins whose web pages may ask, for example http://localhost:3000."""
+    idle_minutes: float = 60.0
+    """An episode that nobody asks for so long is closed."""
+    address_file: Path | None = None
+    """Write the gateway's address here once it answers."""
+    ca: Path | None = None
+    """With --target: PEM roots to verify servers with; turns TLS on."""
+    cert: Path | None = None
+    """With --target: PEM certificate of this client (mTLS)."""
+    key: Path | None = None
+    """With --target: PEM private key of this client (mTLS)."""
+    insecure: bool = False
+    """With --target: send the token of AGENTGYM_TOKEN to other machines in plain text, too."""
