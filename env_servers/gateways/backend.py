@@ -25,7 +25,7 @@ __all__ = ["Backend", "HeldEpisode"]
 
 _ROOM_SECONDS: Final = 60.0
 """Time that a reset may wait for room on a server; HTTP clients wait 300 s at most."""
-_PAGE: Final = 500
+_PAGE: Final = 100
 """Tasks that are asked for at once."""
 
 

@@ -111,6 +111,8 @@ class Replay:
         content: bytes | None = None
         raw = exchange.get("body_raw")
         if raw is not None:
+            for there, here in self.ids.items():
+                raw = raw.replace(f'"env_idx": {there}', f'"env_idx": {here}')
             content = ast.literal_eval(raw) if raw.startswith("b'") else raw.encode()
             if exchange.get("request_content_type"):
                 headers["content-type"] = exchange["request_content_type"]

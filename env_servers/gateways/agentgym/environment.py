@@ -133,7 +133,7 @@ class HttpEnvironment(ABC):
     official_prefix: ClassVar[str] = ""
     """Of the original's item ids; empty = the environment's name."""
     official_count: ClassVar[int] = 0
-    """The original takes numbers modulo this; 0 = as they are."""
+    """Tasks of the original; 0 = numbers are taken as they are."""
     reset_options: ClassVar[Mapping[str, Any]] = {}
     """What every reset asks for, so that observations are those of the original's server."""
 
@@ -173,8 +173,7 @@ class HttpEnvironment(ABC):
         if numbering.split:
             place = number % numbering.size
             return await self.backend.item_at(self.kind, numbering.split, place)
-        if self.official_count:
-            number = self.official_number(number)
+        number = self.official_number(number)
         if number < 0:
             raise Unknown(f"{self.kind} has no task {number}")
         return f"{self.official_prefix or self.kind}_{number}"
@@ -184,6 +183,8 @@ class HttpEnvironment(ABC):
 
         Raises Unknown beyond either end: `list index out of range`, as the original says.
         """
+        if not self.official_count:
+            return number
         if not -self.official_count <= number < self.official_count:
             raise Unknown("list index out of range")
         return number % self.official_count

@@ -346,6 +346,15 @@ class _SciWorld(_IdEnvironment):
     kind = "sciworld"
     greeting = "This is environment ScienceWorld."
     reset_options = {"name_task": True}
+
+    def official_number(self, number: int) -> int:
+        # Which of the two maps of the original's numbers is served, the server's setting says.
+        splits = self.backend.environments[self.kind].splits
+        count = sum(it.size for it in splits if it.name.startswith("official"))
+        if not -count <= number < count:
+            raise Unknown("list index out of range")
+        return number % count
+
     unset = "'ScienceWorldEnv' object has no attribute 'variationIdx'"
 
     def further_routes(self, by_id: Read) -> Sequence[Route]:

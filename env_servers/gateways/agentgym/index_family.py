@@ -275,6 +275,7 @@ class _Bird(_IndexEnvironment):
 
     kind = "bird"
     official_prefix = "sqlgym"
+    official_count = 10_962
     reset_body = _BirdReset
     number_field = "item_id"
     numbers_below: ClassVar = 489_577
