@@ -5,7 +5,6 @@ side (`agent_runtime`, `orchestrator`), and it reaches environments only over gR
 any language may be behind it. One process serves one protocol:
 
     python -m env_servers gateway agentgym textcraft maze     AgentGym's HTTP routes
-    python -m env_servers gateway rest textcraft              JSON over HTTP/1.1
 
 What gateways share, from below:
 
@@ -13,9 +12,9 @@ What gateways share, from below:
     backend.py    a fleet of servers, and episodes on it: `Backend`, `HeldEpisode`
     leases.py     ids that clients hold episodes by, and when an unused one is closed: `Leases`
     access.py     who may ask, how much, and that no traceback leaves: `Access`
-    options.py    flags that all gateways have
+    options.py    flags: those of all gateways, and of each kind
     serving.py    from flags to a server that ends in order
 
-A new gateway is an ASGI application made of a `Backend` (see `agentgym/application.py`) and a
-command in `env_servers/cli/gateway.py`.
+A new gateway is a class that `serving.Gateway` describes, made of a `Backend` (see
+`agentgym/application.py`), its flags in `options.py`, and a line in `env_servers/cli/gateway.py`.
 """

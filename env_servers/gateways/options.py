@@ -1,21 +1,24 @@
-"""Flags that all gateways have."""
+"""The flags of gateways; those of one kind say so."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Literal
 
 import tyro
 
 __all__ = ["TOKEN_VARIABLE", "GatewayOptions"]
 
-TOKEN_VARIABLE = "AGENTGYM_GATEWAY_TOKEN"
+TOKEN_VARIABLE: Final = "AGENTGYM_GATEWAY_TOKEN"
 
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayOptions:
-    """What every gateway is told."""
+    """What a gateway is told."""
 
+    kind: tyro.conf.Positional[Literal["agentgym"]]
+    """Protocol: agentgym = AgentGym's HTTP routes, which its clients and trainers speak."""
     environments: tyro.conf.Positional[tuple[str, ...]] = ()
     """Names of environments, see `list`; with --target: default all that the servers have."""
     target: tuple[str, ...] = ()
@@ -26,6 +29,9 @@ class GatewayOptions:
     """Folder of official data files for started servers; default: AGENTGYM_DATA."""
     set: tuple[str, ...] = ()
     """Settings of environments for started servers, as NAME.KEY=VALUE."""
+    split: str = ""
+    """agentgym: split whose tasks the clients' numbers count; default: the original's numbers where
+    its tasks are there (--data), else the first split."""
     host: str = "127.0.0.1"
     """Address to listen on. Beyond loopback a gateway wants a token of your own, and what it says
     travels unencrypted: put a proxy with TLS before it."""
