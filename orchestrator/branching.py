@@ -34,7 +34,7 @@ from orchestrator.revisit import ScratchEpisode
 from orchestrator.scheduler import Assignment
 from orchestrator.turns import reply_places
 
-__all__ = ["PERSON", "Branch", "ReplyForm"]
+__all__ = ["PERSON", "Branch", "ReplyForm", "Suggestions"]
 
 PERSON: Final = "person"
 """Name of whoever types, as a policy."""
@@ -44,6 +44,18 @@ _SUGGESTIONS: Final = 16
 """Times that the random player is asked for a plausible action."""
 _NO_PLAYER: Final = ("UNSUPPORTED_CAPABILITY", "UNSUPPORTED_VERB")
 _THOUGHT: Final = re.compile(r"Thought:[ \n]?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestions:
+    """What can be written in a state, as far as the environment's random player says."""
+
+    actions: Sequence[str] = ()
+    """Plausible ones, not all that are possible."""
+    form: ReplyForm | None = None
+    """How a reply is written around an action; None = the action is no part of it as such."""
+    example: str = ""
+    """A whole reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,20 +259,19 @@ class Branch:
         await self._refresh()
         return await self._scratch.live.consult(advisor, seed)
 
-    async def suggest(self) -> tuple[list[str], ReplyForm | None]:
-        """Return plausible actions in this state, and how a reply is written.
-
-        They are what the environment's random player draws: some, not all that is possible. None
-        where it has no such player.
-        """
+    async def suggest(self) -> Suggestions:
+        """Return what can be written in this state; nothing where there is no random player."""
         try:
             advice = [await self.consult(pb.ADVISOR_RANDOM, seed) for seed in range(_SUGGESTIONS)]
         except EnvironmentFailure as failure:
             if failure.reason not in _NO_PLAYER:
                 raise
-            return [], None
-        actions = sorted({it.action for it in advice if it.action})
-        return actions, ReplyForm.of(advice[0])
+            return Suggestions()
+        return Suggestions(
+            actions=sorted({it.action for it in advice if it.action}),
+            form=ReplyForm.of(advice[0]),
+            example=advice[0].reply,
+        )
 
     async def render(self) -> Sequence[pb.View]:
         """Return the pictures of the state; none where the environment draws none."""

@@ -27,6 +27,7 @@ from orchestrator.manifest import (
     EnvironmentIdentity,
     Manifest,
     begin_session,
+    is_own,
     read_manifest,
     utc_now,
 )
@@ -91,8 +92,12 @@ def keep_played(
         raise UsageError(f"{parent.parent} may not be written to: nothing can be kept there")
     manifest = _manifest(parent, described)
     settings: dict[str, Any] = {"kept": record.episode_id, "policies": policies}
-    fleet = read_manifest(parent).sessions[-1].settings.get("fleet")
-    session = begin_session(settings | ({"fleet": fleet} if fleet is not None else {}))
+    if is_own(parent):
+        # Where its servers are. What this program writes passes for this user's wish: a stranger's
+        # addresses and arguments must not become that by keeping a branch.
+        recorded = read_manifest(parent).sessions[-1].settings
+        settings |= {name: recorded[name] for name in ("fleet",) if name in recorded}
+    session = begin_session(settings)
     for folder in _names(parent):
         try:
             begin = RunStore.resume if folder.exists() else RunStore.create

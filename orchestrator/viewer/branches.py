@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from agent_runtime.supervision import Supervisor
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
-from orchestrator.branching import Branch, ReplyForm
+from orchestrator.branching import Branch, Suggestions
 from orchestrator.errors import UsageError
 from orchestrator.manifest import EnvironmentIdentity
 from orchestrator.played_runs import keep_played, last_sample, played_folders
@@ -61,8 +61,7 @@ class _Open:
     lock: asyncio.Lock
     state: State | None = None
     """Where it is, with its pictures; None = nobody has looked since."""
-    form: ReplyForm | None = None
-    """How a reply is written here."""
+    suggested: Suggestions = field(default_factory=Suggestions)
     expiry: asyncio.TimerHandle | None = None
 
 
@@ -89,6 +88,10 @@ class Branches:
         self._players = {str(spec): spec for spec in players}
         self._config = config or PolicyConfig()
         self._open: dict[str, _Open] = {}
+        self._opening = 0
+        """Branches that are being opened."""
+        self._samples: dict[tuple[Path, str, str], int] = {}
+        """The last number that a branch of an item got, by run, environment and item."""
         self._policies: dict[str, Policy] = {}
         self._starting = asyncio.Lock()
         self._closing = Supervisor()
@@ -176,22 +179,23 @@ class Branches:
         last = last_sample(run.folder, environment, item_id)
 
         async def begin() -> Any:
-            if len(self._open) >= _MOST:
+            if len(self._open) + self._opening >= _MOST:
                 raise UsageError(f"{_MOST} branches are open: keep or discard one of them first")
-            fleet = await self._servers.fleet(run.folder, environment)
-            others = [
-                it.branch.plan.sample
-                for it in self._open.values()
-                if it.branch.plan.item_id == item_id
-            ]
-            sample = max(last, *others, -1) + 1
-            if record is None:
-                opening = Branch.of_task(run.manifest, environment, item_id, fleet, sample=sample)
-            else:
-                opening = Branch.from_turn(run.manifest, record, turn, fleet, sample=sample)
-            played = _Open(
-                secrets.token_urlsafe(12), name, run.folder, await opening, asyncio.Lock()
-            )
+            # No two that are open at once have the same number: they are kept in the same run.
+            item = run.folder, environment, item_id
+            sample = self._samples[item] = max(last, self._samples.get(item, -1)) + 1
+            self._opening += 1
+            try:
+                fleet = await self._servers.fleet(run.folder, environment)
+                if record is None:
+                    task = environment, item_id
+                    branch = await Branch.of_task(run.manifest, *task, fleet, sample=sample)
+                else:
+                    place = record, turn
+                    branch = await Branch.from_turn(run.manifest, *place, fleet, sample=sample)
+            finally:
+                self._opening -= 1
+            played = _Open(secrets.token_urlsafe(12), name, run.folder, branch, asyncio.Lock())
             self._open[played.key] = played
             self._keep_alive(played)
             return await self._data(played)
@@ -207,8 +211,9 @@ class Branches:
 
         async def act(played: _Open) -> Any:
             reply = given.get("reply")
-            if reply is None and played.form is not None:
-                reply = played.form.write(_text(given, "action"), str(given.get("thought") or ""))
+            form = played.suggested.form
+            if reply is None and form is not None:
+                reply = form.write(_text(given, "action"), str(given.get("thought") or ""))
             if not isinstance(reply, str) or not reply:
                 raise UsageError("what was posted has no reply to play")
             await played.branch.act(reply)
@@ -326,18 +331,18 @@ class Branches:
         await played.branch.close()
 
     async def _end(self) -> None:
-        for played in list(self._open.values()):
-            await self._end_branch(played)
-        for policy in self._policies.values():
-            await policy.close()
+        ending = [self._end_branch(played) for played in list(self._open.values())]
+        ending += [policy.close() for policy in self._policies.values()]
+        # One that cannot be ended holds up nobody: servers are ended after this.
+        for outcome in await asyncio.gather(*ending, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                log.error("a branch or a policy did not end", error=repr(outcome))
 
     async def _data(self, played: _Open) -> dict[str, Any]:
         """Return a branch as the page shows it, its state looked at anew."""
         branch, record = played.branch, played.branch.record()
         played.state = await _state(branch, record)
-        actions: list[str] = []
-        if not branch.ended:
-            actions, played.form = await branch.suggest()
+        played.suggested = Suggestions() if branch.ended else await branch.suggest()
         described, parent = branch.plan.environment, branch.parent
         start = branch.plan.first_messages()
         return {
@@ -352,8 +357,9 @@ class Branches:
             **_line(record),
             "turns": transcript.as_data(record)["turns"],
             "state": state_data(record, played.state),
-            "actions": actions,
-            "written": played.form is not None,
+            "actions": played.suggested.actions,
+            "example": played.suggested.example,
+            "written": played.suggested.form is not None,
             "action_format": enum_name(types_pb2.ActionFormat, record.action_format).lower(),
             "instruction": start[0].text,
             "functions": described.functions_json,

@@ -20,7 +20,7 @@ from orchestrator.branching import PERSON, Branch, ReplyForm
 from orchestrator.client import ClientConfig, connection_options
 from orchestrator.errors import UsageError
 from orchestrator.fleet import Fleet, FleetConfig
-from orchestrator.manifest import Manifest
+from orchestrator.manifest import Manifest, read_manifest
 from orchestrator.played_runs import keep_played, last_sample
 from orchestrator.run_list import describe_run
 from orchestrator.run_state import RunState
@@ -85,7 +85,8 @@ def test_a_person_goes_another_way_asks_takes_back_and_lets_a_policy_go_on(
         branch = await Branch.from_turn(manifest, record, 2, fleet, sample=7)
         advice = await branch.consult(pb.ADVISOR_EXPERT, 0)
         assert advice.action == record.steps[3].parsed_action
-        actions, form = await branch.suggest()
+        suggested = await branch.suggest()
+        actions, form = suggested.actions, suggested.form
         assert set(actions) <= {"move up", "move down", "move left", "move right"}
         assert form is not None
         wall = await branch.act(form.write("fly away", "Why walk?"))
@@ -108,7 +109,9 @@ def test_a_person_goes_another_way_asks_takes_back_and_lets_a_policy_go_on(
 
     branch = on_fleet(played, work)
     assert record.SerializeToString(deterministic=True) == before
-    assert list(branch.steps[:3]) == list(record.steps[:3])
+    for mine, its in zip(branch.steps[:3], record.steps[:3], strict=True):
+        its.ClearField("seconds")  # nobody waited for them here
+        assert mine == its
     assert branch.parent == episode_pb2.Parent(
         run_id=record.run_id, episode_id=record.episode_id, turn=2
     )
@@ -207,6 +210,32 @@ def test_a_person_plays_a_whole_task_as_a_demonstration(
     assert audit_main([str(folder)]) == 0
     entry = describe_run(folder)
     assert (entry.state, entry.played_from) == (RunState.FINISHED, "by-hand")
+
+
+def test_a_strangers_servers_do_not_become_ones_own_by_keeping_a_branch(
+    played: tuple[Path, str], tmp_path: Path
+) -> None:
+    manifest, record = read(played[0])
+
+    async def work(fleet: Fleet) -> episode_pb2.Episode:
+        branch = await Branch.from_turn(manifest, record, 0, fleet, sample=1)
+        await branch.act("Action: move up")
+        await branch.close()
+        return branch.record()
+
+    branch = on_fleet(played, work)
+    for whose, expected in (("own", {"servers": [played[1]]}), ("strangers", {})):
+        parent = tmp_path / whose
+        copy_manifest(played[0], parent)
+        if whose == "strangers":
+            document = json.loads((parent / "manifest.json").read_text())
+            document["signature"] = "0" * 64
+            (parent / "manifest.json").write_text(json.dumps(document))
+        folder = keep_played(parent, branch, described(played, "maze"), {})
+        settings = read_manifest(folder).sessions[-1].settings
+        fleet_settings = settings.get("fleet", {})
+        assert {it: fleet_settings[it] for it in expected} == expected
+        assert ("fleet" in settings) == bool(expected)
 
 
 def test_what_cannot_be_played_on_says_why(played: tuple[Path, str]) -> None:

@@ -148,6 +148,7 @@ async function showBranch({ page, parameters, go, tell, signal }) {
     fill(actions, data.actions.map((it) => make("option", { value: it })));
     fill(advice);
     action.value = thought.value = reply.value = "";
+    reply.placeholder = data.example;
     byParts.hidden = !data.written;
     whole.open = !data.written;
     expert.hidden = !data.has_expert;
