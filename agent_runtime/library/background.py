@@ -32,6 +32,7 @@ class _Background:
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
+        self._thread: threading.Thread | None = None
 
     def loop(self) -> asyncio.AbstractEventLoop:
         """Return the running loop; raises ProcessForked in a fork of who started it."""
@@ -40,13 +41,18 @@ class _Background:
                 self._pid = os.getpid()
                 self._loop = _new_event_loop()
                 name = "agentgym"
-                threading.Thread(target=self._loop.run_forever, name=name, daemon=True).start()
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name=name, daemon=True
+                )
+                self._thread.start()
                 atexit.register(self._close)
             if self._pid != os.getpid():
                 raise ProcessForked(
                     "this process was forked after agentgym was used; gRPC does not survive that. "
                     'Start processes by "spawn" or "forkserver", or use agentgym only in them'
                 )
+            if threading.current_thread() is self._thread:
+                raise RuntimeError("the background loop cannot wait for itself: use agentgym.aio")
             return self._loop
 
     def _close(self) -> None:
@@ -76,7 +82,7 @@ def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
     """
     try:
         loop = _background.loop()
-    except ProcessForked:
+    except (ProcessForked, RuntimeError):
         coroutine.close()
         raise
     future = asyncio.run_coroutine_threadsafe(coroutine, loop)

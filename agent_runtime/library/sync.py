@@ -23,7 +23,7 @@ from agent_runtime.episode import Transition
 from agent_runtime.library import aio, vector
 from agent_runtime.library.background import wait_for
 from agent_runtime.library.values import Advice, Task, View
-from agent_runtime.library.vector import Autoreset, Batch
+from agent_runtime.library.vector import Autoreset, Batch, Choice
 from agentgym.env.v1 import environment_pb2 as pb
 
 __all__ = ["Environment", "Episode", "Vector", "make"]
@@ -331,6 +331,7 @@ class Vector:
         tasks: Sequence[Task | str | int] | None = None,
         split: str = "",
         seed: int = 0,
+        choose: Choice | None = None,
         autoreset: Autoreset | str = Autoreset.NEXT_STEP,
         options: Mapping[str, Any] | None = None,
         profile: str = "",
@@ -345,6 +346,8 @@ class Vector:
             tasks: What is played, in this order, and again from the first; default: the split's.
             split: Default: the environment's first.
             seed: Of the first episode; each further one has the next number.
+            choose: Says, for the number of a slot, the task and the seed that it plays next; in
+                place of `tasks`, `split` and `seed`. Called on the background loop.
             autoreset: What becomes of a slot whose episode has ended.
             options: Of each reset, as the environment's README describes them.
             profile: One of the environment's profiles.
@@ -365,6 +368,7 @@ class Vector:
                 tasks=tasks,
                 split=split,
                 seed=seed,
+                choose=choose,
                 autoreset=autoreset,
                 options=options,
                 profile=profile,

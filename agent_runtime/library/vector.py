@@ -7,7 +7,7 @@ Gymnasium; `agent_runtime.adapters.gymnasium` makes arrays of what it gives.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Self, TypeVar
@@ -19,12 +19,14 @@ from agent_runtime.library.values import Advice, Task, sendable
 from agent_runtime.pending import StreamBroke
 from agentgym.env.v1 import environment_pb2 as pb
 
-__all__ = ["Autoreset", "Batch", "Vector"]
+__all__ = ["Autoreset", "Batch", "Choice", "Vector"]
 
 _AT_ONCE: Final = 128
 """Commands that are begun before the first of them are sent: what one message holds at most."""
 
 T = TypeVar("T")
+Choice = Callable[[int], tuple[Task | str | int, int]]
+"""What a slot plays next: from its number to a task and a seed."""
 
 
 class Autoreset(StrEnum):
@@ -115,6 +117,7 @@ class Vector:
         tasks: Sequence[Task | str | int] | None = None,
         split: str = "",
         seed: int = 0,
+        choose: Choice | None = None,
         autoreset: Autoreset | str = Autoreset.NEXT_STEP,
         options: Mapping[str, Any] | None = None,
         profile: str = "",
@@ -128,6 +131,8 @@ class Vector:
             tasks: What is played, in this order, and again from the first; default: the split's.
             split: Default: the environment's first.
             seed: Of the first episode; each further one has the next number.
+            choose: Says, for the number of a slot, the task and the seed that it plays next; in
+                place of `tasks`, `split` and `seed`. It must not wait for anything.
             autoreset: What becomes of a slot whose episode has ended.
             options: Of each reset, as the environment's README describes them.
             profile: One of the environment's profiles.
@@ -142,7 +147,8 @@ class Vector:
         self.autoreset = Autoreset(autoreset)
         self._slots = [_Slot(number) for number in range(count)]
         self._tasks = _TaskCycle(environment, split, tasks)
-        self._first_seed = self._seed = seed
+        self._seed = seed
+        self._choose = choose
         self._options = options
         self._profile = profile
         self._action_format = action_format
@@ -279,11 +285,18 @@ class Vector:
 
     async def _reopen(self, slots: Sequence[_Slot], batch: Batch) -> None:
         """Open the next tasks in these slots; tasks and seeds are given out in their order."""
-        work: list[Coroutine[Any, Any, None]] = []
-        for slot, task in zip(slots, await self._tasks.take(len(slots)), strict=True):
-            work.append(self._open(slot, task, self._seed, batch))
-            self._seed += 1
-        await _together(work)
+        if self._choose is not None:
+            chosen = [self._choose(slot.number) for slot in slots]
+        else:
+            tasks = await self._tasks.take(len(slots))
+            chosen = [(task, self._seed + number) for number, task in enumerate(tasks)]
+            self._seed += len(tasks)
+        await _together(
+            [
+                self._open(slot, task, seed, batch)
+                for slot, (task, seed) in zip(slots, chosen, strict=True)
+            ]
+        )
 
     async def _open(self, slot: _Slot, task: Task | str | int, seed: int, batch: Batch) -> None:
         slot.clear()

@@ -16,7 +16,7 @@ from env_servers.sdk.environment import Environment
 from env_servers.sdk.errors import EnvironmentUnavailable, UnknownEnvironment
 from env_servers.sdk.extras import install_command
 
-__all__ = ["BUILT_IN", "environment_names", "load_environment"]
+__all__ = ["BUILT_IN", "display_name", "environment_names", "load_environment"]
 
 BUILT_IN: Final = (
     "academia",
@@ -45,6 +45,23 @@ _EXTRAS: Final = {
     "webarena": "webarena",
 }
 """Environments whose engine is an optional dependency, with the extra that brings it."""
+
+_DISPLAY_NAMES: Final = {
+    "alfworld": "ALFWorld",
+    "babyai": "BabyAI",
+    "bird": "BIRD",
+    "sciworld": "SciWorld",
+    "searchqa": "SearchQA",
+    "textcraft": "TextCraft",
+    "webarena": "WebArena",
+    "webshop": "WebShop",
+}
+"""Where more than the first letter is large."""
+
+
+def display_name(name: str) -> str:
+    """Return a name as people write it, without spaces: "TextCraft" for "textcraft"."""
+    return _DISPLAY_NAMES.get(name) or "".join(part.capitalize() for part in name.split("_"))
 
 
 def environment_names() -> list[str]:

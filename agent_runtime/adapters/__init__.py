@@ -1,0 +1,1 @@
+"""What other libraries' interfaces come to on ours: one small module for each, and an extra."""
