@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from agent_runtime.errors import AgentRuntimeError
+from agent_runtime.errors import AgentRuntimeError, ConnectionLost
 from agent_runtime.logs import get_logger
 from agent_runtime.supervision import Supervisor
 from agentgym.env.v1 import environment_pb2 as pb
@@ -119,7 +119,13 @@ class Travel:
             except AgentRuntimeError as error:
                 # Its server ended, or forgot it. What is wrong with the state itself comes again.
                 log.info("scratch episode lost", episode_id=key[1], error=str(error))
-        scratch = await ScratchEpisode.open(record, fleet)
+        try:
+            scratch = await ScratchEpisode.open(record, fleet)
+        except ConnectionLost as error:
+            raise FleetError(
+                f"no server of {described.name} answers any more: start it again, or view with "
+                "--spawn 1 to have one started"
+            ) from error
         return await self._look(key, scratch, turn, described)
 
     async def _look(

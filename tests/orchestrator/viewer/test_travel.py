@@ -106,16 +106,20 @@ def test_a_replay_that_comes_out_otherwise_is_said_with_its_turn(
             assert said.startswith(f"turn 2 of {record.item_id} does not come out as it was")
 
 
-def test_a_server_that_was_replaced_is_asked_again_from_the_start(
+def test_a_server_that_is_gone_is_said_and_asked_again_when_it_is_back(
     runs: tuple[Path, str], tmp_path: Path
 ) -> None:
     record = record_of(runs[0] / "played")
     with ServerProcess(tmp_path, environments=["maze"]) as server:
-        servers = LiveServers(FleetConfig(servers=(server.address,)))
+        config = FleetConfig(servers=(server.address,), wait_for_servers=0.2)
+        servers = LiveServers(config, ClientConfig(connect_deadline=2.0))
         with run_viewer(runs[0], servers=servers) as viewer:
             asked: dict[str, Any] = {"run": "runs/played", "id": record.episode_id}
             assert viewer.post("state", turn=1, **asked)["turn"] == 1
             server.kill()
+            said = viewer.post("state", turn=2, **asked)["error"]
+            assert "no server of maze answers any more" in said
+            assert viewer.post("state", turn=1, **asked)["turn"] == 1, "it is still kept"
             server.start()
             assert viewer.post("state", turn=2, **asked)["turn"] == 2
         assert live_episodes(server.address) == 0
