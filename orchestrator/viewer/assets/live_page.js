@@ -12,7 +12,7 @@ export async function showLive({ page, parameters, tell, signal }) {
   const { run } = parameters;
   const count = make("p", { class: "count", role: "status" });
   const body = make("tbody");
-  fill(page, make("h1", {}, "Playing now"), count,
+  fill(page, make("h1", {}, phrase`Playing now in ${run}`), count,
     make("p", { class: "quiet" }, "Open an episode to watch it. Looking disturbs no run."),
     scrolled("Live episodes", make("table", {},
       make("thead", {}, make("tr", {}, COLUMNS.map((it) => make("th", { scope: "col" }, it)))), body)));

@@ -19,7 +19,7 @@ export async function showWatch({ page, parameters, go, tell, signal }) {
   const { run, id } = parameters;
   const known = { state: null, turns: [], draft: "", ended: "", problem: "" };
   const view = { paused: false, drawn: 0, turn: 0, late: false };
-  const title = make("h1", {}, "Live episode");
+  const title = make("h1", {}, phrase`An episode of ${run}`);
   const facts = make("p", { class: "quiet" });
   const waiting = make("span");
   const news = make("p", { class: "live-news unseen", role: "status", "aria-live": "polite" });

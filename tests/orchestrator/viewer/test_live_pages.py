@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +14,15 @@ import pytest
 pytest.importorskip("playwright", reason="needs playwright")
 pytest.importorskip("starlette", reason="needs the extra viewer")
 
+from agent_runtime.conversation import Message, Role
+from agent_runtime.live_record import Waiting
+from orchestrator.broadcast import Broadcast
+from orchestrator.store import RunStore
 from tests.kit.viewer import TOKEN, open_browser, run_viewer
+from tests.orchestrator.records import build_episode, build_manifest, build_session
+from tests.orchestrator.viewer.hostile_run import HOSTILE
 from tests.orchestrator.viewer.live_run import play_live
+from tests.orchestrator.viewer.test_hostile_runs import MADE
 
 
 def test_a_live_episode_is_watched_paused_and_followed_into_its_record(tmp_path: Path) -> None:
@@ -99,3 +110,58 @@ def test_live_pages_pass_axe_fit_small_screens_and_say_that_a_run_was_killed(
         page.get_by_text("has ended, or was killed, before the episode did").first.wait_for()
         page.get_by_role("link", name="What else is played").click()
         page.get_by_text("(what it left does not answer)").wait_for()
+
+
+@contextmanager
+def show_hostile_episode(folder: Path) -> Iterator[None]:
+    """Play an episode in which everything is hostile, and stays at its second turn."""
+    over = asyncio.Event()
+    begun = threading.Event()
+
+    async def play() -> None:
+        broadcast = Broadcast(folder)
+        async with broadcast.open():
+            with broadcast.episode("e1") as shown:
+                record = build_episode(HOSTILE, environment=HOSTILE, policy=HOSTILE)
+                record.episode_id = record.steps[-1].observation = HOSTILE
+                record.generations[0].reasoning = record.category = HOSTILE
+                shown.begin(record, [Message(Role.USER, HOSTILE)])
+                shown.wait_for(Waiting.POLICY)
+                begun.set()
+                while not over.is_set():
+                    shown.draft.write(lambda: HOSTILE + "x" * 1_000_000)
+                    await asyncio.sleep(0.05)
+
+    playing = threading.Thread(target=asyncio.run, args=(play(),))
+    playing.start()
+    begun.wait()
+    try:
+        yield
+    finally:
+        over.set()
+        playing.join()
+
+
+@pytest.mark.slow
+def test_what_a_hostile_live_episode_says_is_text(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "live"
+    with (
+        RunStore.create(folder, build_manifest(), build_session()),
+        show_hostile_episode(folder),
+        run_viewer(tmp_path / "runs") as viewer,
+        open_browser() as browser,
+        browser.new_context(viewport={"width": 400, "height": 800}) as context,
+    ):
+        page: Any = context.new_page()
+        page.goto(viewer.page("/", token=TOKEN))
+        page.goto(viewer.page("/live", run="runs/live"))
+        page.get_by_role("link", name="<script>").wait_for()
+        pages = [page.evaluate(MADE)]
+        page.goto(viewer.page("/watch", run="runs/live", id="e1"))
+        page.locator(".draft pre").get_by_text("xxx").wait_for()
+        pages.append(page.evaluate(MADE))
+        assert pages == [[], []]
+        assert page.evaluate("window.owned") is None
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        assert not {"\x1b", "\u202e"} & set(page.locator("body").text_content())
+        assert len(page.locator(".draft pre").text_content()) <= 21_000
