@@ -41,7 +41,9 @@ PERSON: Final = "person"
 _IDLE_SECONDS: Final = 60.0
 """After which it is asked whether the server still has the episode."""
 _SUGGESTIONS: Final = 16
-"""Times that the random player is asked for a plausible action."""
+"""Times that the random player is asked for a plausible action, ..."""
+_SUGGESTING_SECONDS: Final = 0.5
+"""... as long as that takes no longer: some simulators need a quarter of a second for each."""
 _NO_PLAYER: Final = ("UNSUPPORTED_CAPABILITY", "UNSUPPORTED_VERB")
 _THOUGHT: Final = re.compile(r"Thought:[ \n]?")
 
@@ -149,7 +151,7 @@ class Branch:
         messages = _messages_until(record, turn)
         described = fleet.described[record.environment]
         play = replace(
-            _settings(manifest, described),
+            _settings(manifest, described, messages),
             split=record.split,
             categories={record.item_id: record.category},
             action_format=record.action_format,
@@ -261,15 +263,22 @@ class Branch:
 
     async def suggest(self) -> Suggestions:
         """Return what can be written in this state; nothing where there is no random player."""
+        begun = time.monotonic()
+        advice: list[pb.Advice] = []
         try:
-            advice = [await self.consult(pb.ADVISOR_RANDOM, seed) for seed in range(_SUGGESTIONS)]
+            while not advice or (
+                len(advice) < _SUGGESTIONS and time.monotonic() - begun < _SUGGESTING_SECONDS
+            ):
+                advice.append(await self.consult(pb.ADVISOR_RANDOM, len(advice)))
         except EnvironmentFailure as failure:
             if failure.reason not in _NO_PLAYER:
                 raise
             return Suggestions()
+        is_react = self.plan.action_format == types_pb2.ACTION_FORMAT_REACT
         return Suggestions(
             actions=sorted({it.action for it in advice if it.action}),
-            form=ReplyForm.of(advice[0]),
+            # Other formats spell an action in parts, and a thought may hold it whole.
+            form=ReplyForm.of(advice[0]) if is_react else None,
             example=advice[0].reply,
         )
 
@@ -366,15 +375,24 @@ class Branch:
             raise UsageError("the episode has ended: take a turn back, keep it, or discard it")
 
 
-def _settings(manifest: Manifest, described: pb.GetEnvironmentResponse) -> EnvironmentPlay:
-    """Return how a run plays an environment; as the environment says, where it is no command's."""
+def _settings(
+    manifest: Manifest, described: pb.GetEnvironmentResponse, said: Sequence[Message] = ()
+) -> EnvironmentPlay:
+    """Return how a run plays an environment.
+
+    Where it is no command's (a step of a training), as the environment says, but for the messages
+    with which what was `said` begins.
+    """
     values: Mapping[str, Any] = {
         name: value for name, value in manifest.config.items() if name != PLAYED_FROM
     }
     try:
         config = RunConfig.from_manifest(replace(manifest, config=values))
     except ConfigurationError:
-        return EnvironmentPlay(described=described)
+        start = None
+        if [it.role for it in said[:2]] == [Role.USER, Role.ASSISTANT]:
+            start = pb.ConversationStart(instruction=said[0].text, acknowledgement=said[1].text)
+        return EnvironmentPlay(described=described, conversation_start=start)
     return EnvironmentPlay.from_settings(
         described,
         config.environment_settings(described.name),

@@ -21,7 +21,7 @@ from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.branching import Branch, Suggestions
-from orchestrator.errors import UsageError
+from orchestrator.errors import RunFolderError, UsageError
 from orchestrator.manifest import EnvironmentIdentity
 from orchestrator.played_runs import keep_played, last_sample, played_folders
 from orchestrator.records import enum_name, summarise
@@ -144,12 +144,15 @@ class Branches:
             name = self._library.name_of(folder)
             if name is None:
                 continue
-            with RunReader.open(folder) as reader:
-                found += [
-                    {"run": name, "turn": it.parent.turn, **_line(it)}
-                    for it in reader.episodes(lambda its: its.item_id == episode.item_id)
-                    if it.parent.episode_id == episode.episode_id
-                ]
+            try:
+                with RunReader.open(folder) as reader:
+                    found += [
+                        {"run": name, "turn": it.parent.turn, **_line(it)}
+                        for it in reader.episodes(lambda its: its.item_id == episode.item_id)
+                        if it.parent.episode_id == episode.episode_id
+                    ]
+            except RunFolderError as error:
+                found.append({"run": name, "problem": str(error)})
         return found
 
     def _items(self, given: Mapping[str, Any]) -> Any:

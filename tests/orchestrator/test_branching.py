@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agent_runtime.agents import agent_folder
 from agent_runtime.errors import EnvironmentFailure, PolicyUnavailable
 from agent_runtime.policies import Policy, PolicyConfig, make_policy
 from agent_runtime.policies.base import Completion, EpisodeContext, PolicySession
 from agentgym.env.v1 import environment_pb2 as pb
+from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import export, replay, sample, show
 from orchestrator.audit.command import main as audit_main
@@ -181,6 +184,38 @@ def test_a_policy_that_goes_on_alone_gives_what_a_run_would_have_recorded(
     assert losses == [False] * 4 + [True] * (len(branch.steps) - 4)
 
 
+def test_tokens_are_kept_where_one_policy_played_all_of_the_branch(
+    played: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("tokenizers", reason="needs the extra tokenizers")
+    manifest, record = read(played[0], "maze")
+    alone: list[episode_pb2.Episode] = []
+
+    async def work(fleet: Fleet) -> episode_pb2.Episode:
+        agent = scripted("agent")
+        await agent.start()
+        branch = await Branch.from_turn(manifest, record, 1, fleet, sample=1)
+        await branch.go_on(agent, 1)
+        await branch.go_on(agent, 1)
+        alone.append(branch.record())
+        await branch.undo()
+        await branch.go_on(agent, 1)
+        both = branch.record()
+        await branch.close()
+        await agent.close()
+        return both
+
+    anew = on_fleet(played, work)
+    assert len(alone[0].token_segments) == 1
+    assert [it.turn for it in alone[0].generations] == [1, 2]
+    # The second session's ledger would not have what the first one sampled.
+    assert not anew.token_segments and len(anew.generations) == 2
+    copy_manifest(played[0], tmp_path / "parent")
+    folder = keep_played(tmp_path / "parent", alone[0], described(played, "maze"), {})
+    assert audit_main([str(folder), "--tokenizer", str(agent_folder(""))]) == 0
+    assert "1 rendered again" in capsys.readouterr().out
+
+
 def copy_manifest(run: Path, target: Path) -> None:
     target.mkdir(parents=True)
     (target / "manifest.json").write_bytes((run / "manifest.json").read_bytes())
@@ -238,6 +273,25 @@ def test_a_strangers_servers_do_not_become_ones_own_by_keeping_a_branch(
         assert ("fleet" in settings) == bool(expected)
 
 
+def test_a_training_steps_episode_goes_on_under_the_messages_that_it_began_with(
+    played: tuple[Path, str],
+) -> None:
+    manifest, record = read(played[0], "textcraft")
+    manifest = replace(manifest, config={"step": 1}, policies=None)
+    record.messages[0].text, record.messages[1].text = "Craft.", "Yes."
+
+    async def work(fleet: Fleet) -> episode_pb2.Episode:
+        branch = await Branch.from_turn(manifest, record, 1, fleet, sample=1)
+        await branch.go_on(scripted("noop"), 2)
+        await branch.close()
+        return branch.record()
+
+    branch = on_fleet(played, work)
+    assert [it.text for it in branch.messages[:2]] == ["Craft.", "Yes."]
+    assert branch.stop_reason == types_pb2.STOP_REASON_CANCELLED
+    assert branch.truncated and not branch.success
+
+
 def test_what_cannot_be_played_on_says_why(played: tuple[Path, str]) -> None:
     manifest, record = read(played[0])
     last = len(record.steps) - 1
@@ -250,7 +304,7 @@ def test_what_cannot_be_played_on_says_why(played: tuple[Path, str]) -> None:
             await Branch.of_task(manifest, "maze", "maze_x", fleet, sample=1)
         branch = await Branch.from_turn(manifest, record, 0, fleet, sample=1)
         with pytest.raises(EnvironmentFailure, match="a text may have"):
-            await branch.act("x" * 50_000_000)
+            await branch.act("x" * 5_000_000)
         assert branch.turn == 0
         await branch.act("Action: move up")
         await branch.undo()

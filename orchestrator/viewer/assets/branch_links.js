@@ -15,7 +15,7 @@ export function family({ parent, branches }, { run, id }) {
       parent.run ? make("a", { href: sideBySide(parent, { run, id }) }, "Side by side") : null) : null,
     branches.length ? make("details", { open: true, class: "attempts" },
       make("summary", {}, branches.length === 1 ? "1 branch" : `${number(branches.length)} branches`),
-      make("ul", {}, branches.map((it) => make("li", {},
+      make("ul", {}, branches.map((it) => it.problem ? make("li", { class: "failed" }, it.problem) : make("li", {},
         make("a", { href: address("/episode", { run: it.run, id: it.id }) }, `from turn ${number(it.turn)}`),
         phrase` by ${it.policy}: ${OUTCOMES[it.outcome]}, ${it.stop_reason}, ${number(it.rounds)} rounds. `,
         make("a", { href: sideBySide({ run, id }, it) }, "Side by side"))))) : null,

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 pytest.importorskip("starlette", reason="needs the extra viewer")
 
+from agentgym.env.v1 import environment_pb2 as pb
+from agentgym.env.v1 import environment_pb2_grpc
 from orchestrator import sample
 from orchestrator.servers import FleetConfig
 from orchestrator.store import RunReader
@@ -110,6 +113,36 @@ def test_branches_are_bounded_and_end_when_nobody_plays(
     while "error" not in viewer.post("branch", do="look", branch=opened["branch"]):
         pass
     assert "no such branch" in viewer.post("branch", do="look", branch=opened["branch"])["error"]
+
+
+def test_what_was_not_kept_ends_with_the_viewer(runs: tuple[Path, str]) -> None:
+    with run_viewer(runs[0], servers=LiveServers(FleetConfig(servers=(runs[1],)))) as viewer:
+        open_branch(viewer)
+        assert live_episodes(runs[1]) == 1
+    while live_episodes(runs[1]):
+        pass
+
+
+def live_episodes(address: str) -> int:
+    with grpc.insecure_channel(address) as channel:
+        stub = environment_pb2_grpc.EnvironmentServiceStub(channel)
+        return stub.ListEpisodes(pb.ListEpisodesRequest()).total_size
+
+
+def test_a_damaged_run_of_branches_does_not_hide_the_parent(
+    viewer: RunningViewer, runs: tuple[Path, str]
+) -> None:
+    damaged = runs[0] / "first-played"
+    opened = open_branch(viewer)
+    viewer.post("branch", do="go_on", branch=opened["branch"], policy="random", turns=1)
+    viewer.post("branch", do="keep", branch=opened["branch"])
+    database = damaged / "episodes.sqlite"
+    sound = database.read_bytes()
+    database.write_bytes(b"no database")
+    row = first_episode(viewer)
+    parent = viewer.ask("episode", run="runs/first", id=row["episode_id"])
+    database.write_bytes(sound)
+    assert "no SQLite database" in parent["branches"][0]["problem"]
 
 
 @pytest.mark.parametrize(
