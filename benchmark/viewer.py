@@ -154,6 +154,9 @@ async def measure(page: Page, address: str, server: psutil.Process, count: int) 
         await page.get_by_text(f"{count:,} of {count:,} episodes").wait_for()
         await page.locator(".row .item a").first.wait_for()
 
+    async def read_whole() -> None:
+        await page.get_by_label("Outcome").wait_for()
+
     async def filtered() -> None:
         await page.get_by_label("Outcome").select_option("failed")
         await page.get_by_text(f"{-(-count // 50):,} of {count:,} episodes").wait_for()
@@ -162,15 +165,20 @@ async def measure(page: Page, address: str, server: psutil.Process, count: int) 
         await page.goto(f"{origin}/run?run={_RUN}")
         await page.get_by_role("heading", name="Results").wait_for()
 
+    async def intervals() -> None:
+        await page.get_by_role("heading", name="Over time").wait_for()
+
     # No run is open yet. The page of all runs would sum it up meanwhile, so it is not shown first.
     await page.goto(f"{origin}/assets/icon.svg?{address.partition('?')[2]}")
     await timed("first_page", first_page)
+    await timed("first_page_filters", read_whole)
     await timed("filter", filtered)
     numbers = [number * count // _OPENED for number in range(_OPENED)]
     cuts = quantiles([await open_episode(page, origin, number) for number in numbers], n=20)
     figures["episode_p50_seconds"] = round(cuts[9], 3)
     figures["episode_p95_seconds"] = round(cuts[18], 3)
     await timed("run_page", summary)
+    await timed("run_page_intervals", intervals)
     figures["server_rss_mib"] = round(server.memory_info().rss / 2**20, 1)
     return figures
 

@@ -128,6 +128,7 @@ def summarise_run(
     *,
     plan: RunPlan | None = None,
     missing: MissingRule = "bounds",
+    intervals: bool = True,
 ) -> list[EnvironmentStatistics]:
     """Return statistics per environment and policy, sorted by environment, then policy.
 
@@ -135,6 +136,7 @@ def summarise_run(
         summaries: The records of the run.
         plan: What was to be played; None = the records are all there is to know about it.
         missing: What episodes count as that have no finished record.
+        intervals: Without them it takes less time.
     """
     planned: defaultdict[tuple[str, str], list[EpisodeKey]] = defaultdict(list)
     for key in plan.keys() if plan is not None else ():
@@ -150,6 +152,7 @@ def summarise_run(
             planned[names] if plan is not None else None,
             missing,
             perfect.get(names[0], 1.0),
+            intervals=intervals,
         )
         for names in sorted(groups.keys() | planned.keys())
     ]
@@ -196,10 +199,7 @@ def measure_success(
     missing: MissingRule = "bounds",
 ) -> Measured:
     """Return the success rate of records, given what was to be played (none = the records)."""
-    finished = [record for record in records if not record.failed]
-    keys = frozenset(planned) | {record.key for record in records}
-    absent = keys - {record.key for record in finished}
-    return _measure(_outcomes(finished), keys, absent, success_interval, Interval(0, 1), missing)
+    return _measure_success(*_by_key(records, planned), missing, success_interval)
 
 
 def measure_score(
@@ -210,16 +210,45 @@ def measure_score(
     missing: MissingRule = "bounds",
 ) -> Measured:
     """Return the mean score of records; `perfect` is that of a perfect episode."""
-    finished = [record for record in records if not record.failed]
-    keys = frozenset(planned) | {record.key for record in records}
-    absent = keys - {record.key for record in finished}
-    scores = {record.key: record.score for record in finished if record.score is not None}
+    return _measure_score(*_by_key(records, planned), perfect, missing, mean_interval)
+
+
+_Finished = Mapping[EpisodeKey, EpisodeSummary]
+"""Records without a failure."""
+_IntervalOf = Callable[[Sequence[tuple[str, float]]], Interval | None]
+
+
+def _by_key(
+    records: Iterable[EpisodeSummary], planned: Iterable[EpisodeKey]
+) -> tuple[_Finished, frozenset[EpisodeKey]]:
+    """Return the finished records, and the keys that should have one.
+
+    Making keys is most of the time that summing up takes: each is made once.
+    """
+    keyed = {record.key: record for record in records}
+    finished = {key: record for key, record in keyed.items() if not record.failed}
+    return finished, frozenset(planned) | keyed.keys()
+
+
+def _measure_success(
+    finished: _Finished, keys: Collection[EpisodeKey], rule: MissingRule, interval_of: _IntervalOf
+) -> Measured:
+    outcomes = {
+        key: float(record.success) for key, record in finished.items() if record.success is not None
+    }
+    return _measure(outcomes, keys, len(finished), interval_of, _SHARE, rule)
+
+
+def _measure_score(
+    finished: _Finished,
+    keys: Collection[EpisodeKey],
+    perfect: float,
+    rule: MissingRule,
+    interval_of: _IntervalOf,
+) -> Measured:
+    scores = {key: record.score for key, record in finished.items() if record.score is not None}
     scale = Interval(min((0.0, *scores.values())), max((perfect, *scores.values())))
-    return _measure(scores, keys, absent, mean_interval, scale, missing)
-
-
-def _outcomes(finished: Iterable[EpisodeSummary]) -> dict[EpisodeKey, float]:
-    return {record.key: float(record.success) for record in finished if record.success is not None}
+    return _measure(scores, keys, len(finished), interval_of, scale, rule)
 
 
 def _summarise_group(
@@ -229,14 +258,19 @@ def _summarise_group(
     planned: Sequence[EpisodeKey] | None,
     rule: MissingRule,
     perfect: float,
+    *,
+    intervals: bool = True,
 ) -> EnvironmentStatistics:
-    finished = [record for record in records if not record.failed]
+    finished_by_key, keys = _by_key(records, planned or ())
+    finished = list(finished_by_key.values())
     failed = [record for record in records if record.failed]
-    keys = frozenset(planned or ()) | {record.key for record in records}
-    missing = keys - {record.key for record in finished}
-    outcomes = _outcomes(finished)
-    success = measure_success(records, keys, missing=rule)
-    score = measure_score(records, keys, perfect=perfect, missing=rule)
+    missing = len(keys) - len(finished)
+    outcomes = [record.success for record in finished if record.success is not None]
+    of_success, of_score = (
+        (success_interval, mean_interval) if intervals else (_no_interval, _no_interval)
+    )
+    success = _measure_success(finished_by_key, keys, rule, of_success)
+    score = _measure_score(finished_by_key, keys, perfect, rule, of_score)
     rewards = [record.reward for record in finished if record.reward is not None]
     costs = [record.cost_usd for record in records if record.cost_usd is not None]
     return EnvironmentStatistics(
@@ -248,8 +282,8 @@ def _summarise_group(
         finished=len(finished),
         judged=len(outcomes),
         given_up=len(failed),
-        missing=len(missing),
-        successes=sum(value == 1 for value in outcomes.values()),
+        missing=missing,
+        successes=sum(outcomes),
         success_rate=success.value,
         success_bounds=success.bounds,
         success_interval=success.interval,
@@ -270,22 +304,23 @@ def _summarise_group(
     )
 
 
-_IntervalOf = Callable[[Sequence[tuple[str, float]]], Interval | None]
+def _no_interval(values: Sequence[tuple[str, float]]) -> None:
+    """Compute nothing."""
 
 
 def _measure(
     values: Mapping[EpisodeKey, float],
     keys: Collection[EpisodeKey],
-    missing: Collection[EpisodeKey],
+    finished: int,
     interval_of: _IntervalOf,
     scale: Interval,
     rule: MissingRule,
 ) -> Measured:
-    """Return the mean of values, given all keys that should have one, and those not played."""
+    """Return the mean of values, given all keys that should have one, and how many were played."""
     known = [(key.item_id, value) for key, value in values.items()]
     absent = [key.item_id for key in keys if key not in values]
     # What has no such figure although it was played is not measured by it.
-    unmeasured = not known and len(missing) < len(keys)
+    unmeasured = not known and finished > 0
     if unmeasured or not absent or rule == "drop":
         return Measured(_mean([value for _, value in known]), None, interval_of(known))
     if rule == "error":
@@ -389,10 +424,10 @@ def success_interval(
     rate = _mean([value for _, value in outcomes])
     if rate is None:
         return None
-    clusters = _clusters(outcomes)
-    trials = float(len(clusters))
-    if len(outcomes) > len(clusters) > 1:
-        spread = _clustered_variance(clusters)
+    items = len({item_id for item_id, _ in outcomes})
+    trials = float(items)
+    if len(outcomes) > items > 1:
+        spread = _clustered_variance(_clusters(outcomes).values())
         if spread > 0:
             trials = max(rate * (1 - rate) / spread, trials)
         elif 0 < rate < 1:
@@ -419,9 +454,10 @@ def mean_interval(
     if len(clusters) > _BOOTSTRAP_ITEMS:
         centre = math.fsum(value for _, value in values) / len(values)
         z = NormalDist().inv_cdf((1 + confidence) / 2)
-        half = z * math.sqrt(_clustered_variance(clusters))
+        half = z * math.sqrt(_clustered_variance(clusters.values()))
         return Interval(centre - half, centre + half)
-    sums = [(math.fsum(cluster), len(cluster)) for cluster in clusters]
+    # In the order of items: that in which episodes happened to end changes no digit.
+    sums = [(math.fsum(clusters[item_id]), len(clusters[item_id])) for item_id in sorted(clusters)]
     generator = random.Random(derive("bootstrap", len(values), len(clusters)))
     means: list[float] = []
     for _ in range(_RESAMPLES):
@@ -432,16 +468,18 @@ def mean_interval(
     return Interval(means[int(tail * _RESAMPLES)], means[math.ceil((1 - tail) * _RESAMPLES) - 1])
 
 
-def _clusters(values: Iterable[tuple[str, float]]) -> list[list[float]]:
+def _clusters(values: Iterable[tuple[str, float]]) -> Mapping[str, Sequence[float]]:
     clusters: defaultdict[str, list[float]] = defaultdict(list)
     for item_id, value in values:
         clusters[item_id].append(value)
-    # Sorted, so that the order in which episodes happened to end changes no digit.
-    return [sorted(clusters[item_id]) for item_id in sorted(clusters)]
+    return clusters
 
 
-def _clustered_variance(clusters: Sequence[Sequence[float]]) -> float:
-    """Return the variance of the overall mean, robust against dependence within clusters."""
+def _clustered_variance(clusters: Collection[Sequence[float]]) -> float:
+    """Return the variance of the overall mean, robust against dependence within clusters.
+
+    Sums are exact before they are rounded, so that their order changes no digit.
+    """
     size = sum(len(cluster) for cluster in clusters)
     centre = math.fsum(value for cluster in clusters for value in cluster) / size
     residuals = math.fsum(

@@ -20,7 +20,6 @@ a disk and an environment for its server.
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
@@ -37,34 +36,32 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from agent_runtime.errors import AgentRuntimeError
-from orchestrator.distributions import list_distributions
 from orchestrator.errors import OrchestratorError, RunNotFound, UsageError
 from orchestrator.manifest import differences
 from orchestrator.records import EpisodeSummary, episode_key, summarise
-from orchestrator.report import as_data as report_data
-from orchestrator.report import state_text, statistics_data
 from orchestrator.run_list import entry_data
-from orchestrator.run_state import run_state
 from orchestrator.viewer import transcript
 from orchestrator.viewer.access import Access
 from orchestrator.viewer.branches import Branches
 from orchestrator.viewer.compared import Comparisons
-from orchestrator.viewer.curves import over_time
 from orchestrator.viewer.library import Library
 from orchestrator.viewer.live_servers import LiveServers
 from orchestrator.viewer.opened_run import OpenedRun
+from orchestrator.viewer.run_data import RunPages
 from orchestrator.viewer.selection import Selection
 from orchestrator.viewer.state_data import state_data, view_response
 from orchestrator.viewer.token_texts import TokenTexts
 from orchestrator.viewer.trainings import Trainings
 from orchestrator.viewer.travel import Travel
-from orchestrator.viewer.watching import Watching, live_since
+from orchestrator.viewer.watching import Watching
 from orchestrator.viewer.word_index import WordIndex
 
 __all__ = ["Viewer", "create_application"]
 
 _PATIENCE: Final = 0.3
 """Seconds for which the list of runs waits for figures; the page asks again for the rest."""
+_READING_PATIENCE: Final = 0.2
+"""Seconds for which a list waits until all of a run is read; it begins with the first rows."""
 _MOST_ROWS: Final = 500
 _TYPES: Final[Mapping[str, str]] = {
     ".html": "text/html; charset=utf-8",
@@ -105,6 +102,8 @@ class Viewer:
         self._texts = TokenTexts(tokenizer)
         self._comparisons = Comparisons(library)
         self.compare = self._comparisons.compare
+        self._run_pages = RunPages(library)
+        self.run = self._run_pages.run
         self._trainings = Trainings(library)
         self.training = self._trainings.training
         self._indices: dict[Path, WordIndex] = {}
@@ -118,6 +117,7 @@ class Viewer:
         for index in self._indices.values():
             index.close()
         self._comparisons.close()
+        self._run_pages.close()
         self._library.close()
 
     def runs(self, parameters: Mapping[str, str]) -> Any:
@@ -134,34 +134,6 @@ class Viewer:
             ],
         }
 
-    def run(self, parameters: Mapping[str, str]) -> Any:
-        """Return what a run came to so far; nothing but its revision where that is known."""
-        run = self._library.open(parameters.get("run", ""))
-        summary = run.summary()
-        if parameters.get("revision") == str(summary.revision):
-            return {"revision": summary.revision}
-        report, records = summary.report, run.records()
-        return {
-            "revision": summary.revision,
-            "folder": str(run.folder),
-            "state": "" if report.complete else state_text(report),
-            "state_name": run_state(
-                writer=report.writer,
-                planned=report.planned,
-                complete=report.complete,
-                end=report.end,
-            ),
-            "report": report_data(report),
-            "categories": [
-                {"category": category, **statistics_data(entry)}
-                for category, entry in summary.categories
-            ],
-            "distributions": list_distributions(records),
-            "over_time": over_time(records, live_since(run.folder)),
-            "manifest": dataclasses.asdict(run.manifest),
-            "runs": list(self._library.folders()),
-        }
-
     def differences(self, parameters: Mapping[str, str]) -> Any:
         """Return in which settings, that decide what is played, two runs differ."""
         run, other = (self._library.open(parameters.get(name, "")) for name in ("run", "other"))
@@ -169,13 +141,19 @@ class Viewer:
 
     def episodes(self, parameters: Mapping[str, str]) -> Any:
         """Return some rows of a list of episodes, and how long it is."""
-        run = self._library.open(parameters.get("run", ""))
-        wanted = _selection(parameters)
-        found, words = self._words(run, wanted)
-        selected = run.selected(wanted, found)
+        name, wanted = parameters.get("run", ""), _selection(parameters)
         offset = _number(parameters, "offset", 0)
         limit = min(_number(parameters, "limit", 100), _MOST_ROWS)
+        if wanted == Selection() and offset + limit <= _MOST_ROWS:
+            run = self._library.open(name, patience=_READING_PATIENCE)
+            if not run.is_read:
+                total, rows = run.first(offset, limit)
+                return _unread(total, rows)
+        run = self._library.open(name)
+        found, words = self._words(run, wanted)
+        selected = run.selected(wanted, found)
         return {
+            "reading": False,
             "revision": run.revision,
             "total": len(selected),
             "all": len(run.records()),
@@ -346,6 +324,20 @@ def _asset(content: bytes, media_type: str) -> Callable[[Request], Response]:
         return Response(content, headers={"Content-Type": media_type})
 
     return endpoint
+
+
+def _unread(total: int, rows: list[EpisodeSummary]) -> dict[str, Any]:
+    """Return the first rows of a run that is being read; by what it is narrowed follows."""
+    return {
+        "reading": True,
+        "revision": 0,
+        "total": total,
+        "all": total,
+        "rows": [_row(it) for it in rows],
+        "choices": {},
+        "damage": [],
+        "words": None,
+    }
 
 
 def _selection(parameters: Mapping[str, str]) -> Selection:

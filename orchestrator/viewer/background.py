@@ -64,7 +64,12 @@ class Background(Generic[Result]):
             return known.future
 
     def newest(
-        self, name: Hashable, state: object, compute: Callable[[], Result], *, patience: float = 0
+        self,
+        name: Hashable,
+        state: object,
+        compute: Callable[[], Result],
+        *,
+        patience: float = 0,
     ) -> Result | None:
         """Return the newest finished result, be it of an earlier state; None = there is none yet.
 
@@ -80,6 +85,11 @@ class Background(Generic[Result]):
             known = self._known.get(name)
             before = None if known is None else known.before
         return None if before is None or before.exception() else before.result()
+
+    def knows(self, name: Hashable) -> bool:
+        """Tell whether a name was asked for."""
+        with self._lock:
+            return name in self._known
 
     def _compute(self, name: Hashable, compute: Callable[[], Result]) -> Result:
         begun = time.monotonic()

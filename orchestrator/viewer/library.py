@@ -63,10 +63,12 @@ class Library:
         self._opened: OrderedDict[str, OpenedRun] = OrderedDict()
         self._entries: Background[RunEntry] = Background("run-list")
         self._run_ids: dict[Path, str] = {}
+        self._reading: Background[None] = Background("run-reading", kept=_OPEN)
 
     def close(self) -> None:
         """Release all databases."""
         self._entries.close()
+        self._reading.close()
         with self._lock:
             for run in self._opened.values():
                 run.close()
@@ -111,8 +113,12 @@ class Library:
                     return name
         return None
 
-    def open(self, name: str) -> OpenedRun:
-        """Return a run, up to date. Raises RunFolderError."""
+    def open(self, name: str, *, patience: float | None = None) -> OpenedRun:
+        """Return a run, up to date. Raises RunFolderError.
+
+        With `patience`, one that is read for the first time may come unread after so many seconds:
+        `OpenedRun.is_read` tells, and reading goes on.
+        """
         folders = self.folders()
         if name not in folders:
             raise RunNotFound(Path(name), valid=list(folders)[:5])
@@ -128,6 +134,11 @@ class Library:
             # One that is let go is closed when nobody uses it any more.
             while len(self._opened) > _OPEN:
                 self._opened.popitem(last=False)
+        if patience is not None and not opened.is_read:
+            reading = self._reading.ask(name, id(opened), opened.refresh)
+            wait([reading], timeout=patience)
+            if not reading.done():
+                return opened
         opened.refresh()
         return opened
 

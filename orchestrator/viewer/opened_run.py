@@ -5,8 +5,8 @@ A hundred thousand episodes are read once; after that only what was added is. An
 
 from __future__ import annotations
 
+import itertools
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +19,7 @@ from orchestrator.manifest import Manifest, read_manifest
 from orchestrator.records import EpisodeKey, EpisodeSummary
 from orchestrator.report import RunReport, sum_up
 from orchestrator.run_folder import DATABASE_FILE, read_writer
-from orchestrator.statistics import EnvironmentStatistics, summarise_categories
+from orchestrator.statistics import EnvironmentStatistics, summarise_categories, summarise_run
 from orchestrator.store import RunReader
 from orchestrator.viewer.selection import Selection, counted_choices, select
 
@@ -29,16 +29,14 @@ Derived = TypeVar("Derived")
 
 _LISTS: Final = 4
 """Selections of a run that are kept in their order: a list is read page by page."""
-_REST: Final = 10
-"""Times as long as summing up took, until it is done again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
     """What a run came to."""
 
-    revision: int
-    """Of the run, back then."""
+    records: Sequence[EpisodeSummary]
+    """From which the rest was computed."""
     report: RunReport
     categories: Sequence[tuple[str, EnvironmentStatistics]]
     """With the category of each; empty where the run did not record its plan."""
@@ -63,8 +61,6 @@ class OpenedRun:
         self._superseded: list[EpisodeSummary] = []
         self._last_record = 1
         self._last_superseded = 0
-        self._summary: RunSummary | None = None
-        self._due = 0.0
         self._derived: dict[str, tuple[int, object]] = {}
         self._selected = lru_cache(_LISTS)(self._select)
 
@@ -72,6 +68,17 @@ class OpenedRun:
         """Release the database."""
         with self._lock:
             self._run.close()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all was read once: before that there is only what `first` gives."""
+        return self._state is not None
+
+    def first(self, offset: int, limit: int) -> tuple[int, list[EpisodeSummary]]:
+        """Return the number of records, and some rows in their order, while the rest is read."""
+        with RunReader.open(self.folder) as run:
+            rows = run.summaries(on_damage=lambda error: None)
+            return run.count(), list(itertools.islice(rows, offset, offset + limit))
 
     @property
     def replaced(self) -> bool:
@@ -107,27 +114,24 @@ class OpenedRun:
         """Return the columns of all records, in the order of their first appending."""
         return self._derive("records", lambda: list(self._records.values()))
 
-    def summary(self) -> RunSummary:
-        """Return what the run came to so far.
-
-        Of a large run that is being played that is not the latest: most of the time is left for
-        other things than summing up.
-        """
+    def sum_up(self) -> RunSummary:
+        """Compute what the run came to so far; of a large run that takes seconds."""
         with self._lock:
-            begun = time.monotonic()
-            known = self._summary
-            if known is None or (known.revision != self.revision and begun >= self._due):
-                known = self._summary = self._sum_up()
-                now = time.monotonic()
-                self._due = now + _REST * (now - begun)
-            return known
+            records, superseded = self.records(), list(self._superseded)
+        # A connection of its own: others read meanwhile.
+        with RunReader.open(self.folder) as run:
+            plan = run.plan()
+            return RunSummary(
+                records=records,
+                report=sum_up(run, records, superseded, self.damage),
+                categories=summarise_categories(records, plan) if plan is not None else [],
+            )
 
-    def _sum_up(self) -> RunSummary:
-        records, plan = self.records(), self._run.plan()
-        return RunSummary(
-            revision=self.revision,
-            report=sum_up(self._run, records, self._superseded, self.damage),
-            categories=summarise_categories(records, plan) if plan is not None else [],
+    def counts(self) -> Sequence[EnvironmentStatistics]:
+        """Return counts and means, without the intervals, which take long."""
+        return self._derive(
+            "counts",
+            lambda: summarise_run(self.records(), plan=self._run.plan(), intervals=False),
         )
 
     def choices(self) -> dict[str, dict[str, int]]:

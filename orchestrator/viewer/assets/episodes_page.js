@@ -57,17 +57,24 @@ export async function showEpisodes({ page, parameters, go, tell, signal }) {
 
   async function look() {
     const data = await ask("episodes", { run, ...wanted, offset: 0, limit: 100 }, { signal });
-    if (known === null) fill(form, filterFields(wanted, data.choices, choose));
+    if (data.reading) fill(form, make("p", { class: "quiet" }, "reading the run …"));
+    else if (known === null || known.reading) fill(form, filterFields(wanted, data.choices, choose));
     if (known === null || known.revision !== data.revision || known.total !== data.total) {
       list.show(data.total, data.rows);
     }
     known = data;
     fill(count, `${number(data.total)} of ${number(data.all)} episodes`, notes(data));
-    return data.words !== null && data.words.indexed < data.words.of && !data.words.problem;
+    if (data.reading) return 200;
+    return data.words !== null && data.words.indexed < data.words.of && !data.words.problem ? 700 : 0;
   }
 
-  while (await look() && !signal.aborted) await delay(700, signal);
+  // Milliseconds until there is more to show.
+  let pause = await look();
   if (!parameters.focus) list.element.focus({ preventScroll: true });
+  while (pause && !signal.aborted) {
+    await delay(pause, signal);
+    pause = await look();
+  }
   follow(look, { signal, tell });
 }
 

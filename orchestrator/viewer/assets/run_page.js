@@ -4,7 +4,7 @@ import { histogram, line } from "./charts.js";
 import { comparison } from "./compare_page.js";
 import { fill, make, phrase, scrolled } from "./elements.js";
 import { amount, dollars, measured, number, percent, seconds } from "./figures.js";
-import { follow } from "./following.js";
+import { delay, follow } from "./following.js";
 import { playingNow } from "./live_page.js";
 import { address, ask } from "./server.js";
 
@@ -16,7 +16,7 @@ export async function showRun({ page, parameters, go, tell, signal }) {
 
   async function look() {
     const data = await ask("run", { run, revision: known?.revision }, { signal });
-    if (data.revision === known?.revision && !("report" in data)) return;
+    if (!("manifest" in data)) return;
     // What is open stays open.
     const opened = new Set([...page.querySelectorAll("details[open]")].map((it) => it.id));
     known = data;
@@ -26,16 +26,42 @@ export async function showRun({ page, parameters, go, tell, signal }) {
   }
 
   await look();
+  // Of a large run there is more to show soon.
+  while (known.stage !== "whole" && !signal.aborted) {
+    await delay(300, signal);
+    await look();
+  }
   playing.keepUp();
   follow(look, { signal, tell });
 }
 
 function contents(run, data, playing) {
-  const { report, manifest } = data;
+  return [heading(run, data), { reading, counting, whole }[data.stage](run, data, playing)];
+}
+
+function heading(run, { manifest, folder }) {
   return [
     make("h1", {}, run),
     make("p", { class: "quiet" }, phrase`${manifest.run_id}: policy ${manifest.policy}, seed ${manifest.run_seed}, begun ${manifest.created}, `,
-      phrase`started ${manifest.sessions.length} times, in ${data.folder}`),
+      phrase`started ${manifest.sessions.length} times, in ${folder}`),
+  ];
+}
+
+function reading() {
+  return make("p", { role: "status" }, "reading the run …");
+}
+
+function counting(run, data) {
+  return [
+    make("p", { role: "status" }, make("span", { class: `state ${data.state_name}` }, data.state_name), " intervals are being computed … ",
+      make("a", { href: address("/episodes", { run }) }, "All episodes")),
+    table(run, "Results", data.results, ["environment", "policy"]),
+  ];
+}
+
+function whole(run, data, playing) {
+  const { report } = data;
+  return [
     make("p", {}, make("span", { class: `state ${data.state_name}` }, data.state_name), data.state ? phrase` ${data.state}` : "",
       ` ${number(report.finished)} of ${report.planned === null ? "?" : number(report.planned)} episodes finished, `,
       `${number(report.given_up)} given up, ${number(report.retried_attempts)} failed attempts played again. `,
