@@ -54,6 +54,8 @@ _ERROR_LIMIT: Final = 64 << 10
 """Bytes that are read of a refusal."""
 _RETRY_AFTER_LIMIT: Final = 300.0
 """Seconds for which a server's wish to be left alone is respected; then it is asked again."""
+_EVENT_END: Final = re.compile(rb"\r?\n\r?\n")
+_NO_DATA: Final = (b":", b"event:", b"id:", b"retry:")
 _ANY_ZLIB: Final = 32 + zlib.MAX_WBITS
 """gzip or deflate, whichever the data's header says."""
 # Replies are small or on this network: compressed, they would only cost time.
@@ -139,13 +141,13 @@ class Endpoint:
             buffer = bytearray()
             async for chunk in self._chunks(response):
                 buffer += chunk
-                while (end := buffer.find(b"\n\n")) >= 0:
-                    event = bytes(buffer[:end])
-                    del buffer[: end + 2]
-                    data = event.removeprefix(b"data:").strip()
+                while (end := _EVENT_END.search(buffer)) is not None:
+                    data = _event_data(bytes(buffer[: end.start()]))
+                    del buffer[: end.end()]
                     if data == b"[DONE]":
                         return
-                    yield _event(data)
+                    if data:
+                        yield _event(data)
 
     async def control(
         self, path: str, body: Mapping[str, Any], *, timeout: float
@@ -303,6 +305,12 @@ def _error_fields(content: str) -> tuple[str, str]:
         inner = cast("dict[str, object]", error)
         return str(inner.get("code") or inner.get("type") or ""), str(inner.get("message") or inner)
     return "", str(error)
+
+
+def _event_data(event: bytes) -> bytes:
+    """Return the data of a server-sent event; empty for a comment, by which servers keep alive."""
+    lines = (line for line in event.splitlines() if not line.startswith(_NO_DATA))
+    return b"\n".join(line.removeprefix(b"data:").strip() for line in lines)
 
 
 def _event(data: bytes) -> dict[str, Any]:

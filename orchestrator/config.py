@@ -389,7 +389,7 @@ _RUNTIME = frozenset(
         *("concurrency", "fleet", "client", "serve", "retry", "limits"),
         *("agent.request_timeout", "agent.max_requests", "agent.requests_per_minute"),
         *("agent.tokens_per_minute", "agent.request_retry", "agent.cache"),
-        "agent.openai.prompt_cache",
+        *("agent.openai.prompt_cache", "agent.openai.stream"),
         *(f"agent.embedded.{name}" for name in ("threads", "max_slots", "cache_gib")),
         # What a backend's name comes to binds by the policy's identity in the manifest.
         *("agent.embedded.prefill_tokens", "agent.embedded.backend"),

@@ -53,6 +53,9 @@ class OpenAIOptions:
     user message and the last message."""
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """How the server calls the length limit; reasoning models want max_completion_tokens."""
+    stream: bool = False
+    """For chat: read replies as they are written, so that they can be watched. The server has to
+    count tokens in a stream (`stream_options`), as OpenAI's, vLLM and SGLang do."""
     omit: tuple[str, ...] = ()
     """Fields to leave out of requests, for servers that refuse them: temperature, seed, ..."""
     tokenizer: str | None = None
@@ -76,6 +79,8 @@ class OpenAIOptions:
     def __post_init__(self) -> None:
         if self.prompt_cache == "breakpoints" and self.api != "chat":
             raise ValueError("prompt_cache breakpoints are of the API chat")
+        if self.stream and self.api != "chat":
+            raise ValueError("stream is of the API chat")
         if self.reasoning_summary and self.api != "responses":
             raise ValueError("reasoning_summary is of the API responses")
 

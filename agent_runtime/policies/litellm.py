@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from agent_runtime.concurrency import ConcurrencyController, ConcurrencyRules
+from agent_runtime.draft import Draft
 from agent_runtime.endpoint import error_for
 from agent_runtime.errors import (
     ContextOverflow,
@@ -51,8 +52,10 @@ class LiteLLMPolicy(Policy):
     def __init__(self, model: str, config: PolicyConfig) -> None:
         """Load LiteLLM. Raises PolicyMisconfigured without it, and for settings it cannot have."""
         options = config.openai.resolve()
-        if options.api != "chat" or config.cache is not None:
-            raise PolicyMisconfigured("litellm: has --openai.api chat only, and no --cache")
+        if options.api != "chat" or options.stream or config.cache is not None:
+            raise PolicyMisconfigured(
+                "litellm: has --openai.api chat only, no --openai.stream and no --cache"
+            )
         self.name = f"litellm:{model}"
         self._model = model
         self._sampling = config.sampling
@@ -105,6 +108,7 @@ class _Vendor:
         episode_id: str,
         tokens: int,
         repeats: Counter[str],
+        draft: Draft | None = None,
     ) -> Asked[T]:
         """Get the answer to a request; see `OpenAIServer.ask`. Raises PolicyError."""
         body = self._options.without_omitted(request)

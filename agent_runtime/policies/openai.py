@@ -111,6 +111,7 @@ class TextSession(PolicySession):
     ) -> None:
         self._server = server
         self._api = api
+        self.streams = options.stream
         self._opening = options.opening()
         self._context = context
         self._max_new_tokens = max_new_tokens
@@ -149,6 +150,7 @@ class TextSession(PolicySession):
                 # As servers count against their limits.
                 tokens=len(orjson.dumps(request)) // _BYTES_PER_TOKEN + self._max_new_tokens,
                 repeats=repeats,
+                draft=self._context.draft,
             )
         except ContextOverflow:
             unbilled = self._server.pricing.unbilled

@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from agent_runtime.concurrency import ConcurrencyController, ConcurrencyRules
+from agent_runtime.draft import Draft
 from agent_runtime.endpoint import Endpoint, is_loopback, split_credentials
-from agent_runtime.errors import PolicyMisconfigured, PolicyRejected
+from agent_runtime.errors import PolicyLost, PolicyMisconfigured, PolicyRejected, Trouble
 from agent_runtime.openai.answer import Usage
 from agent_runtime.openai.config import OpenAIOptions
 from agent_runtime.openai.prompt_cache import with_prompt_cache
+from agent_runtime.openai.streamed import StreamedChat
 from agent_runtime.policies.config import PolicyConfig
 from agent_runtime.request_retry import Outage, RequestCounts
 from agent_runtime.request_sender import RequestSender
@@ -30,6 +33,7 @@ _RULES: Final = ConcurrencyRules(start=256, ceiling=4096, slow=4.0)
 """Servers of this kind report no load: their answers say what they can bear."""
 _DEFAULT_URL: Final = "https://api.openai.com/v1"
 _VERSIONED: Final = "/v1"
+_STREAMED: Final[Mapping[str, Any]] = {"stream": True, "stream_options": {"include_usage": True}}
 _CONTROL_TIMEOUT: Final = 60.0
 
 T = TypeVar("T")
@@ -59,6 +63,7 @@ class TextServer(Protocol):
         episode_id: str,
         tokens: int,
         repeats: Counter[str],
+        draft: Draft | None = None,
     ) -> Asked[T]: ...
 
     def cost(self, usage: Usage, *, from_cache: bool) -> float | None: ...
@@ -133,6 +138,7 @@ class OpenAIServer:
         episode_id: str,
         tokens: int,
         repeats: Counter[str],
+        draft: Draft | None = None,
     ) -> Asked[T]:
         """Get the answer to a request.
 
@@ -144,20 +150,21 @@ class OpenAIServer:
             episode_id: Requests of one episode share a prefix.
             tokens: What it may cost, for the limit of tokens per minute.
             repeats: Counts the repeats by reason.
+            draft: Takes the reply while it is written, where replies are streamed.
 
         Raises:
             PolicyError: The server refused it, failed or did not come back.
         """
         body = self._options.without_omitted(request)
         if self._cache is None:
-            reply, _ = await self._send(path, body, read, episode_id, tokens, repeats)
+            reply, _ = await self._send(path, body, read, episode_id, tokens, repeats, draft)
             return Asked(reply, from_cache=False)
         key = request_key(path, body, seed)
         kept = await self._cache.get(key)
         if kept is not None:
             self.counts.from_cache += 1
             return Asked(read(kept), from_cache=True)
-        reply, answer = await self._send(path, body, read, episode_id, tokens, repeats)
+        reply, answer = await self._send(path, body, read, episode_id, tokens, repeats, draft)
         await self._cache.put(key, answer)
         return Asked(reply, from_cache=False)
 
@@ -169,14 +176,33 @@ class OpenAIServer:
         episode_id: str,
         tokens: int,
         repeats: Counter[str],
+        draft: Draft | None,
     ) -> tuple[T, Mapping[str, Any]]:
         sent = with_prompt_cache(body, self._options.prompt_cache, episode_id)
 
         async def attempt() -> tuple[T, Mapping[str, Any]]:
-            answer = await self._endpoint.post(path, sent)
+            stream = self._options.stream
+            answer = await (
+                self._streamed(path, sent, draft) if stream else self._endpoint.post(path, sent)
+            )
             return read(answer), answer
 
         return await self._sender.send(attempt, tokens=tokens, repeats=repeats)
+
+    async def _streamed(
+        self, path: str, body: Mapping[str, Any], draft: Draft | None
+    ) -> Mapping[str, Any]:
+        """Return a streamed answer as one that is not. Raises PolicyError."""
+        reply = StreamedChat()
+        sent = self._options.without_omitted({**body, **_STREAMED})
+        async with aclosing(self._endpoint.stream(path, sent)) as events:
+            async for event in events:
+                reply.add(event)
+                if draft is not None and draft.wanted:
+                    draft.write(reply.text)
+        if not reply.ended:
+            raise PolicyLost(f"{self.address}: the stream broke off", trouble=Trouble.BROKEN)
+        return reply.answer()
 
     def cost(self, usage: Usage, *, from_cache: bool) -> float | None:
         """US dollars of a reply; None where a price or a count is unknown."""

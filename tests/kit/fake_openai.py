@@ -30,6 +30,7 @@ from aiohttp import web
 
 from tests.kit.openai_answers import (
     chat_completion,
+    chat_pieces,
     load_tokenizer,
     response,
     token_completion,
@@ -145,10 +146,28 @@ class FakeOpenAI:
             return web.json_response(error, status=500)
         answer = self._answer(request.path, body)
         self.spoil(answer)
+        if body.get("stream"):
+            return await self._stream(request, answer, cut=fate == "truncated")
         text = json.dumps(answer)
         if fate == "truncated":
             text = text[: len(text) // 2]
         return web.Response(text=text, content_type="application/json")
+
+    async def _stream(
+        self, request: web.Request, answer: dict[str, Any], *, cut: bool
+    ) -> web.Response:
+        """Send a chat completion in pieces, some of them comments."""
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await stream.prepare(request)
+        pieces = chat_pieces(answer)
+        for piece in pieces[: len(pieces) // 2] if cut else pieces:
+            await stream.write(b": keep alive\r\n\r\n")
+            await stream.write(b"data: " + json.dumps(piece).encode() + b"\n\n")
+            await asyncio.sleep(0)
+        if not cut:
+            await stream.write(b"data: [DONE]\n\n")
+        await stream.write_eof()
+        return stream  # type: ignore[return-value]
 
     def _cut(self, request: web.Request) -> web.Response:
         self.answers["cut"] += 1

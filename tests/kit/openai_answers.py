@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "chat_completion",
+    "chat_pieces",
     "load_tokenizer",
     "response",
     "token_completion",
@@ -34,6 +35,31 @@ def chat_completion(body: dict[str, Any], reply: Any) -> dict[str, Any]:
         "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
         "usage": usage | {"total_tokens": sum(usage.values())},
     }
+
+
+def chat_pieces(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """A chat completion as the events of a stream, texts by eight characters; counts come last."""
+    (choice,) = answer["choices"]
+    message = choice["message"]
+    common = {name: answer[name] for name in ("id", "model")} | {"object": "chat.completion.chunk"}
+    deltas: list[dict[str, Any]] = [{"role": "assistant"}]
+    # Thoughts come first.
+    for name, text in sorted(message.items(), key=lambda it: "reasoning" not in it[0]):
+        if isinstance(text, str) and name != "role":
+            deltas += [{name: text[at : at + 8]} for at in range(0, len(text), 8)]
+    for index, call in enumerate(message.get("tool_calls") or ()):
+        function = call["function"]
+        named = {**function, "arguments": ""}
+        deltas.append({"tool_calls": [{**call, "index": index, "function": named}]})
+        for at in range(0, len(function["arguments"]), 8):
+            piece = {"arguments": function["arguments"][at : at + 8]}
+            deltas.append({"tool_calls": [{"index": index, "function": piece}]})
+    ends = [None] * len(deltas) + [choice["finish_reason"]]
+    events = [
+        {**common, "choices": [{"index": 0, "delta": delta, "finish_reason": end}], "usage": None}
+        for delta, end in zip([*deltas, {}], ends, strict=True)
+    ]
+    return [*events, {**common, "choices": [], "usage": answer["usage"]}]
 
 
 def response(body: dict[str, Any], reply: Any) -> dict[str, Any]:

@@ -5,15 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent_runtime.conversation import Message, Role
-from agent_runtime.errors import ContextOverflow, PolicyMisbehaved, PolicyMisconfigured
+from agent_runtime.draft import Draft
+from agent_runtime.errors import (
+    ContextOverflow,
+    PolicyLost,
+    PolicyMisbehaved,
+    PolicyMisconfigured,
+)
 from agent_runtime.ledger import Origin, TokenLedger
 from agent_runtime.policies import (
+    Completion,
     FinishReason,
     OpenAIOptions,
     PolicyConfig,
@@ -31,6 +39,7 @@ PRICES = {"usd_per_million_input": 1.0, "usd_per_million_output": 2.0}
 START = [Message(Role.USER, "Find the goal."), Message(Role.ASSISTANT, "OK.")]
 FIRST = [*START, Message(Role.USER, "You see a wall.")]
 TOOLS = [{"type": "function", "function": {"name": "move", "parameters": {"type": "object"}}}]
+MOVE = {"type": "function", "function": {"name": "move", "arguments": '{"to": "the left"}'}}
 CALLING = episode_context(
     action_format=types_pb2.ACTION_FORMAT_FUNCTION_CALLING, tools_json=json.dumps(TOOLS)
 )
@@ -134,6 +143,63 @@ async def test_a_cached_answer_asks_nobody_and_costs_nothing_wherever_the_model_
     assert not asked.from_cache and asked.cost_usd
     assert (fresh.text, other.text) == ("something else", "something else")
     assert len(second.bodies) == 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"content": "Thought: a wall.\nAction: move up", "reasoning_content": "I see a wall."},
+        {
+            "content": "So I move.",
+            "tool_calls": [{"id": f"c{number}", **MOVE} for number in range(2)],
+        },
+    ],
+)
+async def test_a_streamed_reply_is_the_one_that_is_not_and_can_be_watched(
+    said: dict[str, Any],
+) -> None:
+    drafts: list[str] = []
+    replies: list[list[Completion]] = []
+    server = FakeOpenAI(INSTANT, lambda _: said)
+    context = replace(CALLING, draft=Draft())
+    context.draft.on_change = lambda: drafts.append(context.draft.text())
+    for stream in (True, False):
+        async with policy_of(server, options={"stream": stream, **PRICES}) as policy:
+            session = policy.open(context)
+            assert session.streams is stream
+            replies.append([])
+            messages = list(FIRST)
+            for turn in range(3):
+                replies[-1].append(await session.reply(messages, turn=turn, seed=turn))
+                messages = after(messages, replies[-1][-1].text, "A door.")
+    assert replies[0] == replies[1]
+    assert replies[0][0].cost_usd
+    half = len(server.bodies) // 2
+    asked = {"stream": True, "stream_options": {"include_usage": True}}
+    assert server.bodies[:half] == [{**body, **asked} for body in server.bodies[half:]]
+    shown = next(filter(None, (said.get("reasoning_content"), said["content"])))
+    assert any(shown.startswith(draft) and draft != shown for draft in drafts if draft)
+
+
+async def test_a_stream_that_breaks_off_is_asked_for_again_and_never_a_reply() -> None:
+    server = FakeOpenAI(replace(INSTANT, truncated=1.0))
+    async with policy_of(server, options={"stream": True}) as policy:
+        with pytest.raises(PolicyLost, match="the stream broke off"):
+            await policy.open(episode_context()).reply(FIRST, turn=0, seed=1)
+    server = FakeOpenAI(replace(INSTANT, truncated=0.5), lambda _: "whole", seed=2)
+    retry = RequestRetry(seconds=30, first_delay=0)
+    async with policy_of(server, options={"stream": True}, request_retry=retry) as policy:
+        session = policy.open(episode_context())
+        replies = [await session.reply(FIRST, turn=0, seed=seed) for seed in range(5)]
+    assert {reply.text for reply in replies} == {"whole"}
+    assert sum(sum(reply.repeats.values()) for reply in replies) == server.answers["truncated"] > 0
+
+
+async def test_what_a_stream_says_wrong_is_misbehaviour() -> None:
+    server = FakeOpenAI(INSTANT, lambda _: {"tool_calls": [{"function": {"arguments": "{}"}}]})
+    async with policy_of(server, options={"stream": True}) as policy:
+        with pytest.raises(PolicyMisbehaved, match="a tool call without a name"):
+            await policy.open(CALLING).reply(FIRST, turn=0, seed=1)
 
 
 async def test_what_could_not_be_read_is_not_kept(tmp_path: Path) -> None:
