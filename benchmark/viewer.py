@@ -127,9 +127,9 @@ def record_run(folder: Path, count: int) -> None:
 
 
 @contextmanager
-def running_viewer(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
+def running_viewer(*folders: Path) -> Iterator[tuple[str, psutil.Process]]:
     """Start the viewer; gives its address with the token, and its process."""
-    command = [sys.executable, "-m", "orchestrator.view", str(folder), "--port", "0"]
+    command = [sys.executable, "-m", "orchestrator.view", *map(str, folders), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
