@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from env_servers.environments.webarena.browser.chromium import AUTO, find_chromi
 
 _RUNS: Final = {"expert": "expert", "laptop": "agent", "random": "random"}
 """Policies by the names of their runs, all of the same tasks."""
+_SAMPLE: Final = (sys.executable, "-m", "orchestrator.sample", "--spawn", "1")
 _TASKS: Final = ("--suite", "demo", "--env", "maze,textcraft,wordle", "--episodes", "8")
 _MOST_BYTES: Final = 150_000
 """Of a picture: a repository carries every version of it for ever."""
@@ -60,7 +62,7 @@ class Photographer:
 
     def take(self, name: str) -> None:
         """Write what the window shows. Raises ValueError where that is too large a file."""
-        self.page.wait_for_load_state("networkidle")
+        self.page.wait_for_timeout(300)  # pages that follow a run are never idle
         path = self._out / f"viewer-{name}.png"
         self.page.screenshot(path=path, animations="disabled")
         size = path.stat().st_size
@@ -72,9 +74,8 @@ class Photographer:
 def play_runs(folder: Path) -> None:
     """Play the runs, with servers of their own."""
     for name, policy in _RUNS.items():
-        command = [sys.executable, "-m", "orchestrator.sample", "--policy", policy, *_TASKS]
-        where = ["--spawn", "1", "--out", str(folder / name)]
-        subprocess.run([*command, *where], check=True, capture_output=True)
+        flags = ["--policy", policy, *_TASKS, "--out", str(folder / name)]
+        subprocess.run([*_SAMPLE, *flags], check=True, capture_output=True)
 
 
 def overview(camera: Photographer) -> None:
@@ -95,7 +96,7 @@ def overview(camera: Photographer) -> None:
 def one_episode(camera: Photographer) -> None:
     """An episode: its turns beside the environment's pictures, its tokens."""
     page = camera.page
-    _open_longest(camera, "maze")
+    _open_long(camera, "maze")
     page.get_by_role("button", name="Show the environment's state").click()
     page.locator(".state-panel .view").first.wait_for(timeout=60_000)
     page.get_by_label("Turn", exact=True).fill("4")
@@ -114,7 +115,7 @@ def one_episode(camera: Photographer) -> None:
 def playing_on(camera: Photographer) -> None:
     """A person plays on from turn 2, keeps the branch, and sees both side by side."""
     page = camera.page
-    _open_longest(camera, "maze")
+    _open_long(camera, "maze")
     page.keyboard.press("j")
     page.keyboard.press("j")
     page.get_by_role("button", name="Play on from here").click()
@@ -134,12 +135,32 @@ def playing_on(camera: Photographer) -> None:
     camera.take("side-by-side")
 
 
-def _open_longest(camera: Photographer, environment: str) -> None:
-    """Open the longest episode that an environment's agent won."""
-    asked = {"environment": environment, "outcome": "success", "sort": "-rounds"}
+def _open_long(camera: Photographer, environment: str) -> None:
+    """Open a long episode that the agent won, always the same."""
+    asked = {"environment": environment, "outcome": "success", "min_rounds": 5, "sort": "item"}
     camera.go("/episodes", run="runs/laptop", **asked)
     camera.page.locator(".row .item a").first.click()
     camera.page.locator(".turn").first.wait_for()
+
+
+def playing_now(camera: Photographer) -> None:
+    """A live run: what it plays, and one of its episodes."""
+    page = camera.page
+    flags = ["--policy", "agent", "--env", "maze", "--episodes", "400", "--concurrency", "8"]
+    command = [*_SAMPLE, *flags, "--out", "runs/live"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        try:
+            while not Path("runs/live/manifest.json").exists():
+                page.wait_for_timeout(100)
+            camera.go("/live", run="runs/live")
+            page.locator("tbody a").nth(5).wait_for()
+            page.wait_for_timeout(4000)  # until they are at different turns
+            camera.take("live")
+            page.locator("tbody a").last.click()
+            page.locator(".turn").nth(1).wait_for()
+            camera.take("watch")
+        finally:
+            run.send_signal(signal.SIGINT)
 
 
 def a_training(camera: Photographer) -> None:
@@ -160,7 +181,7 @@ def main() -> None:
     ):
         runs = Path("runs")
         play_runs(runs)
-        photograph(runs, out, [overview, one_episode, playing_on])
+        photograph(runs, out, [overview, one_episode, playing_on, playing_now])
         if training is not None:
             shutil.copytree(training, runs / training.name)
             photograph(runs / training.name, out, [a_training])
