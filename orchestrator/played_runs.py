@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +34,7 @@ from orchestrator.manifest import (
 from orchestrator.run_plan import SessionEnd
 from orchestrator.store import RunReader, RunStore
 
-__all__ = ["keep_played", "last_sample", "played_folders"]
+__all__ = ["keep_played", "played_folders", "used_samples"]
 
 _SUFFIX: Final = "-played"
 
@@ -47,21 +47,17 @@ def played_folders(parent: Path) -> Iterator[Path]:
         yield folder
 
 
-def last_sample(parent: Path, environment: str, item_id: str) -> int:
-    """Return the largest number of a sample of an item, in a run and in what it was played on to.
-
-    Raises RunFolderError; -1 = nobody played it.
-    """
-    last = -1
-    for folder in (parent, *played_folders(parent)):
+def used_samples(folders: Iterable[Path], environment: str, item_id: str) -> set[int]:
+    """Return the numbers of the samples of an item in some runs; raises RunFolderError."""
+    used: set[int] = set()
+    for folder in folders:
         with RunReader.open(folder) as run:
-            samples = (
+            used |= {
                 it.sample
                 for it in run.summaries()
                 if (it.environment, it.item_id) == (environment, item_id)
-            )
-            last = max(last, *samples, -1)
-    return last
+            }
+    return used
 
 
 def keep_played(

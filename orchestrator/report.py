@@ -269,7 +269,9 @@ def list_warnings(report: RunReport) -> Iterator[str]:
         yield f"{len(report.damage) - _DAMAGE_SHOWN} more: python -m orchestrator.audit lists them"
     for name, problem in report.gaps.items():
         yield f"NOT PLAYED as the suite has it: {name}: {problem}"
-    if report.planned is None:
+    if report.planned is None and report.end is not None:
+        yield "nothing was planned: this run keeps what people played on"
+    elif report.planned is None:
         yield "how many episodes were planned is not recorded: nobody can tell what is missing"
     elif report.missing or report.damage:
         yield (

@@ -35,6 +35,7 @@ from orchestrator.records import EpisodeSummary, blamed
 from orchestrator.rendering import as_plain_text, as_renderable
 from orchestrator.report import as_data, print_report, read_report
 from orchestrator.run_folder import find_run
+from orchestrator.run_list import played_from
 from orchestrator.scorings.comparison import (
     comparison_data,
     print_comparison,
@@ -360,10 +361,11 @@ def _show_summary(console: Console, run: RunReader, options: ShowOptions) -> int
         _print_plain(json.dumps(as_data(report), indent=2))
     else:
         manifest = run.manifest
-        session = manifest.sessions[-1]
+        session, origin = manifest.sessions[-1], played_from(manifest)
         console.print(
             Text(
                 f"{manifest.run_id}: policy {manifest.policy}, seed {manifest.run_seed}, "
+                f"{f'played on from {origin}, ' if origin else ''}"
                 f"begun {manifest.created}, started {len(manifest.sessions)} times, "
                 f"version {session.code}"
             )

@@ -8,8 +8,11 @@ is lost then. Who may go on beside a person is said when the viewer is started: 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +26,7 @@ from agentgym.episode.v1 import episode_pb2
 from orchestrator.branching import Branch, Suggestions
 from orchestrator.errors import RunFolderError, UsageError
 from orchestrator.manifest import EnvironmentIdentity
-from orchestrator.played_runs import keep_played, last_sample, played_folders
+from orchestrator.played_runs import keep_played, played_folders, used_samples
 from orchestrator.records import enum_name, summarise
 from orchestrator.store import RunReader
 from orchestrator.viewer import transcript
@@ -90,8 +93,8 @@ class Branches:
         self._open: dict[str, _Open] = {}
         self._opening = 0
         """Branches that are being opened."""
-        self._samples: dict[tuple[Path, str, str], int] = {}
-        """The last number that a branch of an item got, by run, environment and item."""
+        self._samples: defaultdict[tuple[Path, str, str], set[int]] = defaultdict(set)
+        """The numbers of those that are open, by run, environment and item."""
         self._policies: dict[str, Policy] = {}
         self._starting = asyncio.Lock()
         self._closing = Supervisor()
@@ -167,43 +170,67 @@ class Branches:
         """Open a branch of an episode at a turn, or a task from its start."""
         name = _text(given, "run")
         run = self._library.open(name)
-        record = None
         if "id" in given:
             record = run.episode(_text(given, "id"))
-            environment, item_id = record.environment, record.item_id
-            turn = _number(given, "turn", len(record.steps))
+            opening = self._branch(run, record, _number(given, "turn", len(record.steps)))
         else:
-            environment, item_id, turn = _text(given, "environment"), _text(given, "item"), 0
-        if record is None and environment not in {it.name for it in run.manifest.environments}:
-            raise UsageError(
-                f"the run has no environment {environment[:100]!r}",
-                valid=(it.name for it in run.manifest.environments),
-            )
-        last = last_sample(run.folder, environment, item_id)
+            opening = self._task(run, _text(given, "environment"), _text(given, "item"))
 
         async def begin() -> Any:
             if len(self._open) + self._opening >= _MOST:
+                opening.close()
                 raise UsageError(f"{_MOST} branches are open: keep or discard one of them first")
-            # No two that are open at once have the same number: they are kept in the same run.
-            item = run.folder, environment, item_id
-            sample = self._samples[item] = max(last, self._samples.get(item, -1)) + 1
             self._opening += 1
             try:
-                fleet = await self._servers.fleet(run.folder, environment)
-                if record is None:
-                    task = environment, item_id
-                    branch = await Branch.of_task(run.manifest, *task, fleet, sample=sample)
-                else:
-                    place = record, turn
-                    branch = await Branch.from_turn(run.manifest, *place, fleet, sample=sample)
+                branch = await opening
             finally:
                 self._opening -= 1
             played = _Open(secrets.token_urlsafe(12), name, run.folder, branch, asyncio.Lock())
             self._open[played.key] = played
             self._keep_alive(played)
-            return await self._data(played)
+            try:
+                return await self._data(played)
+            except BaseException:  # no page knows of it
+                await self._end_branch(played)
+                raise
 
         return self._servers.run(begin(), timeout=_PATIENCE)
+
+    async def _branch(self, run: OpenedRun, record: episode_pb2.Episode, turn: int) -> Branch:
+        fleet = await self._servers.fleet(run.folder, record.environment)
+        # Another number than the parent's: a policy that goes on would draw the same again.
+        folders = run.folder, *played_folders(run.folder)
+        async with self._sample(run, folders, record.environment, record.item_id) as sample:
+            return await Branch.from_turn(run.manifest, record, turn, fleet, sample=sample)
+
+    async def _task(self, run: OpenedRun, environment: str, item_id: str) -> Branch:
+        names = [it.name for it in run.manifest.environments]
+        if environment not in names:
+            raise UsageError(f"the run has no environment {environment[:100]!r}", valid=names)
+        fleet = await self._servers.fleet(run.folder, environment)
+        (task,) = await fleet.get_items(environment, [item_id])
+        # The number that a run would give it, so that both can be compared.
+        folders = tuple(played_folders(run.folder))
+        async with self._sample(run, folders, environment, task.item_id) as sample:
+            return await Branch.of_task(
+                run.manifest, environment, task.item_id, fleet, sample=sample
+            )
+
+    @asynccontextmanager
+    async def _sample(
+        self, run: OpenedRun, folders: Sequence[Path], environment: str, item_id: str
+    ) -> AsyncGenerator[int]:
+        """Give the first number of an item that is free in some runs and among open branches."""
+        # In a thread: states that others look at wait for no disk.
+        used = await asyncio.to_thread(used_samples, folders, environment, item_id)
+        taken = self._samples[run.folder, environment, item_id]
+        sample = next(it for it in itertools.count() if it not in used | taken)
+        taken.add(sample)
+        try:
+            yield sample
+        except BaseException:
+            taken.discard(sample)
+            raise
 
     def _look(self, given: Mapping[str, Any]) -> Any:
         """Return where a branch is."""
@@ -331,6 +358,8 @@ class Branches:
             return
         if played.expiry is not None:
             played.expiry.cancel()
+        plan = played.branch.plan
+        self._samples[played.folder, plan.environment.name, plan.item_id].discard(plan.sample)
         await played.branch.close()
 
     async def _end(self) -> None:

@@ -24,7 +24,7 @@ from orchestrator.client import ClientConfig, connection_options
 from orchestrator.errors import UsageError
 from orchestrator.fleet import Fleet, FleetConfig
 from orchestrator.manifest import Manifest, read_manifest
-from orchestrator.played_runs import keep_played, last_sample
+from orchestrator.played_runs import keep_played, used_samples
 from orchestrator.run_list import describe_run
 from orchestrator.run_state import RunState
 from orchestrator.store import RunReader
@@ -128,7 +128,7 @@ def test_a_person_goes_another_way_asks_takes_back_and_lets_a_policy_go_on(
     assert folder == played[0].with_name("first-played")
     again = keep_played(played[0], renamed(branch, "b" * 32, 8), described(played, "maze"), {})
     assert again == folder
-    assert last_sample(played[0], "maze", record.item_id) == 8
+    assert used_samples([played[0], folder], "maze", record.item_id) == {0, 7, 8}
 
 
 def described(played: tuple[Path, str], name: str) -> pb.GetEnvironmentResponse:

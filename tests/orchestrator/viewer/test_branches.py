@@ -14,7 +14,7 @@ pytest.importorskip("starlette", reason="needs the extra viewer")
 
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import environment_pb2_grpc
-from orchestrator import sample
+from orchestrator import compare, sample
 from orchestrator.servers import FleetConfig
 from orchestrator.store import RunReader
 from orchestrator.viewer import branches as module
@@ -92,7 +92,7 @@ def test_a_branch_is_played_kept_and_found_again(
     assert lines[kept["run"]]["played_from"] == "first"
 
 
-def test_a_task_is_played_from_its_start(viewer: RunningViewer) -> None:
+def test_a_task_is_played_from_its_start(viewer: RunningViewer, runs: tuple[Path, str]) -> None:
     offered = viewer.post("branch", do="items", run="runs/first")
     assert offered["environments"] == ["maze"] and len(offered["items"]) == 2
     item = {"environment": "maze", "item": offered["items"][1]}
@@ -100,6 +100,15 @@ def test_a_task_is_played_from_its_start(viewer: RunningViewer) -> None:
     assert (opened["turn"], opened["parent"]) == (0, None)
     gone = viewer.post("branch", do="discard", branch=opened["branch"])
     assert gone == {"run": "runs/first"}
+    for number in (0, 1):
+        item["item"] = item["item"].removeprefix("maze_")  # the number alone is the same task
+        key = viewer.post("branch", do="open", run="runs/first", **item)["branch"]
+        viewer.post("branch", do="go_on", branch=key, policy="expert", turns=99)
+        kept = viewer.post("branch", do="keep", branch=key)
+        assert viewer.ask("episode", **kept)["summary"]["sample"] == number
+    # What was played of a task is paired with the run's own episode of it.
+    played = runs[0] / "first-played"
+    assert compare.main([f"{runs[0] / 'first'}@expert", f"{played}@expert"]) == 0
 
 
 def test_branches_are_bounded_and_end_when_nobody_plays(
