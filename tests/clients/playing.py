@@ -10,6 +10,7 @@ each with the expert's actions, and prints a line for each and one at the end:
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import subprocess
@@ -28,6 +29,7 @@ __all__ = ["build", "needs", "needs_library", "plays_through_losses"]
 
 ENVIRONMENTS = ("wordle", "textcraft")
 EPISODES = 10
+_TOKEN = "sesame"
 _PATIENCE_SECONDS = 120.0
 _EPISODE = re.compile(r"(?P<environment>[a-z]+)_\d+ score (?P<score>\S+) steps (?P<steps>\d+)")
 _TOTALS = re.compile(r"reconnects (?P<reconnects>\d+) rebuilds (?P<rebuilds>\d+)")
@@ -65,8 +67,15 @@ def build(language: str, *commands: Sequence[str], **environment: str) -> Path:
 async def plays_through_losses(
     program: Sequence[str | Path], server_process: Callable[..., ServerProcess]
 ) -> None:
-    """Four streams are dropped, and a server is killed and replaced; every episode is won."""
-    options = {"environments": list(ENVIRONMENTS), "bind": ["127.0.0.1:0"]}
+    """Four streams are dropped, and a server is killed and replaced; every episode is won.
+
+    The servers want a token. Afterwards the client is refused, and says why.
+    """
+    options = {
+        "environments": list(ENVIRONMENTS),
+        "bind": ["127.0.0.1:0"],
+        "security": {"token": _TOKEN},
+    }
     first, second = server_process(**options), server_process(**options)
     async with FaultyProxy(first.address) as proxy:
 
@@ -93,17 +102,30 @@ async def plays_through_losses(
     assert told is not None, printed
     assert int(told["reconnects"]) >= 5
     assert int(told["rebuilds"]) >= 1
+    for environment, token, reason in (
+        ("nowhere", _TOKEN, "UNKNOWN_ENVIRONMENT"),
+        (ENVIRONMENTS[0], "wrong", "UNAUTHENTICATED"),
+    ):
+        status, printed = await _run([*program, second.address, "1", environment], token)
+        assert status == 1, printed
+        (line,) = printed.splitlines()
+        assert f"{reason}: " in line
 
 
 def _live_episodes(server: ServerProcess) -> Sequence[environment_pb2.EpisodeSummary]:
     with grpc.insecure_channel(server.address) as channel:
         service = environment_pb2_grpc.EnvironmentServiceStub(channel)
-        return service.ListEpisodes(environment_pb2.ListEpisodesRequest()).episodes
+        request = environment_pb2.ListEpisodesRequest()
+        authorization = (("authorization", f"Bearer {_TOKEN}"),)
+        return service.ListEpisodes(request, metadata=authorization).episodes
 
 
-async def _run(command: Sequence[str | Path]) -> tuple[int | None, str]:
+async def _run(command: Sequence[str | Path], token: str = _TOKEN) -> tuple[int | None, str]:
     process = await asyncio.create_subprocess_exec(
-        *map(str, command), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        *map(str, command),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env={**os.environ, "AGENTGYM_TOKEN": token},
     )
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
