@@ -295,6 +295,14 @@ class Connection:
         request = pb.RenderRequest(episode_id=episode_id)
         return await self._ask(self._service.Render, request, self.options.answer_deadline)
 
+    async def call(self, method: str, request: Any, seconds: float = 0.0) -> Any:
+        """Make a unary call of the contract by its name, for whoever passes messages on.
+
+        `seconds` are the time that it may take, 0 = the connect deadline. Raises
+        EnvironmentFailure, ConnectionLost.
+        """
+        return await self._ask(getattr(self._service, method), request, seconds)
+
     async def _ask(self, method: Any, request: Any, seconds: float = 0.0) -> Any:
         """Make a unary call; `seconds` are the time that it may take, 0 = the connect deadline."""
         timeout = seconds or self.options.connect_deadline

@@ -41,6 +41,8 @@ class HeldEpisode:
         """The answer to the last step, or to the reset."""
         self.inputs: list[types_pb2.ActionInput] = []
         """What was played, in order."""
+        self.hashes: list[bytes] = []
+        """State hash after the reset, and after each input."""
         self._backend = backend
         self._remote = remote
         self._handle: ServerHandle | None = handle
@@ -58,9 +60,8 @@ class HeldEpisode:
     async def step(self, action: str) -> Transition:
         """Apply a native action; raises AgentRuntimeError, EpisodeOver."""
         self._require_open()
-        self.last = await self._remote.step(action)
-        self.inputs.append(types_pb2.ActionInput(action=action))
-        return self.last
+        last = await self._remote.step(action)
+        return self._note(types_pb2.ActionInput(action=action), last)
 
     async def step_reply(
         self,
@@ -69,17 +70,15 @@ class HeldEpisode:
     ) -> Transition:
         """Apply a model's whole reply, which the server reads; raises as `step`."""
         self._require_open()
-        self.last = await self._remote.step_reply(reply, action_format)
-        self.inputs.append(types_pb2.ActionInput(reply=reply, action_format=action_format))
-        return self.last
+        last = await self._remote.step_reply(reply, action_format)
+        return self._note(types_pb2.ActionInput(reply=reply, action_format=action_format), last)
 
     async def step_call(self, name: str, arguments_json: str) -> Transition:
         """Apply a function call; `arguments_json` is a JSON object. Raises as `step`."""
         self._require_open()
-        self.last = await self._remote.step_call(name, arguments_json)
+        last = await self._remote.step_call(name, arguments_json)
         call = types_pb2.ToolCall(name=name, arguments_json=arguments_json)
-        self.inputs.append(types_pb2.ActionInput(tool_call=call))
-        return self.last
+        return self._note(types_pb2.ActionInput(tool_call=call), last)
 
     async def consult(self, advisor: pb.Advisor, seed: int = 0) -> pb.Advice:
         """Ask a scripted player what it would do now; raises AgentRuntimeError."""
@@ -97,8 +96,17 @@ class HeldEpisode:
         copy = await self._remote.fork(self._backend.new_id())
         handle.episodes += 1
         held = HeldEpisode(self._backend, copy, handle, self.reset)
-        held.last, held.inputs = self.last, list(self.inputs)
+        held.last, held.inputs, held.hashes = self.last, list(self.inputs), list(self.hashes)
         return held
+
+    def journal(self) -> pb.Reset:
+        """Return the reset that opens the same episode in the same state, with all state hashes."""
+        reset = pb.Reset()
+        reset.CopyFrom(self.reset)
+        reset.initial_state_hash = self.hashes[0]
+        for played, state_hash in zip(self.inputs, self.hashes[1:], strict=True):
+            reset.journal.add(input=played, state_hash=state_hash)
+        return reset
 
     def close(self) -> None:
         """End the episode and give its place back."""
@@ -106,6 +114,12 @@ class HeldEpisode:
         if handle is not None:
             self._remote.close()
             self._backend.fleet.release(handle)
+
+    def _note(self, played: types_pb2.ActionInput, last: Transition) -> Transition:
+        self.inputs.append(played)
+        self.hashes.append(last.state_hash)
+        self.last = last
+        return last
 
     def _require_open(self) -> None:
         if self._handle is None:
@@ -192,6 +206,7 @@ class Backend:
         try:
             async with asyncio.timeout(_ROOM_SECONDS):
                 held.last = await remote.reset()
+                held.hashes.append(held.last.state_hash)
         except TimeoutError:
             held.close()
             raise NoRoom(

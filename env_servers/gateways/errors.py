@@ -56,6 +56,11 @@ class GatewayError(Exception):
     reason: str = "GATEWAY_ERROR"
     retriable: bool = False
 
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        """Say a sentence; `reason` names what is wrong more exactly than the class does."""
+        super().__init__(message)
+        self.reason = reason or self.reason
+
 
 class BadRequest(GatewayError):
     """When a request cannot be read."""
@@ -65,7 +70,7 @@ class BadRequest(GatewayError):
 
 
 class UnknownId(GatewayError):
-    """When nothing lives under an id: it was never given out, was closed, or is long forgotten."""
+    """When nothing is under an id or a name: never given out, closed, or long forgotten."""
 
     status = 404
     reason = "EPISODE_NOT_FOUND"

@@ -17,8 +17,9 @@ TOKEN_VARIABLE: Final = "AGENTGYM_GATEWAY_TOKEN"
 class GatewayOptions:
     """What a gateway is told."""
 
-    kind: tyro.conf.Positional[Literal["agentgym"]]
-    """Protocol: agentgym = AgentGym's HTTP routes, which its clients and trainers speak."""
+    kind: tyro.conf.Positional[Literal["agentgym", "rest"]]
+    """Protocol: agentgym = AgentGym's HTTP routes, which its clients and trainers speak; rest =
+    JSON for curl, browsers and Connect's clients."""
     environments: tyro.conf.Positional[tuple[str, ...]] = ()
     """Names of environments, see `list`; with --target: default all that the servers have."""
     target: tuple[str, ...] = ()

@@ -9,7 +9,6 @@ refusals, the text of status 500, descriptions of the API.
 from __future__ import annotations
 
 import ast
-import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +19,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from env_servers.gateways.access import Access
-from env_servers.gateways.agentgym.application import AgentGymGateway
-from env_servers.gateways.backend import Backend
-from orchestrator.client import ClientConfig, connection_options
-from orchestrator.fleet import Fleet, FleetConfig
-from tests.kit.servers import serving
-
-__all__ = ["Replay", "alike", "gateway_client", "open_gateway", "read_exchanges"]
+__all__ = ["Replay", "alike", "read_exchanges"]
 
 _SHORTENED = re.compile(r"\.\.\.\[recorder: text of \d+ characters truncated\]\Z")
 _CUT = re.compile(r"(.)\1*\.\.\.\[recorder: (\d+) characters of the same letter\]", re.DOTALL)
@@ -46,30 +38,6 @@ def read_exchanges(data: Path, environment: str) -> Sequence[list[dict[str, Any]
         source = exchange["source"]
         processes[-1].append(exchange)
     return processes
-
-
-@contextlib.asynccontextmanager
-async def open_gateway(*environments: str, how="inline", **options):
-    """A server of environments in this process, and a gateway in front of it."""
-    idle_limit = options.pop("idle_limit", 3600.0)
-    split = options.pop("split", "")
-    async with serving(how, environments=environments, execution={}, **options) as server:
-        config = FleetConfig(servers=tuple(server.addresses), wait_for_servers=5)
-        connection = connection_options(ClientConfig(connect_deadline=5))
-        async with Fleet(environments, config, connection) as fleet:
-            gateway = AgentGymGateway(Backend(fleet), split=split, idle_limit=idle_limit)
-            try:
-                yield gateway
-            finally:
-                for leases in gateway.leases:
-                    leases.close()
-
-
-def gateway_client(gateway: Any, **access: Any) -> httpx.AsyncClient:
-    """A client of a gateway in this process."""
-    application = Access(gateway.application, refusal=gateway.refusal, **access)
-    transport = httpx.ASGITransport(application)
-    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000")
 
 
 Comparable = Callable[[Mapping[str, Any], Any, Any], str]

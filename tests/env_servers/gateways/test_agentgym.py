@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.kit.agentgym_exchanges import gateway_client, open_gateway
+from tests.kit.gateways import gateway_client, open_agentgym
 
 
 async def test_an_expert_wins_textcraft_over_its_routes():
-    async with open_gateway("textcraft") as gateway, gateway_client(gateway) as client:
+    async with open_agentgym("textcraft") as gateway, gateway_client(gateway) as client:
         created = (await client.post("/create", json={})).json()
         assert created.keys() == {"id", "observation", "done", "reward"}
         number = created["id"]
@@ -30,7 +30,7 @@ async def test_an_expert_wins_textcraft_over_its_routes():
 
 
 async def test_several_environments_are_served_below_their_names():
-    async with open_gateway("maze", "textcraft", "wordle") as gateway:
+    async with open_agentgym("maze", "textcraft", "wordle") as gateway:
         async with gateway_client(gateway) as client:
             for name in ("maze", "textcraft", "wordle"):
                 assert (await client.post(f"/{name}/create", json={})).json()["id"] == 0
@@ -46,7 +46,7 @@ async def test_several_environments_are_served_below_their_names():
 
 
 async def test_numbers_count_a_named_split_and_begin_anew_after_its_end():
-    async with open_gateway("textcraft", split="eval") as gateway:
+    async with open_agentgym("textcraft", split="eval") as gateway:
         environment = gateway.environments["textcraft"]
         assert await environment.item(0) == "textcraft_1500001"
         assert await environment.item(118) == "textcraft_1500001"
@@ -63,14 +63,14 @@ async def test_numbers_count_a_named_split_and_begin_anew_after_its_end():
     ],
 )
 async def test_what_cannot_be_read_is_refused_as_fastapi_does(body, where):
-    async with open_gateway("maze") as gateway, gateway_client(gateway) as client:
+    async with open_agentgym("maze") as gateway, gateway_client(gateway) as client:
         answer = await client.post("/maze/step", json=body)
     assert answer.status_code == 422
     assert answer.json()["detail"][0]["loc"] == where
 
 
 async def test_deep_or_damaged_json_is_refused():
-    async with open_gateway("maze") as gateway, gateway_client(gateway) as client:
+    async with open_agentgym("maze") as gateway, gateway_client(gateway) as client:
         for content in (b"[" * 100_000, b'{"id": \xff}', b"{"):
             headers = {"content-type": "application/json"}
             answer = await client.post("/maze/step", content=content, headers=headers)
@@ -78,7 +78,7 @@ async def test_deep_or_damaged_json_is_refused():
 
 
 async def test_an_unused_episode_is_closed_and_its_client_told():
-    async with open_gateway("maze", idle_limit=1800.0) as gateway:
+    async with open_agentgym("maze", idle_limit=1800.0) as gateway:
         async with gateway_client(gateway) as client:
             await client.post("/maze/create")
             await client.post("/maze/reset", json={"id": 0, "game": 0})
@@ -93,16 +93,8 @@ async def test_an_unused_episode_is_closed_and_its_client_told():
 
 
 async def test_a_lost_server_is_an_error_and_no_reward(server_process):
-    from env_servers.gateways.agentgym.application import AgentGymGateway
-    from env_servers.gateways.backend import Backend
-    from orchestrator.client import ClientConfig, connection_options
-    from orchestrator.fleet import Fleet, FleetConfig
-
     server = server_process(environments=["maze"])
-    config = FleetConfig(servers=(server.address,), wait_for_servers=0.1)
-    options = connection_options(ClientConfig(connect_deadline=1))
-    async with Fleet(["maze"], config, options) as fleet:
-        gateway = AgentGymGateway(Backend(fleet))
+    async with open_agentgym("maze", addresses=(server.address,), patience=1) as gateway:
         async with gateway_client(gateway) as client:
             await client.post("/maze/create")
             first = (await client.post("/maze/reset", json={"id": 0, "game": 0})).json()

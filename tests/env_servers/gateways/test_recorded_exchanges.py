@@ -7,14 +7,9 @@ import re
 
 import pytest
 
-from tests.kit.agentgym_exchanges import (
-    Replay,
-    alike,
-    gateway_client,
-    open_gateway,
-    read_exchanges,
-)
+from tests.kit.agentgym_exchanges import Replay, alike, read_exchanges
 from tests.kit.data import data_fixture
+from tests.kit.gateways import gateway_client, open_agentgym
 
 data_dir = data_fixture("agentgym_http/exchanges.jsonl")
 
@@ -37,7 +32,7 @@ async def replay(data, environment, recorded, *, differ=(), compare=same, prepar
     compared = excused = 0
     prefix = f"/{environment}" if environment in ("maze", "wordle") else ""
     for exchanges in read_exchanges(data, recorded):
-        async with open_gateway(environment, data_dir=data, **options) as gateway:
+        async with open_agentgym(environment, data_dir=data, **options) as gateway:
             if prepare is not None:
                 prepare(gateway.environments[environment], exchanges)
             origins = [ORIGIN] if exchanges[0]["source"] == VISUAL else []

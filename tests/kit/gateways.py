@@ -1,0 +1,66 @@
+"""Gateways for tests: in this process, in front of a server in this process."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import httpx
+
+from env_servers.gateways.access import Access
+from env_servers.gateways.agentgym.application import AgentGymGateway
+from env_servers.gateways.backend import Backend
+from env_servers.gateways.rest.application import RestGateway
+from orchestrator.client import ClientConfig, connection_options
+from orchestrator.fleet import Fleet, FleetConfig
+from tests.kit.servers import serving
+
+__all__ = ["gateway_client", "open_agentgym", "open_backend", "open_rest"]
+
+
+@contextlib.asynccontextmanager
+async def open_backend(*environments: str, addresses: tuple[str, ...] = (), patience=5, **options):
+    """A backend in front of servers, or of one in this process that `options` describe."""
+    async with contextlib.AsyncExitStack() as stack:
+        if not addresses:
+            options = {"environments": environments, "execution": {}, **options}
+            server = await stack.enter_async_context(serving(**options))
+            addresses = tuple(server.addresses)
+        config = FleetConfig(servers=addresses, wait_for_servers=patience)
+        connection = connection_options(ClientConfig(connect_deadline=patience))
+        fleet = await stack.enter_async_context(Fleet(environments, config, connection))
+        yield Backend(fleet)
+
+
+@contextlib.asynccontextmanager
+async def open_agentgym(*environments: str, split="", idle_limit=3600.0, **options):
+    """AgentGym's routes."""
+    async with open_backend(*environments, **options) as backend:
+        gateway = AgentGymGateway(backend, split=split, idle_limit=idle_limit)
+        with _closing(gateway):
+            yield gateway
+
+
+@contextlib.asynccontextmanager
+async def open_rest(*environments: str, idle_limit=3600.0, **options):
+    """The contract as JSON."""
+    async with open_backend(*environments, **options) as backend:
+        gateway = RestGateway(backend, idle_limit=idle_limit)
+        with _closing(gateway):
+            yield gateway
+
+
+@contextlib.contextmanager
+def _closing(gateway):
+    try:
+        yield
+    finally:
+        for leases in gateway.leases:
+            leases.close()
+
+
+def gateway_client(gateway: Any, **access: Any) -> httpx.AsyncClient:
+    """A client of a gateway in this process."""
+    application = Access(gateway.application, refusal=gateway.refusal, **access)
+    transport = httpx.ASGITransport(application)
+    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000")
