@@ -22,7 +22,7 @@ from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.gateways.backend import Backend
 from env_servers.gateways.errors import BadRequest, Problem, UnknownId
 from env_servers.gateways.leases import Lease, Leases
-from env_servers.gateways.rest.messages import as_json, json_response, read_message
+from env_servers.gateways.rest.messages import as_json, json_response, read_body, read_message
 from orchestrator.fleet import Fleet, ServerHandle
 
 __all__ = ["SERVICE", "Calls", "connect_error"]
@@ -85,7 +85,7 @@ class Calls:
         message: Any = getattr(pb, method.input_type.name)()
         if binary:
             try:
-                message.ParseFromString(await request.body())
+                message.ParseFromString(await read_body(request))
             except DecodeError as error:
                 raise BadRequest(f"the body is no {method.input_type.name}: {error}") from None
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
@@ -15,9 +16,10 @@ from starlette.responses import Response
 from agent_runtime.episode import Transition
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
+from env_servers.gateways.access import BODY_LIMIT
 from env_servers.gateways.errors import BadRequest, Problem
 
-__all__ = ["as_json", "json_response", "problem_response", "read_message", "to_event"]
+__all__ = ["as_json", "json_response", "problem_response", "read_body", "read_message", "to_event"]
 
 _PROBLEM: Final = "application/problem+json"
 _DEEPEST: Final = 64
@@ -38,13 +40,31 @@ def json_response(
     return Response(orjson.dumps(value), status, dict(headers or {}), "application/json")
 
 
+async def read_body(request: Request) -> bytes:
+    """Return the body of a request, unpacked; raises BadRequest for one that cannot be."""
+    body = await request.body()
+    encoding = request.headers.get("content-encoding", "identity").lower()
+    if encoding in ("", "identity"):
+        return body
+    if encoding != "gzip":
+        raise BadRequest(f"content-encoding {encoding[:40]!r} is not known: gzip or identity")
+    unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    try:
+        unpacked = unpacking.decompress(body, BODY_LIMIT)
+    except zlib.error as error:
+        raise BadRequest(f"the body is no gzip: {error}") from None
+    if unpacking.unconsumed_tail or not unpacking.eof:
+        raise BadRequest(f"the body is cut off, or longer than {BODY_LIMIT:,} bytes unpacked")
+    return unpacked
+
+
 async def read_message(request: Request, into: M) -> M:
     """Return the body of a request as a message; no body is an empty one.
 
     Names may be those of JSON or of the contract. Raises BadRequest for what the message does not
     have, so that a misspelt name is told.
     """
-    body = await request.body()
+    body = await read_body(request)
     if not body:
         return into
     try:

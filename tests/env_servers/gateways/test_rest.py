@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gzip
 import json
 
 import pytest
@@ -196,3 +197,19 @@ async def test_an_oversized_body_is_a_problem():
             answer = await client.post("/v1/episodes", content=b"x" * 101)
     assert answer.status_code == 413
     assert answer.json()["status"] == 413
+
+
+async def test_packed_bodies_are_unpacked_within_the_limit():
+    async with open_rest("maze") as gateway, gateway_client(gateway) as client:
+
+        async def send(content, encoding="gzip"):
+            headers = {"content-encoding": encoding}
+            path = f"{SERVICE}/GetEnvironment"
+            return (await client.post(path, content=content, headers=headers)).json()
+
+        packed = gzip.compress(b'{"environment": "maze"}')
+        assert (await send(packed))["name"] == "maze"
+        bomb = gzip.compress(b" " * (64 << 20))
+        sent = ((bomb, "gzip"), (packed[:-9], "gzip"), (b"x", "gzip"), (b"x", "br"))
+        for content, encoding in sent:
+            assert (await send(content, encoding))["code"] == "invalid_argument"
