@@ -126,7 +126,7 @@ class RequestsClient:
         return response.json()
 
     def _open_one(self, episode: int) -> int:
-        number = self._post("create")["id"]
+        number = self._post("create", {})["id"]
         self._post("reset", {"id": number, "data_idx": episode})
         return number
 
@@ -198,7 +198,7 @@ class AiohttpClient:
         await open_each(episodes, self._open_one)
 
     async def _open_one(self, episode: int) -> None:
-        self._ids[episode] = number = (await self._post("create"))["id"]
+        self._ids[episode] = number = (await self._post("create", {}))["id"]
         await self._post("reset", {"id": number, "data_idx": episode})
 
     async def step(self, episode: int, action: str) -> str:
