@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import tyro
 from rich.console import Console
@@ -28,7 +28,7 @@ _GATEWAY: Final = (
     *(sys.executable, "-m", "env_servers", "gateway", "agentgym"),
     *("{environment}", "--port", "{port}", "--servers", "1"),
 )
-_KINDS: Final = {
+_KINDS: Final[Mapping[str, tuple[str, Literal["asyncio", "uvloop"]]]] = {
     "requests": ("RequestsClient", "asyncio"),
     "aiohttp": ("AiohttpClient", "asyncio"),
     "aiohttp on uvloop": ("AiohttpClient", "uvloop"),
@@ -66,9 +66,7 @@ def ratios(report: Report) -> list[dict[str, Any]]:
     for kind in _KINDS:
         theirs, ours = (rates.get(f"{name}, {kind}") for name in ("AgentGym's shape", "gateway"))
         ratio = None if ours is None or not theirs else round(ours / theirs, 2)
-        rows.append(
-            {"client": kind, "ours": ours, "theirs": theirs, "ratio": ratio, "goal": _GOAL}
-        )
+        rows.append({"client": kind, "ours": ours, "theirs": theirs, "ratio": ratio, "goal": _GOAL})
     return rows
 
 

@@ -11,7 +11,6 @@ from importlib.metadata import version
 from typing import Any, Final
 
 import orjson
-from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from env_servers.gateways.access import reply
@@ -26,7 +25,7 @@ from env_servers.gateways.agentgym.environment import (
 )
 from env_servers.gateways.agentgym.id_family import ID_FAMILY
 from env_servers.gateways.agentgym.index_family import INDEX_FAMILY
-from env_servers.gateways.agentgym.requests import Unreadable
+from env_servers.gateways.agentgym.requests import RawHeaders, Unreadable
 from env_servers.gateways.backend import Backend
 from env_servers.gateways.leases import Leases
 from orchestrator.errors import UsageError
@@ -105,7 +104,7 @@ class AgentGymGateway:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        headers = Headers(scope=scope)
+        headers: RawHeaders = dict(scope["headers"])
         methods = self._routes.get(scope["path"])
         extra: list[tuple[bytes, bytes]] = []
         if methods is None:
@@ -150,17 +149,17 @@ class AgentGymGateway:
         page = f"<!doctype html><html lang=en><title>{title}</title><h1>{title}</h1><ul>{rows}</ul>"
         return Answer(200, page.encode(), b"text/html; charset=utf-8")
 
-    def _without_slash(self, scope: Scope, headers: Headers) -> bytes:
+    def _without_slash(self, scope: Scope, headers: RawHeaders) -> bytes:
         """Return where a path leads that has a slash too many; empty = nowhere."""
         path: str = scope["path"]
         if not path.endswith("/") or path[:-1] not in self._routes:
             return b""
         query = scope["query_string"].decode("latin-1")
-        host = headers.get("host", "")
+        host = headers.get(b"host", b"").decode("latin-1")
         return f"{scope['scheme']}://{host}{path[:-1]}{'?' + query if query else ''}".encode()
 
 
-async def _answer(route: Route, scope: Scope, headers: Headers, receive: Receive) -> Answer:
+async def _answer(route: Route, scope: Scope, headers: RawHeaders, receive: Receive) -> Answer:
     body = await _body(receive)
     values: Any = None
     if route.read is not None:

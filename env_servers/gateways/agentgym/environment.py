@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
 
 import orjson
-from starlette.datastructures import Headers
 
 from agent_runtime.episode import Transition
 from agentgym.env.v1 import environment_pb2 as pb
+from env_servers.gateways.agentgym.requests import RawHeaders
 from env_servers.gateways.backend import Backend, HeldEpisode
 from env_servers.gateways.errors import GatewayError
 from env_servers.gateways.leases import Lease, Leases
@@ -54,7 +54,7 @@ def json_answer(value: Any, status: int = 200) -> Answer:
     return Answer(status, orjson.dumps(value))
 
 
-Read = Callable[[Headers, bytes, bytes], Any]
+Read = Callable[[RawHeaders, bytes, bytes], Any]
 """Reads headers, query and body; raises `Unreadable`."""
 
 

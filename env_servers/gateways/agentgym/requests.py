@@ -12,9 +12,8 @@ from typing import Annotated, Any, Final
 from urllib.parse import parse_qsl
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError
-from starlette.datastructures import Headers
 
-__all__ = ["BodyReader", "Id", "OldInt", "OldStr", "QueryReader", "Unreadable"]
+__all__ = ["BodyReader", "Id", "OldInt", "OldStr", "QueryReader", "RawHeaders", "Unreadable"]
 
 _INTEGER: Final[TypeAdapter[int]] = TypeAdapter(int)
 _ERRORS_SHOWN: Final = 20
@@ -40,6 +39,8 @@ def _old_text(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) else value
 
 
+RawHeaders = Mapping[bytes, bytes]
+"""Headers as ASGI has them, names in lower case."""
 Id = Annotated[int, Field(validation_alias=AliasChoices("id", "env_id"))]
 """The id of an environment; forks of AgentGym call it `env_id`."""
 OldInt = Annotated[int, BeforeValidator(_old_integer)]
@@ -54,20 +55,19 @@ class BodyReader:
         self._model = model
         self._any_content_type = any_content_type
 
-    def __call__(self, headers: Headers, query: bytes, body: bytes) -> Any:
+    def __call__(self, headers: RawHeaders, query: bytes, body: bytes) -> Any:
         """Return the model's object; raises Unreadable."""
         try:
             return self._model.model_validate(self._value(headers, body), from_attributes=True)
         except ValidationError as error:
             raise Unreadable(422, _details(error, "body")) from None
 
-    def _value(self, headers: Headers, body: bytes) -> Any:
+    def _value(self, headers: RawHeaders, body: bytes) -> Any:
         if not body:
             raise Unreadable(422, [_missing(("body",))])
-        content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-        subtype = content_type.partition("/")[2]
-        unnamed = self._any_content_type and not content_type
-        if not unnamed and subtype != "json" and not subtype.endswith("+json"):
+        content_type = headers.get(b"content-type", b"")
+        # What nearly all send needs no look at its parts.
+        if content_type != b"application/json" and not self._is_json(content_type):
             return body.decode("utf-8", "replace")
         try:
             return json.loads(body)
@@ -83,6 +83,13 @@ class BodyReader:
         except (UnicodeDecodeError, RecursionError, ValueError):
             raise Unreadable(400, "There was an error parsing the body") from None
 
+    def _is_json(self, content_type: bytes) -> bool:
+        name = content_type.partition(b";")[0].strip().lower()
+        if not name:
+            return self._any_content_type
+        subtype = name.partition(b"/")[2]
+        return subtype == b"json" or subtype.endswith(b"+json")
+
 
 class QueryReader:
     """Reads an integer of a query; of one that is there twice the last counts."""
@@ -92,7 +99,7 @@ class QueryReader:
         self._names = names
         self._old = old
 
-    def __call__(self, headers: Headers, query: bytes, body: bytes) -> int:
+    def __call__(self, headers: RawHeaders, query: bytes, body: bytes) -> int:
         """Return the number; raises Unreadable."""
         given = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
         name = next((it for it in self._names if it in given), None)
