@@ -12,6 +12,7 @@ import asyncio
 import os
 import socket
 import struct
+import sys
 import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -189,10 +190,11 @@ def _listen(folder: Path) -> socket.socket:
     """Return a socket in a run's folder that its owner alone can connect to. Raises OSError."""
     path = folder / SOCKET_FILE
     path.unlink(missing_ok=True)  # of a process that was killed: the lock is ours
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # Linux gives the file this mode; where a system does not, the folder is private, too.
-        os.fchmod(listening.fileno(), PRIVATE_FILE)
+        listening.setblocking(False)
+        if sys.platform == "linux":  # gives the file this mode; elsewhere the folder is private
+            os.fchmod(listening.fileno(), PRIVATE_FILE)
         with socket_address(folder) as address:
             listening.bind(address)
         path.chmod(PRIVATE_FILE)

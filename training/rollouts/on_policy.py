@@ -21,6 +21,7 @@ from agent_runtime.spawned_server import LogFolder
 from agent_runtime.weights import Weights
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
+from orchestrator.broadcast import Broadcast
 from orchestrator.client import connection_options
 from orchestrator.dispatcher import Dispatcher
 from orchestrator.episode_plans import EnvironmentPlay, plan_episode
@@ -163,7 +164,7 @@ class Rollouts:
     ) -> None:
         """Play what the store does not have yet."""
         plays = self._environment_plays(max_rounds)
-        run_id = store.manifest.run_id
+        run_id, broadcast = store.manifest.run_id, Broadcast(store.folder)
 
         def plan(assignment: Assignment) -> EpisodePlan:
             play = plays[assignment.key.environment]
@@ -185,8 +186,10 @@ class Rollouts:
             lambda _record: None,
             account=RunAccount(RunLimits()),
             on_limit=lambda _limit: None,
+            show=lambda plan: broadcast.episode(plan.episode_id),
         )
-        await dispatcher.run()
+        async with broadcast.open():
+            await dispatcher.run()
 
     def _manifest(self, step: int, samples: int, max_rounds: int) -> Manifest:
         return Manifest(
