@@ -24,7 +24,7 @@ from benchmark.tables import RESULTS, render_markdown, summarise
 __all__ = ["FrontDoor", "VectorClient", "main"]
 
 GOAL: Final = 0.7
-"""Of the asynchronous client's steps per second."""
+"""Of the asynchronous client's steps per second, medians of all rounds."""
 VECTOR: Final = Contender(
     name="agentgym.Vector",
     client="benchmark.front_door:VectorClient",

@@ -18,6 +18,7 @@ from benchmark.drive import (
     drive,
     script_of,
 )
+from benchmark.front_door import VECTOR
 from benchmark.load import Contender, served
 from env_servers.sdk import Environment, Observation, ResetOptions, StaticTaskSet, Task
 
@@ -30,7 +31,7 @@ def make_client(contender: Contender, address: str):
     return getattr(importlib.import_module(module), name)(target, **contender.options)
 
 
-@pytest.mark.parametrize("contender", BASELINES, ids=lambda contender: contender.name)
+@pytest.mark.parametrize("contender", [*BASELINES, VECTOR], ids=lambda contender: contender.name)
 async def test_a_baseline_answers_every_action_of_every_episode(contender: Contender):
     async with served(contender, "echo") as (address, _):
         client = make_client(contender, address)
