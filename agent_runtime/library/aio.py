@@ -219,13 +219,15 @@ class Environment:
         summaries = await self.connection.get_tasks(self.name, item_ids)
         return [Task(it.item_id, it.category) for it in summaries]
 
-    async def list_page(self, split: str = "", token: str = "") -> tuple[list[Task], str]:
+    async def list_page(
+        self, split: str = "", token: str = "", size: int = _PAGE
+    ) -> tuple[list[Task], str]:
         """Return some tasks of a split and what to ask for the next ones with; empty = the end."""
         splits = self.splits
         split = split or next(iter(splits), "")
         if split not in splits:
             raise UnknownName("split", split, splits)
-        page = await self.connection.list_tasks(self.name, split, token, _PAGE)
+        page = await self.connection.list_tasks(self.name, split, token, size)
         # A server whose pages are empty and never end must not hold anybody for ever.
         following = page.next_page_token if page.tasks else ""
         return [Task(task.item_id, task.category) for task in page.tasks], following
@@ -260,7 +262,9 @@ class Environment:
             ConnectionLost: The server is gone.
         """
         if task is None:
-            tasks, _ = await self.list_page()
+            tasks, _ = await self.list_page(size=1)
+            if not tasks:
+                raise ValueError(f"the first split of {self.name} has no tasks: name an item")
             task = tasks[0]
         item_id = task.item_id if isinstance(task, Task) else str(task)
         reset = pb.Reset(

@@ -187,7 +187,7 @@ class Vector:
             self._seed = seed
             self._tasks.rewind()
         batch = self._batch()
-        await self._reopen([it for it in self._slots if chosen[it.number]], batch)
+        await _together(await self._draw([it for it in self._slots if chosen[it.number]], batch))
         return self._shown(batch)
 
     async def step(self, actions: Sequence[str | None]) -> Batch:
@@ -204,15 +204,24 @@ class Vector:
         return await self._step(texts, replies=True)
 
     async def consult(self, player: str = "expert", seed: int = 0) -> list[Advice | None]:
-        """Ask a scripted player what it would do in each slot; None where no step can be made."""
+        """Ask a scripted player what it would do in each slot; None where no step can be made.
+
+        Raises UnknownName where there is no such player, and what the server says against it.
+        """
         advice: list[Advice | None] = [None] * len(self)
+        failures: list[AgentRuntimeError] = []
 
         async def ask(number: int, episode: Episode) -> None:
-            advice[number] = await episode.consult(player, seed)
+            try:
+                advice[number] = await episode.consult(player, seed)
+            except AgentRuntimeError as failure:
+                failures.append(failure)
 
         await _together(
             [ask(it.number, it.episode) for it in self._slots if it.episode and not it.over]
         )
+        if failures:
+            raise failures[0]
         return advice
 
     # ------------------------------------------------------------------ the slots
@@ -221,21 +230,18 @@ class Vector:
         # All are looked at before the first is sent: a step that is sent cannot be taken back.
         given = [None if it is None else sendable(it) for it in self._checked(values)]
         batch = self._batch()
-        stale = [it for it in self._slots if it.over]
-        opens = self.autoreset is not Autoreset.DISABLED
-        await self._play(
-            [
-                (slot, value)
-                for slot, value in zip(self._slots, given, strict=True)
-                if value is not None and not (opens and slot.over)
-            ],
-            batch,
-            replies=replies,
-        )
+        reopens = self.autoreset is not Autoreset.DISABLED
+        stale = [slot.over and reopens for slot in self._slots]
+        steps = [
+            (slot, value)
+            for slot, value, over in zip(self._slots, given, stale, strict=True)
+            if value is not None and not over
+        ]
+        opening = await self._draw([it for it in self._slots if stale[it.number]], batch)
+        await _together([self._play(steps, batch, replies=replies), *opening])
         if self.autoreset is Autoreset.SAME_STEP:
-            stale = [it for it in self._slots if it.over]
-        if opens and stale:
-            await self._reopen(stale, batch)
+            ended = [it for it in self._slots if it.over and not stale[it.number]]
+            await _together(await self._draw(ended, batch))
         return self._shown(batch)
 
     async def _play(
@@ -283,20 +289,18 @@ class Vector:
         slot.text = state.text
         slot.over = state.terminated or state.truncated
 
-    async def _reopen(self, slots: Sequence[_Slot], batch: Batch) -> None:
-        """Open the next tasks in these slots; tasks and seeds are given out in their order."""
+    async def _draw(self, slots: Sequence[_Slot], batch: Batch) -> list[Coroutine[Any, Any, None]]:
+        """Return what opens the next tasks in these slots; they are given out in their order."""
         if self._choose is not None:
             chosen = [self._choose(slot.number) for slot in slots]
         else:
             tasks = await self._tasks.take(len(slots))
             chosen = [(task, self._seed + number) for number, task in enumerate(tasks)]
             self._seed += len(tasks)
-        await _together(
-            [
-                self._open(slot, task, seed, batch)
-                for slot, (task, seed) in zip(slots, chosen, strict=True)
-            ]
-        )
+        return [
+            self._open(slot, task, seed, batch)
+            for slot, (task, seed) in zip(slots, chosen, strict=True)
+        ]
 
     async def _open(self, slot: _Slot, task: Task | str | int, seed: int, batch: Batch) -> None:
         slot.clear()

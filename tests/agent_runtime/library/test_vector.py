@@ -127,6 +127,8 @@ def test_replies_and_advice_are_for_all_slots(echo: agentgym.Environment) -> Non
     with vector_of(echo, Autoreset.NEXT_STEP) as vector:
         assert vector.consult() == [None, None]
         vector.reset()
+        with pytest.raises(agentgym.UnknownName, match="valid: expert, random, noop"):
+            vector.consult("oracle")
         batch = vector.reply([advice.reply if advice else None for advice in vector.consult()])
         actions = [state and state.parsed_action for state in batch.transitions]
         assert all(actions)
