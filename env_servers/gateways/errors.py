@@ -5,7 +5,7 @@
     ├── UnknownId           no such id: never given out, closed, or forgotten
     ├── EpisodeLapsed       it was closed because nobody used it
     ├── EpisodeOver         it has ended and takes no more steps
-    └── NoRoom              no server had room in time
+    └── NoRoom              no server had room in time, or there are too many ids
 
 What the servers and the way to them say comes as `AgentRuntimeError`; `problem_of` gives both the
 same form.
@@ -91,7 +91,7 @@ class EpisodeOver(GatewayError):
 
 
 class NoRoom(GatewayError):
-    """When no server had room for another episode in time."""
+    """When no server had room for another episode in time, or the gateway has none for an id."""
 
     status = 503
     reason = "CAPACITY_EXHAUSTED"

@@ -12,10 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, Protocol, TypeVar
 
+from env_servers.gateways.errors import NoRoom
+
 __all__ = ["Closable", "Lease", "Leases"]
 
 _REMEMBERED: Final = 48
 """A lapsed id is forgotten after so many times the limit without a request."""
+_MOST: Final = 100_000
+"""Ids at once: what a client may make and never use must end somewhere."""
 _LOOKS: Final = 8
 """How often it is looked for lapsed ones within the limit."""
 
@@ -62,9 +66,16 @@ class Lease(Generic[Held]):
 class Leases(Generic[Held]):
     """All leases of one kind."""
 
-    def __init__(self, idle_limit: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """`idle_limit` is in seconds of `clock`."""
+    def __init__(
+        self,
+        idle_limit: float,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        most: int = _MOST,
+    ) -> None:
+        """`idle_limit` is in seconds of `clock`; there are at most `most` leases at once."""
         self.idle_limit = idle_limit
+        self._most = most
         self._clock = clock
         self.issued = 0
         """How many numbers were given out."""
@@ -82,7 +93,13 @@ class Leases(Generic[Held]):
         return self.issued - 1
 
     def add(self, held: Held, number: int | None = None) -> Lease[Held]:
-        """Hold something under a reserved number, or the next one."""
+        """Hold something under a reserved number, or the next one.
+
+        Raises NoRoom where there are too many; what was to be held is closed then.
+        """
+        if len(self._leases) >= self._most:
+            held.close()
+            raise NoRoom(f"there are {self._most:,} environments and episodes: close some of them")
         lease = Lease(self.reserve() if number is None else number, held, self._clock)
         self._leases[lease.id] = lease
         return lease

@@ -1,5 +1,8 @@
 """Ids that clients hold: each is used once, and what nobody asks for is closed."""
 
+import pytest
+
+from env_servers.gateways.errors import NoRoom
 from env_servers.gateways.leases import Leases
 
 
@@ -79,3 +82,15 @@ def test_closing_closes_everything():
     leases.close()
     assert [it.closed for it in things] == [1, 1]
     assert len(leases) == 0
+
+
+def test_there_are_not_more_ids_than_fit():
+    leases = Leases(60.0, most=2)
+    for _ in range(2):
+        leases.add(Thing())
+    surplus = Thing()
+    with pytest.raises(NoRoom):
+        leases.add(surplus)
+    assert surplus.closed == 1
+    leases.end(0)
+    leases.add(Thing())

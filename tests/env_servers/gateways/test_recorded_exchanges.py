@@ -101,6 +101,7 @@ async def test_babyai(data_dir):
     assert await replay(data_dir, "babyai", "babyai", compare=compare, differ=[huge]) == (284, 3)
 
 
+@pytest.mark.slow
 async def test_alfworld(data_dir):
     # What is wrong with a number that no game has is said in other words.
     missing = noted("only part of the games is on disk")
@@ -130,6 +131,7 @@ def with_all_questions(environment, exchanges):
     environment.item = shifted
 
 
+@pytest.mark.slow
 async def test_bird(data_dir):
     pool = noted("pool of 8")
     figures = await replay(data_dir, "bird", "sqlgym", prepare=with_all_questions, differ=[pool])
@@ -140,6 +142,7 @@ async def test_bird(data_dir):
 arrays = noted("JSON array")
 
 
+@pytest.mark.slow
 async def test_weather(data_dir):
     def reckoned(exchange):
         # A distance in its last digit; a place that the recorder could not look up, and what
@@ -149,11 +152,13 @@ async def test_weather(data_dir):
     assert await replay(data_dir, "weather", "weather", differ=[arrays, reckoned]) == (217, 8)
 
 
+@pytest.mark.slow
 async def test_movie(data_dir):
     assert await replay(data_dir, "movie", "movie", differ=[arrays]) == (110, 2)
 
 
-@pytest.mark.parametrize("name", ["todo", pytest.param("sheet", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["todo", "sheet"])
 async def test_tools_whose_accounts_the_recorder_lacked(data_dir, name):
     def needs_account(exchange):
         return exchange["n"] in (20, 21, 25, 26, 27)
