@@ -36,6 +36,7 @@ _IDLE_SECONDS: Final = 120.0
 """After which a scratch episode is closed."""
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """Of views that are kept; those of one state have 8 MiB at most."""
+_MOST_STATES: Final = 500
 _CLOSE_SECONDS: Final = 10.0
 """For which the end of all of them is waited for."""
 _PATIENCE: Final = 120.0
@@ -96,8 +97,9 @@ class Travel:
         state = self._servers.run(self._visit(key, record, turn), timeout=_PATIENCE)
         with self._lock:
             self._states[key, turn] = state
-            while sum(it.size for it in self._states.values()) > _MOST_BYTES:
-                self._states.popitem(last=False)
+            kept = self._states
+            while len(kept) > _MOST_STATES or sum(it.size for it in kept.values()) > _MOST_BYTES:
+                kept.popitem(last=False)
         return state
 
     def known(self, folder: Path, episode_id: str, turn: int) -> State | None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from orchestrator.errors import FleetError, UsageError
 from orchestrator.run_plan import RunPlan, SessionEnd
 from orchestrator.servers import FleetConfig
 from orchestrator.store import RunReader, RunStore
+from orchestrator.viewer import travel
 from orchestrator.viewer.live_servers import LiveServers
 from tests.kit.server_process import ServerProcess
 from tests.kit.viewer import RunningViewer, run_viewer
@@ -39,10 +41,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]
     """A run of one maze, played on a server of its own, and the server's address."""
     folder = tmp_path_factory.mktemp("travel")
     with ServerProcess(folder, environments=["maze"]) as server:
-        flags = ["--env", "maze", "--policy", "expert", "--episodes", "1"]
+        flags = ["--env", "maze", "--policy", "expert", "--episodes", "2"]
         run = folder / "runs" / "played"
         assert sample.main([*flags, "--servers", server.address, "--out", str(run)]) == 0
         yield folder / "runs", server.address
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """Another one, on which nothing else plays."""
+    with ServerProcess(tmp_path_factory.mktemp("server"), environments=["maze"]) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -107,22 +116,40 @@ def test_a_replay_that_comes_out_otherwise_is_said_with_its_turn(
 
 
 def test_a_server_that_is_gone_is_said_and_asked_again_when_it_is_back(
-    runs: tuple[Path, str], tmp_path: Path
+    runs: tuple[Path, str], server: ServerProcess
 ) -> None:
     record = record_of(runs[0] / "played")
-    with ServerProcess(tmp_path, environments=["maze"]) as server:
-        config = FleetConfig(servers=(server.address,), wait_for_servers=0.2)
-        servers = LiveServers(config, ClientConfig(connect_deadline=2.0))
-        with run_viewer(runs[0], servers=servers) as viewer:
-            asked: dict[str, Any] = {"run": "runs/played", "id": record.episode_id}
-            assert viewer.post("state", turn=1, **asked)["turn"] == 1
-            server.kill()
-            said = viewer.post("state", turn=2, **asked)["error"]
-            assert "no server of maze answers any more" in said
-            assert viewer.post("state", turn=1, **asked)["turn"] == 1, "it is still kept"
-            server.start()
-            assert viewer.post("state", turn=2, **asked)["turn"] == 2
-        assert live_episodes(server.address) == 0
+    config = FleetConfig(servers=(server.address,), wait_for_servers=0.2)
+    servers = LiveServers(config, ClientConfig(connect_deadline=2.0))
+    with run_viewer(runs[0], servers=servers) as viewer:
+        asked: dict[str, Any] = {"run": "runs/played", "id": record.episode_id}
+        assert viewer.post("state", turn=1, **asked)["turn"] == 1
+        server.kill()
+        said = viewer.post("state", turn=2, **asked)["error"]
+        assert "no server of maze answers any more" in said
+        assert viewer.post("state", turn=1, **asked)["turn"] == 1, "it is still kept"
+        server.start()
+        assert viewer.post("state", turn=2, **asked)["turn"] == 2
+    assert live_episodes(server.address) == 0
+
+
+def test_scratch_episodes_are_few_and_end_when_nobody_looks(
+    runs: tuple[Path, str], server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = LiveServers(FleetConfig(servers=(server.address,)))
+    with run_viewer(runs[0], servers=servers) as viewer:
+        ids = [it["episode_id"] for it in viewer.ask("episodes", run="runs/played")["rows"]]
+        for most in (2, 1):
+            monkeypatch.setattr(travel, "_MOST_SCRATCH", most)
+            for turn, episode_id in enumerate(ids, most):
+                viewer.post("state", run="runs/played", id=episode_id, turn=turn)
+            assert live_episodes(server.address) == most
+        monkeypatch.setattr(travel, "_IDLE_SECONDS", 0.1)
+        viewer.post("state", run="runs/played", id=ids[1], turn=4)
+        deadline = time.monotonic() + 30
+        while live_episodes(server.address):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 def test_what_a_run_needs_and_is_not_here_is_said(runs: tuple[Path, str], tmp_path: Path) -> None:
@@ -179,7 +206,9 @@ def test_whoever_waits_is_told_when_the_viewer_ends_or_it_takes_too_long() -> No
         servers.run(wait_for_ever(), timeout=1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_the_end_of_the_viewer_leaves_no_process_and_no_file(
     runs: tuple[Path, str], number: signal.Signals
 ) -> None:
