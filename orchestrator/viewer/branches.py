@@ -133,17 +133,25 @@ class Branches:
         return played.state
 
     def family(self, run: OpenedRun, episode: episode_pb2.Episode) -> dict[str, Any]:
-        """Return where an episode goes off, and the kept branches that go off from it."""
-        parent = None
+        """Return where an episode goes off, what else does there, and what goes off from it."""
+        parent, siblings = None, []
         if episode.HasField("parent"):
             of = episode.parent
             name = self._library.name_by_id(of.run_id)
             parent = {"run": name, "run_id": of.run_id, "id": of.episode_id, "turn": of.turn}
-        return {"parent": parent, "branches": list(self._children(run, episode))}
+            if name is not None:
+                folder = self._library.folders()[name]
+                siblings = self._children(folder, of.episode_id, episode.item_id)
+        return {
+            "parent": parent,
+            "siblings": [it for it in siblings if it.get("id") != episode.episode_id],
+            "branches": self._children(run.folder, episode.episode_id, episode.item_id),
+        }
 
-    def _children(self, run: OpenedRun, episode: episode_pb2.Episode) -> Sequence[dict[str, Any]]:
+    def _children(self, parent: Path, episode_id: str, item_id: str) -> list[dict[str, Any]]:
+        """Return the kept branches of an episode of an item."""
         found: list[dict[str, Any]] = []
-        for folder in played_folders(run.folder):
+        for folder in played_folders(parent):
             name = self._library.name_of(folder)
             if name is None:
                 continue
@@ -151,8 +159,8 @@ class Branches:
                 with RunReader.open(folder) as reader:
                     found += [
                         {"run": name, "turn": it.parent.turn, **_line(it)}
-                        for it in reader.episodes(lambda its: its.item_id == episode.item_id)
-                        if it.parent.episode_id == episode.episode_id
+                        for it in reader.episodes(lambda its: its.item_id == item_id)
+                        if it.parent.episode_id == episode_id
                     ]
             except RunFolderError as error:
                 found.append({"run": name, "problem": str(error)})

@@ -6,20 +6,27 @@ import { address, post } from "./server.js";
 
 const OUTCOMES = { success: "success", loss: "no success", unjudged: "not judged", failed: "failed" };
 
-// Returns links to the parent of an episode and to its branches; null where it has neither.
-export function family({ parent, branches }, { run, id }) {
+// Returns links to the parent of an episode, to its other branches, and to branches of its own.
+export function family({ parent, siblings, branches }, { run, id }) {
   return [
     parent ? make("p", { class: "parent" }, "A branch of ",
       parent.run ? make("a", { href: address("/episode", { run: parent.run, id: parent.id, turn: parent.turn }) }, "this episode") : phrase`episode ${parent.id}`,
       phrase` of run ${parent.run ?? parent.run_id}, from turn ${number(parent.turn)} on. `,
       parent.run ? make("a", { href: sideBySide(parent, { run, id }) }, "Side by side") : null) : null,
-    branches.length ? make("details", { open: true, class: "attempts" },
-      make("summary", {}, branches.length === 1 ? "1 branch" : `${number(branches.length)} branches`),
-      make("ul", {}, branches.map((it) => it.problem ? make("li", { class: "failed" }, it.problem) : make("li", {},
-        make("a", { href: address("/episode", { run: it.run, id: it.id }) }, `from turn ${number(it.turn)}`),
-        phrase` by ${it.policy}: ${OUTCOMES[it.outcome]}, ${it.stop_reason}, ${number(it.rounds)} rounds. `,
-        make("a", { href: sideBySide({ run, id }, it) }, "Side by side"))))) : null,
+    list("of the same episode", siblings, { run, id }),
+    list("", branches, { run, id }),
   ];
+}
+
+function list(which, branches, shown) {
+  if (!branches.length) return null;
+  const count = branches.length === 1 ? "1 branch" : `${number(branches.length)} branches`;
+  const other = which ? `${count.replace(" ", " other ")} ${which}` : count;
+  return make("details", { open: true, class: "attempts" }, make("summary", {}, other),
+    make("ul", {}, branches.map((it) => it.problem ? make("li", { class: "failed" }, it.problem) : make("li", {},
+      make("a", { href: address("/episode", { run: it.run, id: it.id }) }, `from turn ${number(it.turn)}`),
+      phrase` by ${it.policy}: ${OUTCOMES[it.outcome]}, ${it.stop_reason}, ${number(it.rounds)} rounds. `,
+      make("a", { href: sideBySide(shown, it) }, "Side by side")))));
 }
 
 function sideBySide(first, second) {

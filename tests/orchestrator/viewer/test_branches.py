@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,13 @@ def test_a_branch_is_played_kept_and_found_again(
     assert [(it["run"], it["id"], it["turn"]) for it in parent["branches"]] == [
         (kept["run"], kept["id"], 2)
     ]
+    assert branch["siblings"] == []
+    again = open_branch(viewer, 1)["branch"]
+    viewer.post("branch", do="go_on", branch=again, policy="random", turns=1)
+    second = viewer.ask("episode", **viewer.post("branch", do="keep", branch=again))
+    assert [it["id"] for it in second["siblings"]] == [kept["id"]]
+    state = viewer.post("state", **kept, turn=3)
+    assert state["state_hash"] == branch["turns"][3]["step"]["state_hash"]
     lines = {it["run"]: it for it in viewer.ask("runs")["runs"]}
     while lines[kept["run"]]["state"] == "waiting":
         lines = {it["run"]: it for it in viewer.ask("runs")["runs"]}
@@ -125,11 +133,12 @@ def test_branches_are_bounded_and_end_when_nobody_plays(
 
 
 def test_what_was_not_kept_ends_with_the_viewer(runs: tuple[Path, str]) -> None:
+    before = live_episodes(runs[1])
     with run_viewer(runs[0], servers=LiveServers(FleetConfig(servers=(runs[1],)))) as viewer:
         open_branch(viewer)
-        assert live_episodes(runs[1]) == 1
-    while live_episodes(runs[1]):
-        pass
+        assert live_episodes(runs[1]) == before + 1
+    while live_episodes(runs[1]) > before:
+        time.sleep(0.01)
 
 
 def live_episodes(address: str) -> int:
