@@ -125,7 +125,9 @@ class LiveStreams:
                 episode.MergeFromString(update.record)
             except DecodeError:
                 raise NotWatchable("the run sent a record that cannot be read") from None
-            now = transcript.as_data(episode)["turns"]
+            # Most updates have a longer draft, and nothing else.
+            is_same = turns and not update.record
+            now = turns if is_same else transcript.as_data(episode)["turns"]
             pairs = zip(now, turns, strict=False)
             same = next((at for at, (new, old) in enumerate(pairs) if new != old), len(turns))
             turns = now

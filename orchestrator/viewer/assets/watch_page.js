@@ -15,6 +15,16 @@ const ENDS = {
   lost: "The run has ended, or was killed, before the episode did.",
 };
 
+// Resolves when the page is seen, or left.
+function seen(signal) {
+  return new Promise((resolve) => {
+    const look = () => { if (!document.hidden || signal.aborted) resolve(); };
+    document.addEventListener("visibilitychange", look, { signal });
+    signal.addEventListener("abort", look, { once: true });
+    look();
+  });
+}
+
 export async function showWatch({ page, parameters, go, tell, signal }) {
   const { run, id } = parameters;
   const known = { state: null, turns: [], draft: "", ended: "", problem: "" };
@@ -54,16 +64,26 @@ export async function showWatch({ page, parameters, go, tell, signal }) {
   const ticking = setInterval(() => drawWaiting(), 1000);
   signal.addEventListener("abort", () => clearInterval(ticking), { once: true });
 
-  try {
-    for await (const piece of readLines("watch", { run, id }, { signal })) {
-      take(piece);
-      if (!view.paused) draw();
+  while (!known.ended && !signal.aborted) {
+    await seen(signal);
+    // A page that nobody sees holds none of the few connections that a browser has for a server.
+    const reading = new AbortController();
+    const stop = () => document.hidden && reading.abort();
+    document.addEventListener("visibilitychange", stop, { signal: reading.signal });
+    signal.addEventListener("abort", () => reading.abort(), { once: true, signal: reading.signal });
+    try {
+      for await (const piece of readLines("watch", { run, id }, { signal: reading.signal })) {
+        take(piece);
+        if (!view.paused) draw();
+      }
+      if (!known.ended) end("", "The viewer has ended, or does not answer. The run goes on without it.");
+    } catch (error) {
+      if (reading.signal.aborted) continue;
+      if (!known.state) throw error;
+      end("", `The viewer does not answer any more (${error.message}). The run goes on without it.`);
+    } finally {
+      reading.abort();
     }
-    if (!known.ended) end("", "The viewer has ended, or does not answer. The run goes on without it.");
-  } catch (error) {
-    if (signal.aborted) return;
-    if (!known.state) throw error;
-    end("", `The viewer does not answer any more (${error.message}). The run goes on without it.`);
   }
 
   function take(piece) {

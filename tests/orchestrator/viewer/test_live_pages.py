@@ -105,11 +105,29 @@ def test_live_pages_pass_axe_fit_small_screens_and_say_that_a_run_was_killed(
         run.allow_words(8)
         page.get_by_role("region", name="Reply being written").get_by_text("Thought:").wait_for()
         check()
+        hide(page, True)
+        while not all(it["turn"] for it in viewer.ask("live", run="runs/live")["episodes"]):
+            run.allow_words(10)
+            page.wait_for_timeout(20)
+        assert page.locator("li.turn").count() == 1  # a page that nobody sees asks for nothing
+        hide(page, False)
+        page.get_by_role("heading", name="Turn 1", exact=True).wait_for()
         run.process.kill()
         run.process.wait()
         page.get_by_text("has ended, or was killed, before the episode did").first.wait_for()
         page.get_by_role("link", name="What else is played").click()
         page.get_by_text("(what it left does not answer)").wait_for()
+
+
+def hide(page: Any, hidden: bool) -> None:
+    """Tell the page that its tab is behind another, or in front."""
+    page.evaluate(
+        """(hidden) => {
+            Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
+            document.dispatchEvent(new Event('visibilitychange'));
+        }""",
+        hidden,
+    )
 
 
 @contextmanager
