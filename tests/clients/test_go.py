@@ -9,7 +9,8 @@ import pytest
 from tests.clients.playing import build, needs, plays_through_losses
 from tests.kit.data import REPOSITORY
 
-pytestmark = pytest.mark.slow
+# Compilers on a busy machine.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 PACKAGES = Path("/usr/share/gocode")
 

@@ -9,7 +9,8 @@ import pytest
 
 from tests.clients.playing import build, needs, plays_through_losses
 
-pytestmark = pytest.mark.slow
+# Compilers on a busy machine.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 JARS, MAVEN = Path("/usr/share/java"), Path("/usr/share/maven-repo")
 PLUGINS = ("compiler", "jar", "resources", "surefire")

@@ -6,7 +6,8 @@ import pytest
 
 from tests.clients.playing import build, needs, plays_through_losses
 
-pytestmark = pytest.mark.slow
+# Compilers on a busy machine.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 async def test_the_typescript_client_wins_through_losses(server_process) -> None:
