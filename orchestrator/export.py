@@ -32,11 +32,19 @@ from orchestrator.scorings.table import EpisodeScore, ScoresReader
 from orchestrator.store import RunReader
 from orchestrator.terminal import TerminalConsole
 
-__all__ = ["ExportFilter", "ExportOptions", "ExportResult", "export_run", "main"]
+__all__ = [
+    "HTML",
+    "HTML_CONVERSATIONS",
+    "ExportFilter",
+    "ExportOptions",
+    "ExportResult",
+    "export_run",
+    "main",
+]
 
 HTML: Final = "html"
 """The format that is a report of the run, and no data for programs."""
-_CONVERSATIONS: Final = 50
+HTML_CONVERSATIONS: Final = 50
 """In a report where no limit is asked for."""
 
 
@@ -47,6 +55,8 @@ class ExportFilter:
     environments: tuple[str, ...] = ()
     """Empty = all."""
     policies: tuple[str, ...] = ()
+    """Empty = all."""
+    episode_ids: tuple[str, ...] = ()
     """Empty = all."""
     min_reward: float | None = None
     min_score: float | None = None
@@ -60,6 +70,7 @@ class ExportFilter:
             (self.include_failed or not summary.failed)
             and (not self.environments or summary.environment in self.environments)
             and (not self.policies or summary.policy in self.policies)
+            and (not self.episode_ids or summary.episode_id in self.episode_ids)
             and _reaches(summary.reward, self.min_reward)
             and _reaches(summary.score, self.min_score)
             and (summary.success is True or not self.only_success)
@@ -215,7 +226,7 @@ def _export(options: ExportOptions) -> int:
     )
     limit = options.limit
     if limit is None:
-        limit = _CONVERSATIONS if options.format == HTML else 0
+        limit = HTML_CONVERSATIONS if options.format == HTML else 0
     if limit < 0:
         raise UsageError("--limit counts episodes; 0 = all")
     console = TerminalConsole(file=sys.stderr, soft_wrap=True)

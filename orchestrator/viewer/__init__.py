@@ -6,6 +6,8 @@
     compared.py      runs compared with each other
     trainings.py     trainings: agents, what was kept; training_log.py: their curves
     opened_run.py    one run as the viewer holds it: columns of all records, kept up to date
+    run_data.py      a run's page: what is there at once, and what follows
+    exports.py       files that a browser saves
     selection.py     which episodes of a run are listed, and in which order
     curves.py        figures of a run over time
     transcript.py    one record as the pages show it: turns, tokens

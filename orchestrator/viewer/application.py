@@ -2,7 +2,7 @@
 
     /                    the runs                         /api/runs
     /training?training=  one training                     /api/training
-    /run?run=&other=     one run                          /api/run, /api/differences
+    /run?run=&other=     one run                          /api/run, /api/differences, /api/export
     /episodes?run=&...   its episodes, filtered           /api/episodes
     /compare?run=&other= runs, paired by item             /api/compare
     /episode?run=&id=    one episode                      /api/episode, /api/tokens, /api/text,
@@ -44,6 +44,7 @@ from orchestrator.viewer import transcript
 from orchestrator.viewer.access import Access
 from orchestrator.viewer.branches import Branches
 from orchestrator.viewer.compared import Comparisons
+from orchestrator.viewer.exports import FORMATS, Exports
 from orchestrator.viewer.library import Library
 from orchestrator.viewer.live_servers import LiveServers
 from orchestrator.viewer.opened_run import OpenedRun
@@ -104,6 +105,7 @@ class Viewer:
         self.compare = self._comparisons.compare
         self._run_pages = RunPages(library)
         self.run = self._run_pages.run
+        self.export = Exports(library).export
         self._trainings = Trainings(library)
         self.training = self._trainings.training
         self._indices: dict[Path, WordIndex] = {}
@@ -191,6 +193,7 @@ class Viewer:
             **transcript.as_data(episode),
             **self._branches.family(run, episode),
             "attempts": [_row(it) for it in run.attempts(episode_key(episode))],
+            "formats": FORMATS,
             "place": place,
             "listed": len(listed),
             "previous": listed[place - 1] if place else None,
@@ -256,6 +259,7 @@ def create_application(viewer: Viewer, *, token: str, hosts: list[str]) -> Starl
         *(viewer.runs, viewer.run, viewer.episodes, viewer.episode),
         *(viewer.tokens, viewer.text, viewer.record, viewer.differences),
         *(viewer.compare, viewer.training, viewer.view, viewer.branch_view),
+        viewer.export,
         viewer.watching.live,
     )
     routes = [Route(f"/api/{answer.__name__}", _endpoint(answer)) for answer in answers]

@@ -15,7 +15,7 @@ from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from orchestrator.checksums import TALLY_FILE
@@ -85,6 +85,11 @@ class Library:
         with self._lock:
             self._look()
             return self._trainings
+
+    def training_of(self, name: str) -> str | None:
+        """Return the training in whose folder a run, or a training, lies; None = there is none."""
+        trainings = self.trainings()
+        return next((it for it in map(str, PurePosixPath(name).parents) if it in trainings), None)
 
     def _look(self) -> None:
         now = time.monotonic()

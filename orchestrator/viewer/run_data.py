@@ -17,6 +17,7 @@ from orchestrator.run_folder import read_writer
 from orchestrator.run_state import run_state
 from orchestrator.viewer.background import Background
 from orchestrator.viewer.curves import over_time
+from orchestrator.viewer.exports import FORMATS
 from orchestrator.viewer.library import Library
 from orchestrator.viewer.opened_run import OpenedRun, RunSummary
 from orchestrator.viewer.watching import live_since
@@ -53,6 +54,8 @@ class RunPages:
             "folder": str(run.folder),
             "manifest": dataclasses.asdict(run.manifest),
             "runs": list(self._library.folders()),
+            "training": self._library.training_of(parameters["run"]),
+            "formats": FORMATS,
         }
 
     def _found(self, run: OpenedRun) -> dict[str, Any]:

@@ -112,7 +112,9 @@ class Trainings:
         revision = f"{hash(state) & 0xFFFFFFFF:x}"
         if parameters.get("revision") == revision:
             return {"revision": revision}
-        return {"revision": revision, "runs": below, **_checked(self._read(name), _page)}
+        part_of = self._library.training_of(name)
+        known = {"revision": revision, "runs": below, "part_of": part_of}
+        return {**known, **_checked(self._read(name), _page)}
 
     def _read(self, name: str) -> _Read:
         runs, trainings = self._library.folders(), self._library.trainings()
@@ -162,9 +164,6 @@ def _page(read: _Read) -> dict[str, Any]:
     return {
         **_heading(read),
         "folder": str(training.folder),
-        "part_of": next(
-            (it for it in map(str, Path(read.name).parents) if it in read.trainings), None
-        ),
         "agents": list(agents),
         "pooled": _pooled(read) if training.algorithm == "agentevol" else [],
         "curves": read.curves.curves,

@@ -29,7 +29,8 @@ function list(which, branches, shown) {
       make("a", { href: sideBySide(shown, it) }, "Side by side")))));
 }
 
-function sideBySide(first, second) {
+// Returns the address of two episodes, each { run, id }, side by side.
+export function sideBySide(first, second) {
   return address("/side-by-side", { run: first.run, id: first.id, other_run: second.run, other_id: second.id });
 }
 

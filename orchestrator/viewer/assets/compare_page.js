@@ -1,5 +1,6 @@
 // Runs side by side, paired by what both played: figures, tests, items that turned.
 
+import { sideBySide } from "./branch_links.js";
 import { fill, make, phrase, scrolled } from "./elements.js";
 import { delay } from "./following.js";
 import { measured, number } from "./figures.js";
@@ -113,5 +114,6 @@ function turned(title, { count, items }, { run, other }) {
         make("th", { scope: "row" }, it.item_id), make("td", {}, it.environment),
         make("td", {}, `${it.first_solved} of ${it.samples}`), make("td", {}, `${it.second_solved} of ${it.samples}`),
         make("td", {}, make("a", { href: address("/episode", { run, id: it.first_episode }) }, "first"), ", ",
-          make("a", { href: address("/episode", { run: other, id: it.second_episode }) }, "second"))))))));
+          make("a", { href: address("/episode", { run: other, id: it.second_episode }) }, "second"), ", ",
+          make("a", { href: sideBySide({ run, id: it.first_episode }, { run: other, id: it.second_episode }) }, "side by side"))))))));
 }

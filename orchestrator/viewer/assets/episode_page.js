@@ -4,6 +4,7 @@ import { family, playOn } from "./branch_links.js";
 import { compare } from "./difference.js";
 import { fill, make, phrase } from "./elements.js";
 import { filtersOf } from "./episodes_page.js";
+import { saving } from "./exports.js";
 import { amount, dollars, moment, number, seconds } from "./figures.js";
 import { address, ask, askText } from "./server.js";
 import { timeTravel } from "./time_travel.js";
@@ -40,7 +41,7 @@ export async function showEpisode({ page, parameters, go, tell, signal }) {
       make("button", { onclick: toggleChanges, id: "changes", "aria-pressed": "true" }, "What changed"),
       data.segments.length ? make("button", { onclick: toggleTokens, id: "show-tokens", "aria-expanded": "false" }, "Tokens") : null,
       make("a", { href: raw, target: "_blank", rel: "noopener" }, "Raw record"),
-      make("a", { href: raw, download: `${full}.json` }, "Save"),
+      make("a", { href: raw, download: `${full}.json` }, "Save"), saving({ run, id: full }, data.formats),
       make("button", { onclick: () => help.showModal() }, "Keys (?)")),
     timeline(data, choose), travel.bar, tokens, make("div", { class: "stage" }, turns, travel.panel), facts(data), help);
   drawTurns();

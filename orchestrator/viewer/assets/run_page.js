@@ -3,10 +3,13 @@
 import { histogram, line } from "./charts.js";
 import { comparison } from "./compare_page.js";
 import { fill, make, phrase, scrolled } from "./elements.js";
+import { saving } from "./exports.js";
 import { amount, dollars, measured, number, percent, seconds } from "./figures.js";
 import { delay, follow } from "./following.js";
 import { playingNow } from "./live_page.js";
 import { address, ask } from "./server.js";
+
+const MOST_BESIDE = 50;
 
 export async function showRun({ page, parameters, go, tell, signal }) {
   const { run, other } = parameters;
@@ -47,6 +50,18 @@ function heading(run, { manifest, folder }) {
   ];
 }
 
+// Where the run lies: in a training, and beside others that are compared with it at a click.
+function beside(run, { runs, training }) {
+  const folder = run.split("/").slice(0, -1).join("/");
+  const others = runs.filter((it) => it !== run && it.split("/").slice(0, -1).join("/") === folder);
+  return [
+    training ? make("p", {}, "Played by the training ", make("a", { href: address("/training", { training }) }, make("bdi", {}, training))) : null,
+    folder && others.length ? make("details", { id: "beside" }, make("summary", {}, `Runs in the same folder: ${number(others.length)}`),
+      make("ul", {}, others.slice(0, MOST_BESIDE).map((it) => make("li", {}, make("a", { href: address("/run", { run: it }) }, make("bdi", {}, it)),
+        ", ", make("a", { href: comparison(run, [it]), "aria-label": `compare ${it} with this run` }, "compare"))))) : null,
+  ];
+}
+
 function reading() {
   return make("p", { role: "status" }, "reading the run …");
 }
@@ -67,6 +82,8 @@ function whole(run, data, playing) {
       `${number(report.given_up)} given up, ${number(report.retried_attempts)} failed attempts played again. `,
       make("a", { href: address("/episodes", { run }) }, "All episodes"), ". ",
       make("a", { href: address("/play", { run }) }, "Play a task")),
+    make("p", { class: "bar" }, saving({ run }, data.formats)),
+    beside(run, data),
     playing,
     report.damage.map((problem) => make("p", { class: "failed" }, phrase`Damaged: ${problem}`)),
     Object.entries(report.gaps).map(([name, why]) => make("p", { class: "failed" }, phrase`Not played as the suite has it: ${name}: ${why}`)),

@@ -67,13 +67,18 @@ def test_runs_are_grouped_and_chosen_ones_compared_with_the_first(
     page.get_by_role("button", name="Compare").click()
     page.get_by_role("heading", name="runs/weak → runs/deeper/two").wait_for()
     section = page.get_by_role("region", name="runs/weak and runs/strong")
-    cells = section.get_by_role("row", name="maze success").get_by_role("cell").all_inner_texts()
+    row = section.get_by_role("row", name="maze success")
+    row.wait_for()
+    cells = row.get_by_role("cell").all_inner_texts()
     assert [cell.split()[0] for cell in cells] == [
         *("success", "8", "25.0", "87.5", "+62.5", "5", "0", "0.063")
     ]
     section.get_by_text("Won by the second: 5 items").wait_for()
     section.get_by_role("row", name="maze_3").get_by_role("link", name="second").click()
     page.get_by_role("heading", name="maze maze_3").wait_for()
+    page.go_back()
+    section.get_by_role("row", name="maze_3").get_by_role("link", name="side by side").click()
+    page.get_by_role("heading", name="Side by side").wait_for()
     page.go_back()
     page.set_viewport_size({"width": 400, "height": 800})
     section.get_by_role("row", name="maze_3").wait_for()
@@ -95,7 +100,7 @@ def test_a_training_leads_to_its_iterations_and_their_episodes_and_is_followed(
     page.set_viewport_size({"width": 1280, "height": 800})
     agent.nth(1).get_by_role("link", name="maze").click()
     page.get_by_role("heading", name="runs/trainings/evol/seed-0/explore-1/maze").wait_for()
-    page.go_back()
+    page.get_by_role("link", name="runs/trainings/evol", exact=True).click()
     agent.nth(1).get_by_role("link", name="iteration 1").click()
     page.get_by_role("img", name="loss: 0.25 to 2, last 0.25 at step 2").wait_for()
     page.get_by_role("link", name="runs/trainings/evol").click()
@@ -108,3 +113,24 @@ def test_a_training_leads_to_its_iterations_and_their_episodes_and_is_followed(
     finish_stages(runs / "trainings" / "grpo", {"judge-final": judged(1, 1)})
     page.locator(".state.finished").wait_for()
     page.get_by_role("row", name="final weights").wait_for()
+
+
+def test_a_run_and_an_episode_are_saved_from_their_pages(
+    page: Any, viewer: RunningViewer, runs: Path
+) -> None:
+    page.goto(viewer.page("/run", run="runs/weak"))
+    page.get_by_label("Format").select_option("messages")
+    page.get_by_label("successes only").check()
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Save as").click()
+    assert saved.value.suggested_filename == "runs-weak-messages.jsonl"
+    assert len(saved.value.path().read_text().splitlines()) == 2
+    page.get_by_text("Runs in the same folder: 1").click()
+    page.get_by_role("link", name="compare runs/strong with this run").click()
+    page.get_by_role("row", name="maze success").wait_for()
+    episode = viewer.ask("episodes", run="runs/weak")["rows"][3]["episode_id"]
+    page.goto(viewer.page("/episode", run="runs/weak", id=episode))
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Save as").click()
+    assert saved.value.suggested_filename == f"runs-weak-{episode[:12]}-html.html"
+    assert "maze_3" in saved.value.path().read_text()
