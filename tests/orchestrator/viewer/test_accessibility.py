@@ -37,7 +37,7 @@ def browser() -> Iterator[Any]:
         yield started
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("colours", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_every_page_passes_axe_and_fits_the_screen(
     browser: Any, viewer: RunningViewer, colours: str
 ) -> None:
@@ -101,6 +101,14 @@ def test_the_keyboard_alone_leads_from_the_runs_to_an_episodes_tokens_and_back(
         assert "turn=2" in page.url
         page.keyboard.press("l")
         page.get_by_text("12 of 12 episodes").wait_for()
+        tab_to(page, "Runs")
+        page.keyboard.press("Enter")
+        for run in ("runs/first", "runs/second"):
+            tab_to(page, f"Compare {run}")
+            page.keyboard.press("Space")
+        tab_to(page, "Compare", exact=True)
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="runs/first → runs/second").wait_for()
 
 
 FOCUSED = """() => {
@@ -112,15 +120,17 @@ FOCUSED = """() => {
 }"""
 
 
-def tab_to(page: Any, name: str) -> None:
+def tab_to(page: Any, name: str, *, exact: bool = False) -> None:
     """Press Tab until what begins with `name` has the focus; whatever has it must show it."""
     passed = []
     for _ in range(60):
         page.keyboard.press("Tab")
         focused = page.evaluate(FOCUSED)
-        if not focused["is_page"]:
-            assert focused["seen"], f"nothing shows that {focused['name']!r} has the focus"
-        if focused["name"].strip().startswith(name):
+        if focused["is_page"]:
+            continue
+        assert focused["seen"], f"nothing shows that {focused['name']!r} has the focus"
+        found = focused["name"].strip()
+        if found == name or (found.startswith(name) and not exact):
             return
-        passed.append(focused["name"].strip()[:40])
+        passed.append(found[:40])
     raise AssertionError(f"Tab did not come to {name!r}, but to {passed}")
