@@ -23,7 +23,7 @@ import agentgym.gymnasium  # noqa: E402
 from agentgym.gymnasium import Unicode  # noqa: E402
 
 ECHO = "agentgym/Echo-v0"
-SLOW_TO_START = {"academia", "searchqa"}
+SLOW_TO_START = {"academia", "movie", "searchqa"}
 """Their servers load for 10 s and more; they pass as well, which is seen by hand."""
 MODES = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP]
 
