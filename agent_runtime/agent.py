@@ -295,6 +295,7 @@ class EpisodeRun:
         kept = [call for call in record.generations if call.turn < turn]
         del record.generations[len(kept) :]
         record.policy_seconds = math.fsum(call.seconds for call in kept)
+        record.environment_seconds = math.fsum(step.seconds for step in record.steps)
         record.truncated, record.stop_reason = False, types_pb2.STOP_REASON_UNSPECIFIED
         self._live, self._last = live, reached
         self._count_round()

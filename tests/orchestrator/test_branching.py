@@ -17,7 +17,7 @@ from agent_runtime.policies.base import Completion, EpisodeContext, PolicySessio
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
-from orchestrator import export, replay, sample, show
+from orchestrator import branching, export, replay, sample, show
 from orchestrator.audit.command import main as audit_main
 from orchestrator.branching import PERSON, Branch, ReplyForm
 from orchestrator.client import ClientConfig, connection_options
@@ -124,6 +124,7 @@ def test_a_person_goes_another_way_asks_takes_back_and_lets_a_policy_go_on(
     replies = [it for it in branch.messages if it.role == episode_pb2.ROLE_ASSISTANT][1:]
     assert [it.sampled for it in replies] == [False] * 2 + [True] * (len(branch.steps) - 3)
     assert branch.success
+    assert branch.environment_seconds == pytest.approx(sum(it.seconds for it in branch.steps))
     folder = keep_played(played[0], branch, described(played, "maze"), {"expert": {}})
     assert folder == played[0].with_name("first-played")
     again = keep_played(played[0], renamed(branch, "b" * 32, 8), described(played, "maze"), {})
@@ -271,6 +272,27 @@ def test_a_strangers_servers_do_not_become_ones_own_by_keeping_a_branch(
         fleet_settings = settings.get("fleet", {})
         assert {it: fleet_settings[it] for it in expected} == expected
         assert ("fleet" in settings) == bool(expected)
+
+
+def test_a_branch_that_its_server_let_go_is_opened_again_where_it_was(
+    played: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest, record = read(played[0])
+    monkeypatch.setattr(branching, "_IDLE_SECONDS", 0.0)
+
+    async def work(fleet: Fleet) -> episode_pb2.Episode:
+        branch = await Branch.from_turn(manifest, record, 1, fleet, sample=1)
+        first = await branch.act(record.steps[2].input.reply)
+        branch._scratch.live.close()  # as after an idle limit, while a person thinks
+        second = await branch.act(record.steps[3].input.reply)
+        assert (first.state_hash, second.state_hash) == tuple(
+            it.state_hash for it in record.steps[2:4]
+        )
+        await branch.close()
+        return branch.record()
+
+    branch = on_fleet(played, work)
+    assert len(branch.generations) == 2 and len(branch.steps) == 4
 
 
 def test_a_training_steps_episode_goes_on_under_the_messages_that_it_began_with(

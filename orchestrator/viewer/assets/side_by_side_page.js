@@ -38,7 +38,7 @@ function heading({ run, data: { summary } }) {
   return make("th", { scope: "col" },
     make("a", { href: address("/episode", { run, id: summary.episode_id }) }, phrase`${summary.environment} ${summary.item_id}`),
     make("div", { class: "quiet small" }, phrase`${run}, policy ${summary.policy}: `,
-      make("span", { class: `state ${summary.outcome}` }, summary.ending), ` after ${number(summary.rounds)} rounds`));
+      make("span", { class: `state ${summary.outcome}` }, phrase`${summary.ending}`), ` after ${number(summary.rounds)} rounds`));
 }
 
 function row(index, sides, parted, tell) {
