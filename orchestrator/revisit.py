@@ -19,10 +19,17 @@ from orchestrator.errors import ReplayDiverged, UsageError
 from orchestrator.fleet import Fleet, ServerHandle
 from orchestrator.replay import find_difference, recorded_reset, recorded_transitions
 
-__all__ = ["ScratchEpisode", "revisit"]
+__all__ = ["ScratchEpisode", "check_turn", "revisit"]
 
 _CLOSE_SECONDS: Final = 5.0
 """For which the end of an episode is waited for."""
+
+
+def check_turn(record: episode_pb2.Episode, turn: int) -> None:
+    """Raise UsageError for a turn of which no answer was recorded; 0 = the reset."""
+    last = len(record.steps) - 1
+    if not 0 <= turn <= last:
+        raise UsageError(f"the episode has no turn {turn}: 0 to {last} were played")
 
 
 @asynccontextmanager
@@ -80,15 +87,13 @@ class ScratchEpisode:
             ReplayDiverged: An answer is another than the recorded one.
             AgentRuntimeError: The server is gone, or refuses what was recorded.
         """
-        steps = self._record.steps
-        if not 0 <= turn < len(steps):
-            raise UsageError(f"the episode has no turn {turn}: 0 to {len(steps) - 1} were played")
+        check_turn(self._record, turn)
         if turn < self.turn:
             raise UsageError(f"turn {turn} lies behind: the episode stands after {self.turn}")
         while self._last is None or self.turn < turn:
             self._last = await anext(self._transitions)
             self.turn += 1
-            found = find_difference(self._record, steps[self.turn], self._last)
+            found = find_difference(self._record, self._record.steps[self.turn], self._last)
             if found is not None:
                 raise ReplayDiverged(
                     f"turn {found.seq} of {self._record.item_id} does not come out as it was "

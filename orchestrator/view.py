@@ -17,7 +17,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final
@@ -94,8 +94,10 @@ def _view(options: ViewOptions) -> int:
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            # It waits for answers that are under way; streams of live episodes would never end.
+            # It waits for answers that are under way: streams of live episodes would never end, and
+            # environments may take minutes.
             viewer.watching.close()
+            servers.interrupt()
             await super().shutdown(sockets)
 
     tokenizer = options.tokenizer
@@ -107,9 +109,11 @@ def _view(options: ViewOptions) -> int:
     library = Library(options.runs)
     branches = Branches(library, servers, options.policies, options.player)
     viewer = Viewer(library, servers, branches, cache=options.cache, tokenizer=tokenizer)
-    # Uvicorn ends in order by SIGTERM, and then raises it again.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    with contextlib.closing(viewer), listen(address, options.port) as listening:
+    with (
+        _ended_by_sigterm(),
+        contextlib.closing(viewer),
+        listen(address, options.port) as listening,
+    ):
         _announce(options.host, listening.getsockname()[1], token)
         application = create_application(
             viewer, token=token, hosts=[options.host, socket.gethostname()]
@@ -127,6 +131,16 @@ def _view(options: ViewOptions) -> int:
         with contextlib.suppress(KeyboardInterrupt):
             Server(config).run(sockets=[listening])
     return 0
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Generator[None]:
+    """End the block in order by SIGTERM: uvicorn does so, and then raises the signal again."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _token(options: ViewOptions, address: str) -> str:

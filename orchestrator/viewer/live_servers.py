@@ -113,6 +113,16 @@ class LiveServers:
         except concurrent.futures.CancelledError as error:
             raise FleetError("the viewer ended before the environment had answered") from error
 
+    def interrupt(self) -> None:
+        """Give up what is asked now; whoever waits for it is told that the viewer ends."""
+
+        def cancel() -> None:
+            for task in self._asked:
+                task.cancel()
+
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(cancel)
+
     def close(self) -> None:
         """End all servers and the loop; no process is left behind."""
         with self._lock:

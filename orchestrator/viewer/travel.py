@@ -23,7 +23,7 @@ from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.errors import FleetError
 from orchestrator.manifest import EnvironmentIdentity
-from orchestrator.revisit import ScratchEpisode
+from orchestrator.revisit import ScratchEpisode, check_turn
 from orchestrator.viewer.live_servers import LiveServers
 
 __all__ = ["State", "Travel"]
@@ -90,6 +90,7 @@ class Travel:
 
         Raises what `LiveServers.fleet` and `ScratchEpisode.advance` raise.
         """
+        check_turn(record, turn)  # before a server is started for it
         key = folder, record.episode_id
         known = self.known(folder, record.episode_id, turn)
         if known is not None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -206,6 +207,36 @@ def test_whoever_waits_is_told_when_the_viewer_ends_or_it_takes_too_long() -> No
         servers.run(wait_for_ever(), timeout=1)
 
 
+def test_ctrl_c_waits_for_no_environment(runs: tuple[Path, str]) -> None:
+    run = runs[0] / "played"
+    asked = {"run": "played", "id": record_of(run).episode_id, "turn": 1}
+    command = [sys.executable, "-m", "orchestrator.view", str(run), "--port", "0"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        command += ["--servers", f"127.0.0.1:{silent.getsockname()[1]}"]
+        with subprocess.Popen([*command, "--client.connect-deadline", "600"], **pipes) as process:
+            viewer, token = viewer_of(process)
+            told: list[dict[str, Any]] = []
+            asking = threading.Thread(
+                target=lambda: told.append(viewer.post("state", token=token, **asked))
+            )
+            asking.start()
+            silent.accept()[0].close()
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+            asking.join()
+    assert (process.returncode, errors) == (0, b"")
+    assert "the viewer ended" in told[0]["error"]
+
+
+def viewer_of(process: subprocess.Popen[bytes]) -> tuple[RunningViewer, str]:
+    """The viewer that a process announces, and its token."""
+    address = process.stdout.readline().decode().strip()
+    port = int(address.split(":")[2].partition("/")[0])
+    return RunningViewer(port), address.partition("token=")[2]
+
+
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 )
@@ -217,9 +248,7 @@ def test_the_end_of_the_viewer_leaves_no_process_and_no_file(
     with tempfile.TemporaryDirectory() as temporary:
         environment = {**os.environ, "TMPDIR": temporary}
         with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
-            address = process.stdout.readline().decode().strip()
-            viewer = RunningViewer(int(address.split(":")[2].partition("/")[0]))
-            token = address.partition("token=")[2]
+            viewer, token = viewer_of(process)
             episode_id = record_of(run).episode_id
             asked = {"run": "played", "id": episode_id, "turn": 1}
             assert viewer.post("state", token=token, **asked)["turn"] == 1
