@@ -68,6 +68,8 @@ class RunEntry:
     """When its latest record ended; None = it has none."""
     environments: Sequence[str]
     policies: Sequence[PolicyOutcome]
+    suite: str = ""
+    """That its environments were chosen by, a name or a file; empty = they were named."""
     played_from: str = ""
     """Name of the run that its episodes were played on from, by hand; empty = they were not."""
     problem: str = ""
@@ -186,6 +188,7 @@ def _describe(run: RunReader, missing: MissingRule) -> RunEntry:
         last_ended_unix_ms=max((record.ended_unix_ms for record in records), default=None),
         environments=sorted(played | (plan.items.keys() if plan is not None else set())),
         policies=policies,
+        suite=str(run.manifest.config.get("suite") or ""),
         played_from=played_from(run.manifest),
         problem=f"{len(damage)} damaged, the first: {damage[0]}" if damage else "",
     )
@@ -235,6 +238,7 @@ def entry_data(entry: RunEntry) -> dict[str, Any]:
         "created": entry.created,
         "last_ended_unix_ms": entry.last_ended_unix_ms,
         "environments": list(entry.environments),
+        "suite": entry.suite,
         "played_from": entry.played_from,
         "planned": entry.planned,
         "finished": entry.finished,

@@ -27,6 +27,7 @@ const GROUPS = {
       ...run, policies: [it], side: run.policies.length > 1 ? `${run.run}@${it.policy}` : run.run,
     }]) : [["(none)", run]],
   environments: (run) => [[run.environments.join(", ") || "(none)", run]],
+  suite: (run) => [[run.suite || "(none)", run]],
   folder: (run) => [[run.run.split("/").slice(0, -1).join("/") || "(the given folder)", run]],
 };
 

@@ -20,9 +20,9 @@ from tests.orchestrator.records import build_episode, build_manifest, build_sess
 ITEMS = tuple(f"maze_{number}" for number in range(8))
 
 
-def record_policies(folder: Path, wins: dict[str, int]) -> Path:
+def record_policies(folder: Path, wins: dict[str, int], *, suite: str = "") -> Path:
     """Each policy plays all items, and wins the first so many."""
-    manifest = build_manifest(run_id=folder.name)
+    manifest = build_manifest(run_id=folder.name, config={"suite": suite})
     with RunStore.create(folder, manifest, build_session()) as store:
         store.begin_playing(RunPlan(items={"maze": ITEMS}, samples=1, policies=tuple(wins)))
         for policy, count in wins.items():

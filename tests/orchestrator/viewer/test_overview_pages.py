@@ -26,7 +26,7 @@ from tests.orchestrator.viewer.test_comparisons import record_policies
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = tmp_path_factory.mktemp("overview") / "runs"
     record_policies(runs / "weak", {"agent": 2})
-    record_policies(runs / "strong", {"agent": 7})
+    record_policies(runs / "strong", {"agent": 7}, suite="games")
     record_policies(runs / "deeper" / "two", {"agent": 4, "<b>other": 1})
     write_agentevol(runs / "trainings" / "evol")
     write_grpo(runs / "trainings" / "grpo")
@@ -57,9 +57,14 @@ def test_runs_are_grouped_and_chosen_ones_compared_with_the_first(
     page: Any, viewer: RunningViewer
 ) -> None:
     page.goto(viewer.page("/"))
+    page.get_by_label("Group by").select_option("suite")
+    group = page.locator("tbody").filter(has=page.get_by_role("rowheader", name="games"))
+    group.get_by_role("link", name="runs/strong").wait_for()
+    assert group.get_by_role("link").count() == 1
     page.get_by_label("Group by").select_option("policy")
     group = page.locator("tbody").filter(has=page.get_by_role("rowheader", name="<b>other"))
-    assert group.get_by_role("link").all_inner_texts() == ["runs/deeper/two"]
+    group.get_by_role("link", name="runs/deeper/two").wait_for()
+    assert group.get_by_role("link").count() == 1
     assert page.get_by_role("button", name="Compare").is_disabled()
     page.get_by_label("Compare runs/weak").check()
     page.get_by_label("Compare runs/strong").press("Space")
