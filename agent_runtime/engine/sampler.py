@@ -11,7 +11,7 @@ are of the whole distribution at the row's temperature, at 1 for greedy rows, as
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Final, cast
 
 import torch
 
@@ -19,6 +19,9 @@ from agent_runtime.engine.generation import SampledTokens
 from agent_runtime.sampling import Sampling
 
 __all__ = ["sample", "score"]
+
+_SMALLEST_LOGPROB: Final = -200.0
+"""The probability of a smaller one is 0 in float32."""
 
 
 @torch.inference_mode()
@@ -42,10 +45,13 @@ def sample(
     if not all(greedy):
         _draw(probabilities, settings, uniforms, tokens)
     token_logprobs = logprobs.gather(1, tokens[:, None])[:, 0]
+    # What cannot be drawn has minus infinity, and 0 times that is no number.
+    finite = logprobs.clamp_min(_SMALLEST_LOGPROB)
+    entropies = -torch.einsum("rv,rv->r", probabilities, finite)
     return SampledTokens(
         cast("list[int]", tokens.tolist()),
         cast("list[float]", token_logprobs.tolist()),
-        cast("list[float]", torch.special.entr(probabilities).sum(-1).tolist()),
+        cast("list[float]", entropies.tolist()),
     )
 
 

@@ -7,6 +7,7 @@ except where a running sum is within rounding of the random number.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ from agent_runtime.engine.tensor_file import Array
 from agent_runtime.sampling import Sampling
 
 __all__ = ["log_softmax", "sample"]
+
+_SMALLEST_LOGPROB: Final = np.float32(-200)
+"""The probability of a smaller one is 0 in float32."""
 
 Integers = NDArray[np.intp]
 Doubles = NDArray[np.float64]
@@ -49,9 +53,10 @@ def sample(logits: Array, settings: Sequence[Sampling], uniforms: Sequence[float
         ranks = _invert(remaining, numbers[cut_rows])
         tokens[cut_rows] = np.take_along_axis(order, ranks[:, None], -1)[:, 0]
     token_logprobs = np.take_along_axis(logprobs, tokens[:, None], -1)[:, 0]
-    with np.errstate(invalid="ignore"):  # what cannot be drawn: 0 times minus infinity
-        surprise = np.where(probabilities > 0, -probabilities * logprobs, np.float32(0))
-    return SampledTokens(tokens.tolist(), token_logprobs.tolist(), surprise.sum(-1).tolist())
+    # What cannot be drawn has minus infinity, and 0 times that is no number.
+    finite = np.maximum(logprobs, _SMALLEST_LOGPROB)
+    entropies: Array = -np.einsum("rv,rv->r", probabilities, finite)
+    return SampledTokens(tokens.tolist(), token_logprobs.tolist(), entropies.tolist())
 
 
 def log_softmax(logits: Array) -> Array:
