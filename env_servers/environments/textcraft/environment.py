@@ -39,7 +39,7 @@ from env_servers.sdk import (
 
 __all__ = ["TextCraft"]
 
-_OPTIONS: Final = {"goal": str, "commands": str, "as_recorded": bool}
+_OPTIONS: Final = {"goal": str, "commands": str, "as_recorded": bool, "play_on": bool}
 _ORIGINAL: Final = "original"
 """Further option: which version of the original is followed."""
 _MAX_TEXT: Final = 64 * 1024
@@ -54,6 +54,8 @@ class _Episode:
     commands: tuple[str, ...]
     as_recorded: bool
     """Observations look as AgentTraj-L has them."""
+    plays_on: bool = False
+    """The goal earns its reward and is no end."""
     steps: int = 0
     """Actions so far; they vary only the wording of thoughts."""
 
@@ -94,7 +96,8 @@ class TextCraft(EpisodeEnvironment[_Episode]):
         assignment = _assignment(self.tasks, task.payload, values)
         world, commands = self.tasks.world(assignment), self.tasks.commands(assignment)
         game = CraftingGame(world, assignment.goal, rules)
-        episode = _Episode(game, commands, values.get("as_recorded", False))
+        recorded, plays_on = (values.get(name, False) for name in ("as_recorded", "play_on"))
+        episode = _Episode(game, commands, recorded, plays_on)
         first = first_observation(spoken(assignment.goal), commands)
         return episode, Observation(episode.show(first))
 
@@ -113,8 +116,8 @@ class TextCraft(EpisodeEnvironment[_Episode]):
         return Observation(
             episode.show(text),
             reward=1.0,
-            terminated=True,
-            stop_reason=StopReason.GOAL_REACHED,
+            terminated=not episode.plays_on,
+            stop_reason=StopReason.NONE if episode.plays_on else StopReason.GOAL_REACHED,
         )
 
     def render_error(self, message: str, last: Observation) -> Observation:
@@ -132,6 +135,8 @@ class TextCraft(EpisodeEnvironment[_Episode]):
         state = (game.world.name, game.goal, game.fixed, episode.as_recorded, carried)
         if game.rules is Rules.ORIGINAL_2024:
             state = (*state, game.rules.value)
+        if episode.plays_on:
+            state = (*state, "plays on")
         return repr(state).encode("utf-8", "backslashreplace")
 
     def render(self) -> Sequence[View]:

@@ -118,10 +118,7 @@ class _IdEnvironment(HttpEnvironment):
         """Play an action."""
         lease = self.find(body.id)
         async with lease as slot:
-            episode = self.played(lease, self.unset)
-            if episode.last.ended:
-                raise _finished(lease)
-            last = await episode.step(body.action)
+            last = await self.played(lease, self.unset).step(body.action)
             slot.reward += last.reward or 0
             return self.step_reply(slot, last)
 
@@ -174,13 +171,9 @@ class _IdEnvironment(HttpEnvironment):
         episode = lease.held.episode
         if episode is None:
             raise _Refused(unset or str(lease.id))
-        if episode.last.ended and not self.outlives_end():
-            raise _finished(lease)
+        if episode.last.ended:
+            raise _Refused(f"The task with environment {lease.id} has finished.")
         return episode
-
-    def outlives_end(self) -> bool:
-        """Tell whether questions are answered after the end of a task."""
-        return False
 
     def _route(
         self, method: str, path: str, read: Read, ask: Callable[[Any], Awaitable[Any]]
@@ -201,10 +194,6 @@ class _IdEnvironment(HttpEnvironment):
         return answer
 
 
-def _finished(lease: SlotLease) -> _Refused:
-    return _Refused(f"The task with environment {lease.id} has finished.")
-
-
 class _TextCraftCreate(BaseModel):
     commands: str | None = None
     goal: str | None = None
@@ -216,11 +205,15 @@ class _TextCraftReset(BaseModel):
 
 
 class _TextCraft(_IdEnvironment):
-    """Created with the task of its own number. Goals and commands that are sent are not heard."""
+    """Created with the task of its own number. Goals and commands that are sent are not heard.
+
+    The goal is no end: the original tells `done` of the step that reaches it, and plays on.
+    """
 
     kind = "textcraft"
     greeting = "This is environment TextCraft."
     official_count = 544
+    reset_options = {"play_on": True}
     reset_body = _TextCraftReset
 
     def routes(self) -> Sequence[Route]:
@@ -255,16 +248,14 @@ class _TextCraft(_IdEnvironment):
         return {
             "observation": last.text,
             "reward": plain_number(last.reward),
-            "done": last.ended,
+            "done": bool(last.reward),
         }
-
-    def outlives_end(self) -> bool:
-        return True
 
     def detail(self, lease: SlotLease) -> Any:
         last = self.played(lease, "").last
         reward = plain_number(last.reward)
-        return {"observation": last.text, "done": last.ended, "reward": reward, "deleted": False}
+        done = bool(last.reward)
+        return {"observation": last.text, "done": done, "reward": reward, "deleted": False}
 
 
 class _BabyAI(_IdEnvironment):
