@@ -10,10 +10,12 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.errors import TrainingUnreadable, UsageError
+from orchestrator.statistics import Interval
 from orchestrator.training_folder import (
     LOG_FILE,
     RECIPE_FILE,
@@ -32,6 +34,8 @@ from orchestrator.viewer.training_log import LogCurves, read_curves
 __all__ = ["Trainings"]
 
 _FILES: Final = (RECIPE_FILE, STATE_FILE, LOG_FILE, REPORT_FILE, RESULTS_FILE)
+_INTERVALS: Final = 1024
+"""Intervals that are remembered."""
 _NEWEST: Final = {
     "bc": ("loss", "held_out_loss", "agent_eval/mean"),
     "dpo": ("loss", "margin", "accuracy"),
@@ -191,7 +195,8 @@ def _figures(read: _Read) -> dict[str, float]:
         newest = read.curves.newest
         names = _NEWEST.get(read.training.algorithm, ())
         return {name: newest[name] for name in names if name in newest}
-    return {it["agent"]: it["mean"] for it in _pooled(read) if it["mean"] is not None}
+    means = {agent: _mean(metrics) for _, agent, _, metrics in _pooled_metrics(read)}
+    return {agent: mean for agent, mean in means.items() if mean is not None}
 
 
 def _row(read: _Read, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -266,13 +271,38 @@ def _scores(read: _Read, stage: str, *folder: str) -> dict[str, Any]:
 def _figure(metric: Metric | None) -> dict[str, Any]:
     if metric is None:
         return {"value": None, "interval": None}
-    interval = metric.interval
+    interval = _interval(metric)
     return {"value": metric.mean, "interval": None if interval is None else list(interval)}
+
+
+@lru_cache(_INTERVALS)
+def _interval(metric: Metric) -> Interval | None:
+    """Return the interval of a metric: a bootstrap, which is computed once."""
+    return metric.interval
+
+
+def _mean(metrics: Mapping[str, Metric]) -> float | None:
+    """Return the mean over environments; None where one has no episodes."""
+    means = [it.mean for it in metrics.values() if it.mean is not None]
+    return math.fsum(means) / len(means) if len(means) == len(metrics) > 0 else None
 
 
 def _pooled(read: _Read) -> list[dict[str, Any]]:
     """Return the agents of AgentEvol with all seeds together that judged them so far."""
-    pooled: list[dict[str, Any]] = []
+    return [
+        {
+            "agent": agent,
+            "seeds": seeds,
+            "scores": {it: _figure(metric) for it, metric in metrics.items()},
+            "mean": _mean(metrics),
+            "kept": _kept(read, name.removeprefix("iteration-")),
+        }
+        for name, agent, seeds, metrics in _pooled_metrics(read)
+    ]
+
+
+def _pooled_metrics(read: _Read) -> Iterator[tuple[str, str, int, dict[str, Metric]]]:
+    """Yield folder name, agent, seeds that judged it, and by environment their metric."""
     for name, agent in _agent_names(read):
         judged = [
             metrics_from_plain(stage.result)
@@ -290,17 +320,7 @@ def _pooled(read: _Read) -> list[dict[str, Any]]:
             for it in read.environments
             if all(it in metrics for metrics in judged)
         }
-        means = [it.mean for it in metrics.values() if it.mean is not None]
-        pooled.append(
-            {
-                "agent": agent,
-                "seeds": len(judged),
-                "scores": {it: _figure(metric) for it, metric in metrics.items()},
-                "mean": math.fsum(means) / len(means) if len(means) == len(metrics) > 0 else None,
-                "kept": _kept(read, name.removeprefix("iteration-")),
-            }
-        )
-    return pooled
+        yield name, agent, len(judged), metrics
 
 
 def _kept(read: _Read, number: str) -> dict[str, Any]:
