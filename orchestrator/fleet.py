@@ -355,21 +355,20 @@ class Fleet:
                 self._waiting.discard(environment)
                 return handle
         problem = self._absence(environment, hosts)
-        self._fail(FleetError(problem))
+        # For a run: whoever plays single episodes has nothing to resume.
+        hint = "All finished episodes are kept: start the servers that the run began with"
+        self._fail(FleetError(f"{problem}. {hint} and resume it"))
         await asyncio.sleep(0)  # whoever was told may have cancelled this task
         raise ConnectionLost(problem)
 
     def _absence(self, environment: str, hosts: Sequence[ServerHandle]) -> str:
-        """Say why an environment has no server, and what to do about it."""
+        """Say why an environment has no server."""
         reasons = "; ".join(
             handle.connection.address
             + (f" was refused: {handle.refused}" if handle.refused else " does not answer")
             for handle in hosts
         )
-        return (
-            f"no server of {environment} is left ({reasons}). All finished episodes are kept: "
-            "start the servers that the run began with and resume it"
-        )
+        return f"no server of {environment} is left ({reasons})"
 
     def _revive_lost(self) -> None:
         for handle in self._handles:

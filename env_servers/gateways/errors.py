@@ -137,6 +137,6 @@ def problem_of(error: GatewayError | AgentRuntimeError) -> Problem:
         metadata = tuple(sorted(error.metadata.items()))
         return Problem(status, error.reason, detail, error.retriable, error.retry_after, metadata)
     if isinstance(error, ConnectionLost):
-        detail = f"The environment server is gone, and the episode with it: {detail}"
+        detail = f"the environment server is gone: {detail}"
         return Problem(503, error.reason, detail, error.retriable, error.retry_after)
     return Problem(502, error.reason, detail, error.retriable, error.retry_after)

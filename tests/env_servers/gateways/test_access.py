@@ -119,3 +119,27 @@ async def test_no_traceback_leaves():
         answer = await asking.get("/crash")
     assert answer.status_code == 500
     assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.test", "authorization": f"Bearer {TOKEN}"},
+        {"host": "localhost", "authorization": f"Bearer {TOKEN}", "origin": "http://evil.test"},
+        {"host": "localhost"},
+    ],
+)
+async def test_a_websocket_is_not_opened_for_those_who_may_not_ask(headers):
+    application, sent = Echo(), []
+    scope = {
+        "type": "websocket",
+        "path": "/",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }
+
+    async def send(message):
+        sent.append(message)
+
+    await Access(application, token=TOKEN)(scope, None, send)
+    assert [it["type"] for it in sent] == ["websocket.close"]
+    assert application.asked == 0

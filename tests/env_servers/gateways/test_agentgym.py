@@ -107,4 +107,4 @@ async def test_a_lost_server_is_an_error_and_no_reward(server_process):
             server.kill()
             step = await client.post("/maze/step", json={"id": 0, "action": "fly"})
             assert step.json().keys() == {"error"}
-            assert "server is gone" in step.json()["error"]
+            assert "the environment server is gone: no server of maze" in step.json()["error"]
