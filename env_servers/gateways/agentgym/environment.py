@@ -20,11 +20,13 @@ __all__ = [
     "JSON",
     "Answer",
     "HttpEnvironment",
+    "NotScored",
     "Numbering",
     "Route",
     "Slot",
     "SlotLease",
     "Unknown",
+    "earned",
     "json_answer",
     "plain_number",
 ]
@@ -39,6 +41,13 @@ class Unknown(GatewayError):
 
     status = 404
     reason = "UNKNOWN_ITEM"
+
+
+class NotScored(GatewayError):
+    """When an environment tells no reward for a step."""
+
+    status = 502
+    reason = "NOT_SCORED"
 
 
 class Answer(NamedTuple):
@@ -209,10 +218,20 @@ class HttpEnvironment(ABC):
         return slot.episode.last
 
 
-def plain_number(value: float | None) -> float:
-    """Return a reward as the originals write it: whole numbers without a fraction.
+def earned(last: Transition) -> float:
+    """Return the reward of a step; raises NotScored where the server tells none.
 
-    A server that says nothing of a reward means that the step earned none.
+    The originals' replies have no word for that, and 0 would be a lie.
+    """
+    if last.reward is None:
+        raise NotScored(f"step {last.seq} was played, and its environment tells no reward for it")
+    return last.reward
+
+
+def plain_number(value: float | None) -> float:
+    """Return a reward or score as the originals write it: whole numbers without a fraction.
+
+    None is one that a reset does not tell, for which the originals say 0.
     """
     if value is None:
         return 0

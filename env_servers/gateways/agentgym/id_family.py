@@ -24,6 +24,7 @@ from env_servers.gateways.agentgym.environment import (
     Slot,
     SlotLease,
     Unknown,
+    earned,
     json_answer,
     plain_number,
 )
@@ -119,7 +120,7 @@ class _IdEnvironment(HttpEnvironment):
         lease = self.find(body.id)
         async with lease as slot:
             last = await self.played(lease, self.unset).step(body.action)
-            slot.reward += last.reward or 0
+            slot.reward += earned(last)
             return self.step_reply(slot, last)
 
     async def reset(self, body: Any) -> Any:
@@ -474,7 +475,7 @@ class _AlfWorld(_IdEnvironment):
         text, actions = _without_actions(last.text)
         return {
             "observation": text,
-            "reward": last.reward or 0.0,
+            "reward": earned(last),
             "available_actions": actions,
             "done": last.ended,
         }

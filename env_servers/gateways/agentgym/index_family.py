@@ -26,6 +26,7 @@ from env_servers.gateways.agentgym.environment import (
     Slot,
     SlotLease,
     Unknown,
+    earned,
     json_answer,
 )
 from env_servers.gateways.agentgym.requests import BodyReader, OldInt, OldStr, QueryReader
@@ -221,7 +222,7 @@ class _WebShop(_IndexEnvironment):
         return [first.text, None]
 
     def step_reply(self, slot: Slot, last: Transition) -> Any:
-        reward = last.reward or 0.0
+        reward = earned(last)
         return {"state": last.text, "reward": reward, "done": last.ended, "info": None}
 
     async def list_actions(self, number: int) -> Any:
@@ -302,7 +303,7 @@ class _Bird(_IndexEnvironment):
     def step_reply(self, slot: Slot, last: Transition) -> Any:
         return {
             "state": last.text,
-            "reward": last.reward or 0.0,
+            "reward": earned(last),
             "done": last.ended,
             "info": {"ground_truth": slot.facts["gold"]},
         }
@@ -349,12 +350,12 @@ class _Tool(_IndexEnvironment):
         following = await self.backend.open_reset(episode.reset)
         for it in episode.inputs[:-1]:
             await following.step_reply(it.reply)
-        slot.facts["earned"] = episode.last.reward or 0.0
+        slot.facts["earned"] = earned(episode.last)
         return following
 
     def step_reply(self, slot: Slot, last: Transition) -> Any:
         # The originals tell what was earned so far, also after the end.
-        reward = max(last.reward or 0.0, slot.facts.get("earned", 0.0))
+        reward = max(earned(last), slot.facts.get("earned", 0.0))
         return {"observation": last.text, "reward": reward, "done": last.ended}
 
 

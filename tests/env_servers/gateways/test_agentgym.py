@@ -108,3 +108,18 @@ async def test_a_lost_server_is_an_error_and_no_reward(server_process):
             step = await client.post("/maze/step", json={"id": 0, "action": "fly"})
             assert step.json().keys() == {"error"}
             assert "the environment server is gone: no server of maze" in step.json()["error"]
+
+
+async def test_a_step_without_a_reward_is_an_error_and_no_zero():
+    async with open_agentgym("maze") as gateway, gateway_client(gateway) as client:
+        await client.post("/maze/create")
+        await client.post("/maze/reset", json={"id": 0, "game": 0})
+        episode = gateway.environments["maze"].slots.get(0).held.episode
+        step = episode.step
+
+        async def unscored(action):
+            return (await step(action))._replace(reward=None)
+
+        episode.step = unscored
+        answer = (await client.post("/maze/step", json={"id": 0, "action": "fly"})).json()
+    assert answer == {"error": "step 1 was played, and its environment tells no reward for it"}
