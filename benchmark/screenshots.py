@@ -85,7 +85,7 @@ def overview(camera: Photographer) -> None:
     camera.go("/run", run="runs/laptop")
     camera.page.get_by_role("heading", name="Results").wait_for()
     camera.take("run")
-    camera.go("/episodes", run="runs/laptop", outcome="success", sort="-rounds")
+    camera.go("/episodes", run="runs/laptop", outcome="success", min_rounds=3, sort="-rounds")
     camera.page.locator(".row .item a").first.wait_for()
     camera.take("episodes")
     camera.go("/compare", run="runs/random", other="runs/laptop")
@@ -131,7 +131,8 @@ def playing_on(camera: Photographer) -> None:
     page.get_by_text("It has ended").wait_for(timeout=60_000)
     page.get_by_role("button", name="Keep").click()
     page.get_by_role("link", name="Side by side").click()
-    page.locator(".sides .turn").first.wait_for()
+    page.get_by_role("link", name="To where they part").click()
+    page.locator("tr.parts").first.wait_for()
     camera.take("side-by-side")
 
 
@@ -192,7 +193,7 @@ def photograph(folder: Path, out: Path, scenes: Sequence[Callable[[Photographer]
     with running_viewer(folder) as (address, _), sync_playwright() as playwright:
         path = find_chromium(AUTO)
         browser = playwright.chromium.launch(executable_path=path, chromium_sandbox=False)
-        page = browser.new_page(viewport={"width": 1180, "height": 720}, locale="en")
+        page = browser.new_page(viewport={"width": 1120, "height": 660}, locale="en")
         page.set_default_timeout(30_000)
         camera = Photographer(page, address, out)
         for scene in scenes:

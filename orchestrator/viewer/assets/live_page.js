@@ -7,6 +7,7 @@ import { address, ask } from "./server.js";
 
 const PAUSE = 2000;
 const COLUMNS = ["episode", "policy", "sample", "attempt", "turn", "waits for", "for", "since its start"];
+const FIGURES = new Set(["sample", "attempt", "turn", "for", "since its start"]);
 
 export async function showLive({ page, parameters, tell, signal }) {
   const { run } = parameters;
@@ -15,7 +16,7 @@ export async function showLive({ page, parameters, tell, signal }) {
   fill(page, make("h1", {}, phrase`Playing now in ${run}`), count,
     make("p", { class: "quiet" }, "Open an episode to watch it. Looking disturbs no run."),
     scrolled("Live episodes", make("table", {},
-      make("thead", {}, make("tr", {}, COLUMNS.map((it) => make("th", { scope: "col" }, it)))), body)));
+      make("thead", {}, make("tr", {}, COLUMNS.map((it) => make("th", { scope: "col", class: FIGURES.has(it) ? "figure" : null }, it)))), body)));
 
   async function look() {
     const { live, episodes, problem } = await ask("live", { run }, { signal });
