@@ -101,12 +101,16 @@ class Calls:
             return pb.ListEnvironmentsResponse(environments=names, contract_revisions=[1])
         if name in _COMMANDS or name == "Render":
             command = message if name == "Render" else message.command
-            opens = name == "Reset"
-            lease = await self._place(command, opens=opens)
-            async with lease as placed:
-                answered = await placed.handle.connection.call(name, message, _LONGEST)
-            if name == "Close" or (opens and answered.event.HasField("error")):
-                self.leases.end(lease.id)
+            known = command.episode_id in self._known
+            lease = await self._place(command, opens=name == "Reset")
+            done = not known  # an episode that was not opened is nowhere
+            try:
+                async with lease as placed:
+                    answered = await placed.handle.connection.call(name, message, _LONGEST)
+                done = name == "Close" or (not known and answered.event.HasField("error"))
+            finally:
+                if done:
+                    self.leases.end(lease.id)
             return answered
         handle = await self._backend.fleet.acquire(self._environment(message.environment))
         try:

@@ -157,6 +157,15 @@ async def test_calls_by_name_keep_the_rules_of_the_contract():
         assert len(gateway.leases[1]) == 0
 
 
+async def test_an_episode_that_was_not_opened_holds_no_place():
+    async with open_rest("maze") as gateway, gateway_client(gateway) as client:
+        reset = {"environment": "maze", "itemId": "maze_x"}
+        command = {"episodeId": "e1", "reset": reset}
+        answer = await client.post(f"{SERVICE}/Reset", json={"command": command})
+    assert "UNKNOWN_ITEM" in answer.text
+    assert len(gateway.leases[1]) == 0
+
+
 async def test_calls_take_binary_messages():
     async with open_rest("maze") as gateway, gateway_client(gateway) as client:
         content = pb.GetEnvironmentRequest(environment="maze").SerializeToString()
