@@ -132,7 +132,6 @@ def playing_on(camera: Photographer) -> None:
     page.get_by_role("button", name="Keep").click()
     page.get_by_role("link", name="Side by side").click()
     page.get_by_role("link", name="To where they part").click()
-    page.locator("tr.parts").first.wait_for()
     camera.take("side-by-side")
 
 

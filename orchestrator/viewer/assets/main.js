@@ -81,7 +81,9 @@ document.addEventListener("click", (event) => {
   const target = new URL(link.href);
   if (target.origin !== location.origin || !(target.pathname in PAGES)) return;
   event.preventDefault();
-  go(target.pathname + target.search);
+  const within = target.pathname + target.search === location.pathname + location.search;
+  if (within && target.hash) document.getElementById(target.hash.slice(1))?.scrollIntoView();
+  else go(target.pathname + target.search);
 });
 window.addEventListener("popstate", show);
 show();

@@ -80,7 +80,11 @@ def test_another_way_from_turn_2_is_played_kept_found_and_seen_side_by_side(
     page.get_by_text("1 branch").wait_for()
     page.get_by_role("link", name="Side by side").click()
     page.get_by_text("The same up to turn 2").wait_for()
-    assert page.locator("tr.parts").first.locator(".action .text").all_text_contents() == [
+    parts = page.locator("tr.parts").first
+    assert parts.evaluate("it => it.getBoundingClientRect().top > innerHeight")
+    page.get_by_role("link", name="To where they part").click()
+    assert parts.evaluate("it => it.getBoundingClientRect().top < innerHeight")
+    assert parts.locator(".action .text").all_text_contents() == [
         taken["step"]["action"]["text"],
         other,
     ]
