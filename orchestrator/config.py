@@ -30,9 +30,9 @@ from orchestrator.configuration import (
     text_flag,
     to_plain,
 )
-from orchestrator.errors import UsageError
+from orchestrator.errors import ConfigurationError, UsageError
 from orchestrator.fleet import FleetConfig
-from orchestrator.manifest import Manifest
+from orchestrator.manifest import IMPORTED_FROM, Manifest
 from orchestrator.prompts import load_conversation_start
 from orchestrator.retry import RetryPolicy
 from orchestrator.run_limits import RunLimits
@@ -146,6 +146,8 @@ class RunConfig:
         Secrets are not in a manifest: `check` names those that have to be given again. Raises
         ConfigurationError where the run was not begun by this program's commands.
         """
+        if IMPORTED_FROM in manifest.config:
+            raise ConfigurationError("others played this run: it was imported, and cannot go on")
         values: Mapping[str, Any] = manifest.config
         if values.get("environments") and "resolved_suite" not in values:
             # Written before suites were recorded, and resolved already.

@@ -20,6 +20,7 @@
     ├── EpisodesMissing             a run is incomplete and its figures were asked for only if not
     ├── ReplayDiverged              recorded actions lead to something else than was recorded
     ├── FleetError                  the environment servers of a run cannot be had
+    ├── EntryUnreadable             a file of others' episodes, or an entry of it, cannot be read
     └── ExtraMissing                an optional dependency is not installed; names the extra
 
 Failures *inside* an episode are no exceptions here but data: `Episode.error`.
@@ -37,6 +38,7 @@ __all__ = [
     "ConfigurationError",
     "Difference",
     "DuplicateEpisode",
+    "EntryUnreadable",
     "EpisodesMissing",
     "ExtraMissing",
     "FleetError",
@@ -225,6 +227,17 @@ class ReplayDiverged(OrchestratorError):
 
 class FleetError(OrchestratorError):
     """When a spawned server does not start, or servers of one environment contradict."""
+
+
+class EntryUnreadable(OrchestratorError):
+    """When a file of others' episodes cannot be read, or an entry of it is no episode."""
+
+    def __init__(self, path: Path, problem: str, number: int | None = None) -> None:
+        self.path = path
+        self.number = number
+        """Of the entry, from 0; None = the file itself."""
+        where = f"{path}, entry {number}" if number is not None else str(path)
+        super().__init__(f"{where}: {problem}")
 
 
 class ExtraMissing(OrchestratorError):

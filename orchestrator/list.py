@@ -24,7 +24,7 @@ from rich.text import Text
 
 from orchestrator.command_line import make_console, run_command
 from orchestrator.report import count_text, figure_text
-from orchestrator.run_list import PolicyOutcome, RunEntry, entry_data, list_runs
+from orchestrator.run_list import PolicyOutcome, RunEntry, entry_data, list_runs, name_some
 from orchestrator.run_state import RunState
 from orchestrator.statistics import MissingRule
 from orchestrator.terminal import visible
@@ -152,6 +152,8 @@ def _heading(entry: RunEntry) -> tuple[Text, Text]:
     name.append("".join(f"\n  {it}" for it in entry.environments), style="not bold dim")
     if entry.played_from:
         name.append(f"\n  played on from {entry.played_from}", style="not bold dim")
+    if entry.imported_from:
+        name.append(f"\n  imported from {name_some(entry.imported_from)}", style="not bold dim")
     state = Text(entry.state, style=_STYLES.get(entry.state, "yellow"))
     state.append("".join(f"\n{it}" for it in entry.created[:16].split("T")), style="not bold dim")
     return name, state

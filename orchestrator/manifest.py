@@ -39,6 +39,7 @@ from orchestrator.manifest_layouts import MANIFEST_SCHEMA, upgrade
 from orchestrator.trust import SIGNATURE, is_signed, sign
 
 __all__ = [
+    "IMPORTED_FROM",
     "MANIFEST_FILE",
     "MANIFEST_SCHEMA",
     "PLAYED_FROM",
@@ -55,6 +56,8 @@ __all__ = [
     "write_manifest",
 ]
 
+IMPORTED_FROM: Final = "imported_from"
+"""Key in the configuration of a run that others played: the files that it was made of."""
 MANIFEST_FILE: Final = "manifest.json"
 PLAYED_FROM: Final = "played_from"
 """Key in the configuration of a run that keeps what was played on: from which."""
@@ -258,12 +261,18 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def is_own(folder: Path) -> bool:
-    """Tell whether the manifest of a run folder was written by this user's programs."""
+    """Tell whether a run was begun by this user: its manifest was written by their programs.
+
+    An import is written by them and says what strangers wrote: names of environments, for one.
+    """
     try:
         document: object = json.loads((folder / MANIFEST_FILE).read_bytes())
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(document, dict) and is_signed(cast("dict[str, Any]", document))
+    if not isinstance(document, dict):
+        return False
+    fields = cast("dict[str, Any]", document)
+    return is_signed(fields) and IMPORTED_FROM not in fields.get("config", {})
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -270,7 +270,7 @@ def list_warnings(report: RunReport) -> Iterator[str]:
     for name, problem in report.gaps.items():
         yield f"NOT PLAYED as the suite has it: {name}: {problem}"
     if report.planned is None and report.end is not None:
-        yield "nothing was planned: this run keeps what people played on"
+        yield "nothing was planned: this run keeps what people played on, or what was imported"
     elif report.planned is None:
         yield "how many episodes were planned is not recorded: nobody can tell what is missing"
     elif report.missing or report.damage:
@@ -301,7 +301,7 @@ def state_text(report: RunReport) -> str:
 _STATES: Final = {
     RunState.KILLED: "NOT FINISHED, its last session was killed or ended by an error",
     RunState.INTERRUPTED: "NOT FINISHED, it was interrupted",
-    RunState.FINISHED: "WITHOUT A PLAN: it keeps what people played on",
+    RunState.FINISHED: "WITHOUT A PLAN: it keeps what people played on, or what was imported",
 }
 
 

@@ -22,7 +22,7 @@ import platform
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,6 +53,7 @@ __all__ = [
     "read_writer",
     "refuse_links",
     "run_names",
+    "staged_folder",
 ]
 
 DATABASE_FILE: Final = "episodes.sqlite"
@@ -145,15 +146,26 @@ def create_folder(folder: Path, manifest: Manifest, make_database: Callable[[Pat
     `make_database` fills the empty file at the path it is given and closes it. Raises RunExists or
     ForeignFolder where the folder is there and not empty.
     """
+    with staged_folder(folder) as staging:
+        for name in (DATABASE_FILE, LOCK_FILE):  # SQLite's own side files get the database's mode
+            (staging / name).touch(mode=PRIVATE_FILE)
+        make_database(staging / DATABASE_FILE)
+        write_manifest(staging, manifest)
+
+
+@contextlib.contextmanager
+def staged_folder(folder: Path) -> Generator[Path]:
+    """Yield an empty folder beside `folder`; it becomes `folder` when the block ends without error.
+
+    Raises RunExists or ForeignFolder where `folder` is there and not empty. After an error nothing
+    is left.
+    """
     _refuse_occupied(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     staging = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.creating"
     staging.mkdir(mode=PRIVATE_FOLDER)
     try:
-        for name in (DATABASE_FILE, LOCK_FILE):  # SQLite's own side files get the database's mode
-            (staging / name).touch(mode=PRIVATE_FILE)
-        make_database(staging / DATABASE_FILE)
-        write_manifest(staging, manifest)
+        yield staging
         sync_folder(staging)
         try:
             # Replaces an empty folder, fails on one that another process filled meanwhile.

@@ -13,10 +13,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from orchestrator.errors import ForeignFolder, OrchestratorError, RecordCorrupt, RunNotFound
-from orchestrator.manifest import MANIFEST_FILE, PLAYED_FROM, Manifest, read_manifest
+from orchestrator.manifest import (
+    IMPORTED_FROM,
+    MANIFEST_FILE,
+    PLAYED_FROM,
+    Manifest,
+    read_manifest,
+)
 from orchestrator.records import EpisodeKey, EpisodeSummary
 from orchestrator.report import measured_data
 from orchestrator.run_folder import DATABASE_FILE, read_writer
@@ -31,7 +37,9 @@ __all__ = [
     "describe_run",
     "entry_data",
     "find_runs",
+    "imported_from",
     "list_runs",
+    "name_some",
     "played_from",
 ]
 
@@ -72,6 +80,8 @@ class RunEntry:
     """That its environments were chosen by, a name or a file; empty = they were named."""
     played_from: str = ""
     """Name of the run that its episodes were played on from, by hand; empty = they were not."""
+    imported_from: Sequence[str] = ()
+    """Names of the files that it was imported from; empty = it was played here."""
     problem: str = ""
     """Why it cannot be read, or only in part; empty = it can."""
 
@@ -107,6 +117,21 @@ def played_from(manifest: Manifest) -> str:
     """Return the name of the run that another one was played on from; empty = it is no such."""
     origin = manifest.config.get(PLAYED_FROM)
     return str(origin.get("name", "")) if isinstance(origin, dict) else ""
+
+
+def imported_from(manifest: Manifest) -> list[str]:
+    """Return the names of the files that a run was imported from; empty = it was played here."""
+    origins = manifest.config.get(IMPORTED_FROM)
+    listed = origins if isinstance(origins, list) else []
+    return [
+        str(cast("dict[str, Any]", it).get("file", "")) for it in listed if isinstance(it, dict)
+    ]
+
+
+def name_some(names: Sequence[str]) -> str:
+    """Return names for people: the first two, and how many more there are."""
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return ", ".join(names[:2]) + more
 
 
 def list_runs(roots: Iterable[Path], *, missing: MissingRule = "bounds") -> Iterator[RunEntry]:
@@ -190,6 +215,7 @@ def _describe(run: RunReader, missing: MissingRule) -> RunEntry:
         policies=policies,
         suite=str(run.manifest.config.get("suite") or ""),
         played_from=played_from(run.manifest),
+        imported_from=imported_from(run.manifest),
         problem=f"{len(damage)} damaged, the first: {damage[0]}" if damage else "",
     )
 
@@ -240,6 +266,7 @@ def entry_data(entry: RunEntry) -> dict[str, Any]:
         "environments": list(entry.environments),
         "suite": entry.suite,
         "played_from": entry.played_from,
+        "imported_from": list(entry.imported_from),
         "planned": entry.planned,
         "finished": entry.finished,
         "judged": entry.judged,

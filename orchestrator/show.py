@@ -35,7 +35,7 @@ from orchestrator.records import EpisodeSummary, blamed
 from orchestrator.rendering import as_plain_text, as_renderable
 from orchestrator.report import as_data, print_report, read_report
 from orchestrator.run_folder import find_run
-from orchestrator.run_list import played_from
+from orchestrator.run_list import imported_from, name_some, played_from
 from orchestrator.scorings.comparison import (
     comparison_data,
     print_comparison,
@@ -362,10 +362,12 @@ def _show_summary(console: Console, run: RunReader, options: ShowOptions) -> int
     else:
         manifest = run.manifest
         session, origin = manifest.sessions[-1], played_from(manifest)
+        files = imported_from(manifest)
         console.print(
             Text(
                 f"{manifest.run_id}: policy {manifest.policy}, seed {manifest.run_seed}, "
                 f"{f'played on from {origin}, ' if origin else ''}"
+                f"{f'imported from {name_some(files)}, ' if files else ''}"
                 f"begun {manifest.created}, started {len(manifest.sessions)} times, "
                 f"version {session.code}"
             )

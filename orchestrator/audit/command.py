@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -17,7 +17,7 @@ from rich.text import Text
 from agent_runtime.huggingface import HuggingFaceRenderer
 from agent_runtime.rendering import ChatRenderer
 from orchestrator.atomic_file import write_atomically
-from orchestrator.audit.episodes import CHECKS
+from orchestrator.audit.episodes import CHECKS, checks_of
 from orchestrator.audit.run import AuditResult, audit_run, certificate, score_run
 from orchestrator.command_line import run_command, run_loop
 from orchestrator.manifest import Manifest
@@ -89,11 +89,14 @@ def _audit(options: AuditOptions) -> int:
         out = options.out or run.folder / CERTIFICATE_FILE
         document = json.dumps(certificate(run, result), indent=2, ensure_ascii=False)
         write_atomically(out, document + "\n", private=options.out is None)
-    _print_result(TerminalConsole(highlight=False, soft_wrap=True), result, out)
+        checks = checks_of(run.manifest)
+    _print_result(TerminalConsole(highlight=False, soft_wrap=True), result, out, checks)
     return 0 if result.passed else 1
 
 
-def _print_result(console: Console, result: AuditResult, out: Path) -> None:
+def _print_result(
+    console: Console, result: AuditResult, out: Path, checks: Collection[str]
+) -> None:
     for finding in result.listed[:_SHOWN]:
         where = finding["episode_id"][:12] or "store"
         line = f"{finding['check']}: {where}: {finding['problem']}"
@@ -107,11 +110,13 @@ def _print_result(console: Console, result: AuditResult, out: Path) -> None:
         line += "episodes have a score"
         line += f"; without: {', '.join(lacking)}{more}" if lacking else ""
         console.print(Text(visible(line)))
+    lacking = ", ".join(CHECKS.keys() - set(checks))
+    unmade = f" (not made of an import: {lacking})" if lacking else ""
     verdict = "passed" if result.passed else f"FAILED with {result.findings.total()} findings"
     console.print(
         Text(
             f"audit {verdict}: {result.episodes} episodes ({result.failed_episodes} failed ones), "
-            f"{result.attempts} superseded attempts, {len(CHECKS)} checks each; "
+            f"{result.attempts} superseded attempts, {len(checks)} checks each{unmade}; "
             f"{_extent(result)}; {out}"
         )
     )

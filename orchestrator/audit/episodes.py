@@ -18,11 +18,11 @@ from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
 from orchestrator.audit.tokens import ledger_problems
-from orchestrator.manifest import Manifest
+from orchestrator.manifest import IMPORTED_FROM, Manifest
 from orchestrator.records import stop_reason_name
 from orchestrator.turns import reply_places
 
-__all__ = ["CHECKS", "Check", "audit_episode"]
+__all__ = ["CHECKS", "Check", "audit_episode", "checks_of"]
 
 Check = Callable[[episode_pb2.Episode, Manifest], Iterator[str]]
 
@@ -44,9 +44,17 @@ _LOGPROB_SLACK: Final = 1e-3
 
 def audit_episode(episode: episode_pb2.Episode, manifest: Manifest) -> list[tuple[str, str]]:
     """Return what is wrong with a record, as pairs (check, sentence); empty = it is sound."""
+    checks = checks_of(manifest)
     return [
-        (name, problem) for name, check in CHECKS.items() for problem in check(episode, manifest)
+        (name, problem) for name, check in checks.items() for problem in check(episode, manifest)
     ]
+
+
+def checks_of(manifest: Manifest) -> Mapping[str, Check]:
+    """Return the checks that a run's records can be judged by, by name."""
+    if IMPORTED_FROM not in manifest.config:
+        return CHECKS
+    return {name: check for name, check in CHECKS.items() if name not in _OWN_ONLY}
 
 
 def _check_identity(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator[str]:
@@ -78,7 +86,8 @@ def _check_outcome(episode: episode_pb2.Episode, manifest: Manifest) -> Iterator
         return
     if ended_by_error and episode.stop_reason != types_pb2.STOP_REASON_CANCELLED:
         yield f"its stop reason is {stop_reason_name(episode.stop_reason)} and no error is recorded"
-    if episode.stop_reason == types_pb2.STOP_REASON_UNSPECIFIED:
+    imported = IMPORTED_FROM in manifest.config  # others may not say why it ended
+    if episode.stop_reason == types_pb2.STOP_REASON_UNSPECIFIED and not imported:
         yield "it has neither an error nor a stop reason"
     if episode.steps:
         yield from _result_problems(episode, episode.steps[-1])
@@ -179,6 +188,8 @@ def _check_generations(episode: episode_pb2.Episode, manifest: Manifest) -> Iter
     for index, call in enumerate(episode.generations):
         if call.turn != index + episode.parent.turn:
             yield f"generation {index} is of turn {call.turn}"
+    if not episode.generations and IMPORTED_FROM in manifest.config:
+        return  # others recorded what was said, not how it came about
     replies = sum(message.sampled for message in episode.messages)
     # The call that failed may or may not have been recorded; a reply without a call never.
     allowed = {replies, replies + 1}
@@ -311,3 +322,5 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     }
 )
 """Every check by name; a certificate counts each."""
+_OWN_ONLY: Final = frozenset({"state_hashes", "seeds"})
+"""Checks of what only this program records."""

@@ -17,7 +17,7 @@ from agent_runtime.policies import PolicyConfig
 from agent_runtime.policies.sglang import SGLangPolicy
 from agent_runtime.rendering import ChatRenderer
 from agentgym.episode.v1 import episode_pb2
-from orchestrator.audit.episodes import CHECKS, audit_episode
+from orchestrator.audit.episodes import CHECKS, audit_episode, checks_of
 from orchestrator.audit.tokens import rendering_problems, scored_tokens, scoring_problems
 from orchestrator.errors import RunFolderError, UsageError
 from orchestrator.manifest import MANIFEST_FILE, Manifest, utc_now
@@ -161,6 +161,7 @@ def _audit_scoring(
 def certificate(run: RunReader, result: AuditResult) -> dict[str, Any]:
     """Return the certificate of an audit as JSON data."""
     manifest = (run.folder / MANIFEST_FILE).read_bytes()
+    made = {"store", "scores", *checks_of(run.manifest)}
     return {
         "schema_version": CERTIFICATE_SCHEMA,
         "passed": result.passed,
@@ -171,7 +172,11 @@ def certificate(run: RunReader, result: AuditResult) -> dict[str, Any]:
         "episodes": result.episodes,
         "failed_episodes": result.failed_episodes,
         "superseded_attempts": result.attempts,
-        "checks": {name: result.findings[name] for name in ("store", *CHECKS, "scores")},
+        # None = it was not made: an import lacks what it is about.
+        "checks": {
+            name: result.findings[name] if name in made else None
+            for name in ("store", *CHECKS, "scores")
+        },
         "rendering": _extra_check(result.rendered, "episodes", result.findings["rendering"]),
         "scorings": {
             name: {"scored": found.scored, "lacking": found.lacking[:_LISTED]}

@@ -2,7 +2,8 @@
 
 A reply and the observation that it led to are one step of the agent; what was put into its mouth is
 a step without a model call. Sampled token ids and logprobs go along where the policy kept a ledger.
-What the format has no field for (reward, score, state hashes) is in `extra`.
+What the format has no field for (reward, score, state hashes) is in `extra`; `orchestrator.imports`
+reads it back.
 Source: https://harborframework.com/docs/trajectory-format
 """
 
@@ -13,13 +14,21 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from google.protobuf.json_format import MessageToDict
+
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.formats.base import JsonLinesWriter, metadata
 from orchestrator.turns import call_of_turn, reply_places
 
-__all__ = ["AtifWriter", "to_trajectory"]
+__all__ = ["RECORD_FIELDS", "AtifWriter", "to_trajectory"]
 
 _VERSION: Final = "ATIF-v1.7"
+RECORD_FIELDS: Final = (
+    *("seed", "action_format", "profile", "options", "parent", "generations", "token_segments"),
+    *("terminated", "truncated", "error", "ended_unix_ms"),
+    *("environment_seconds", "policy_seconds"),
+)
+"""Of a record, kept as they are in `extra.record`."""
 
 
 class AtifWriter(JsonLinesWriter):
@@ -43,8 +52,13 @@ def to_trajectory(episode: episode_pb2.Episode) -> dict[str, Any]:
         "agent": {"name": episode.policy, "version": versions[-1] if versions else "unknown"},
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
         "final_metrics": _final_metrics(episode, len(steps)),
-        "extra": {"begun": begun, **metadata(episode)},
+        "extra": {"begun": begun, **metadata(episode), "record": _record(episode)},
     }
+
+
+def _record(episode: episode_pb2.Episode) -> dict[str, Any]:
+    whole = MessageToDict(episode, preserving_proto_field_name=True, use_integers_for_enums=True)
+    return {name: whole[name] for name in RECORD_FIELDS if name in whole}
 
 
 def _steps(episode: episode_pb2.Episode) -> list[dict[str, Any]]:

@@ -36,15 +36,14 @@ from env_servers.server.inputs import Action, Reply, ToolCall
 from env_servers.server.instance import LoadedEnvironment, ResetSpec
 from env_servers.server.stream import Stream
 from orchestrator.audit import audit_run
-from orchestrator.errors import OrchestratorError
+from orchestrator.conversations import read_conversations
+from orchestrator.errors import EntryUnreadable, OrchestratorError
 from orchestrator.manifest import MANIFEST_FILE
 from orchestrator.records import RecordDamaged, decode, encode
 from orchestrator.run_folder import DATABASE_FILE
 from orchestrator.store import RunReader, RunStore
 from tests.fuzz.inputs import broken, damaged, json_texts, json_values, messages, texts
 from tests.orchestrator.records import build_episode, build_manifest, build_session
-from training.data.conversations import read_conversations
-from training.errors import DataError
 
 __all__ = ["TARGETS"]
 
@@ -401,5 +400,5 @@ def conversation_files(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "maze_train.json")
         path.write_bytes(content)
-        with contextlib.suppress(DataError):
+        with contextlib.suppress(EntryUnreadable):
             list(read_conversations(path))

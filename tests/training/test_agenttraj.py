@@ -12,10 +12,10 @@ pytest.importorskip("transformers", reason="the extra `train` is not installed")
 
 from rich.console import Console
 
+from orchestrator.conversations import read_conversations
 from tests.kit.data import REPOSITORY, require_data
 from training import bc, dpo
 from training.config.recipe import load_recipe
-from training.data.conversations import read_conversations
 from training.data.dataset import TokenDataset
 from training.runs.tracking import read_log
 

@@ -20,11 +20,16 @@ from agent_runtime.conversation import Message, Role
 from agent_runtime.ledger import Origin
 from agent_runtime.rendering import TemplateRenderer
 from agentgym.episode.v1 import episode_pb2
-from orchestrator.errors import ExtraMissing
+from orchestrator.conversations import (
+    Conversation,
+    environment_name,
+    is_conversation_file,
+    read_conversations,
+)
+from orchestrator.errors import EntryUnreadable, ExtraMissing
 from orchestrator.records import EpisodeSummary
 from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
-from training.data.conversations import environment_name, is_conversation_file, read_conversations
 from training.data.selection import read_selection
 from training.data.sequences import Provenance, TokenSequence, make_sequence, train_on_all
 from training.data.tokenize import CannotTokenize, tokenize
@@ -440,8 +445,7 @@ def _read_agenttraj(
     on_skipped: OnSkipped,
 ) -> Iterator[list[TokenSequence]]:
     for file in _conversation_files(path) if path.is_dir() else [path]:
-        entries = read_conversations(file, train_acknowledgement=config.train_acknowledgement)
-        for entry in entries:
+        for entry in _conversations(file, config):
             origin = Provenance(
                 source=str(file),
                 name=f"{entry.item_id or file.name}#{entry.number}",
@@ -453,6 +457,14 @@ def _read_agenttraj(
             if record_filter.accepts(origin):
                 weight = record_filter.weight(origin)
                 yield _tokenized_sequences(entry.messages, renderer, origin, weight, on_skipped)
+
+
+def _conversations(file: Path, config: SourceConfig) -> Iterator[Conversation]:
+    """Yield the conversations of a source's file; raises DataError."""
+    try:
+        yield from read_conversations(file, train_acknowledgement=config.train_acknowledgement)
+    except EntryUnreadable as error:
+        raise DataError(str(error), field="data.sources") from error
 
 
 def read_texts(config: SourceConfig, *, runs: Path = Path("runs")) -> Iterator[str]:
@@ -476,7 +488,7 @@ def read_texts(config: SourceConfig, *, runs: Path = Path("runs")) -> Iterator[s
                 yield from (message.text for message in episode.messages)
     elif kind == "agenttraj":
         for file in _conversation_files(path) if path.is_dir() else [path]:
-            for entry in read_conversations(file):
+            for entry in _conversations(file, config):
                 yield from (message.text for message in entry.messages)
     else:
         raise DataError(

@@ -9,6 +9,8 @@ import pytest
 
 from agent_runtime.huggingface import HuggingFaceRenderer
 from agent_runtime.ledger import Origin
+from orchestrator.conversations import read_conversations
+from orchestrator.errors import EntryUnreadable
 from orchestrator.export import export_run
 from orchestrator.store import RunReader
 from tests.agent_runtime import tiny_tokenizers
@@ -20,10 +22,9 @@ from tests.training.makers import (
     write_conversations,
     write_run,
 )
-from training.data.conversations import read_conversations
 from training.data.sequences import TokenSequence
 from training.data.sources import SourceConfig, episode_sequences, read_source
-from training.errors import DataError, TokenizerMismatch
+from training.errors import TokenizerMismatch
 
 
 @pytest.fixture
@@ -165,7 +166,7 @@ def test_files_of_any_layout_give_the_same_conversations(shape: str, tmp_path: P
 def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
     path.write_text(json.dumps(conversation(1)) + "\n" + json.dumps(conversation(2))[:-20])
-    with pytest.raises(DataError, match=r"c\.jsonl is damaged"):
+    with pytest.raises(EntryUnreadable, match=r"c\.jsonl: it is damaged"):
         list(read_conversations(path))
 
 

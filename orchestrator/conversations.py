@@ -16,9 +16,16 @@ from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
 from agent_runtime.conversation import Message, Role
-from training.errors import DataError
+from orchestrator.errors import EntryUnreadable
 
-__all__ = ["Conversation", "environment_name", "is_conversation_file", "read_conversations"]
+__all__ = [
+    "Conversation",
+    "environment_name",
+    "is_conversation_file",
+    "read_conversations",
+    "read_entries",
+    "to_conversation",
+]
 
 SUFFIXES: Final = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 _CHUNK: Final = 1 << 20
@@ -58,21 +65,26 @@ def read_conversations(
             trainer does, whose loss covers the acknowledgement.
 
     Raises:
-        DataError: Names the file and the entry that cannot be read.
+        EntryUnreadable: Names the file and the entry that cannot be read.
     """
-    for number, entry in enumerate(_entries(path)):
-        yield _conversation(path, number, entry, train_acknowledgement)
+    for number, entry in enumerate(read_entries(path)):
+        try:
+            yield to_conversation(number, entry, train_acknowledgement=train_acknowledgement)
+        except ValueError as error:
+            raise EntryUnreadable(path, str(error), number) from error
 
 
-def _conversation(path: Path, number: int, entry: Any, every_reply: bool) -> Conversation:
-    where = f"{path}, conversation {number}"
+def to_conversation(
+    number: int, entry: Any, *, train_acknowledgement: bool = False
+) -> Conversation:
+    """Return the conversation of an entry's JSON value; raises ValueError where it is none."""
     if not isinstance(entry, dict):
-        raise DataError(f"{where} is no object", field="data.sources")
+        raise ValueError("it is no object")
     fields = cast("dict[str, Any]", entry)
     turns = fields.get("conversations")
     if not isinstance(turns, list) or not turns:
-        raise DataError(f"{where} has no list `conversations`", field="data.sources")
-    messages = tuple(_message(turn, where, every_reply) for turn in cast("list[Any]", turns))
+        raise ValueError("it has no list `conversations`")
+    messages = tuple(_message(turn, train_acknowledgement) for turn in cast("list[Any]", turns))
     reward, success = fields.get("reward"), fields.get("success")
     return Conversation(
         item_id=str(fields.get("item_id", "")),
@@ -92,26 +104,27 @@ _SPEAKERS: Final[Mapping[str, Role]] = {
 }
 
 
-def _message(turn: Any, where: str, every_reply: bool) -> Message:
+def _message(turn: Any, every_reply: bool) -> Message:
     fields = cast("dict[str, Any]", turn) if isinstance(turn, dict) else {}
     role, text = _SPEAKERS.get(str(fields.get("from"))), fields.get("value")
     if role is None or not isinstance(text, str):
-        raise DataError(
-            f"{where}: a turn needs `from` (human or gpt) and `value` (a text)",
-            field="data.sources",
-        )
+        raise ValueError("a turn needs `from` (human or gpt) and `value` (a text)")
     trained = every_reply or fields.get("loss") is True
     return Message(role, text, sampled=role is Role.ASSISTANT and trained)
 
 
-def _entries(path: Path) -> Iterator[Any]:
+def read_entries(path: Path) -> Iterator[Any]:
+    """Yield the JSON values of a file: of its list, of its lines, or its only one.
+
+    Raises EntryUnreadable where it cannot be read or is damaged.
+    """
     try:
         with _open(path) as stream:
             yield from _values(stream)
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise DataError(f"cannot read {path}: {error}", field="data.sources") from error
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path} is damaged: {error}", field="data.sources") from error
+        raise EntryUnreadable(path, f"it cannot be read ({error})") from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise EntryUnreadable(path, f"it is damaged ({error})") from error
 
 
 def _open(path: Path) -> TextIO:
