@@ -95,6 +95,16 @@ def sglang(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "-m", "sglang", *session.posargs)
 
 
+@nox.session
+def openenv(session: nox.Session) -> None:
+    """Let OpenEnv's own clients play. Apart: what it brings (Gradio, FastMCP) is large."""
+    session.install("-q", "-e", ".[gateway]", "openenv==0.10.0")
+    session.install("-q", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist")
+    session.install("-q", "hypothesis", "httpx")
+    tests = "tests/env_servers/gateways/test_openenv_clients.py"
+    session.run("python", "-m", "pytest", tests, *session.posargs)
+
+
 # What users install and run here; training and development bring their own.
 SHIPPED = ".[all,agent,otel,parquet,sheet-live,todo-live]"
 LICENCES = (

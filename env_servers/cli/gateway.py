@@ -26,9 +26,17 @@ class Gateway(GatewayOptions):
 
     def _make(self, backend: Backend) -> Served:
         from env_servers.gateways.agentgym.application import AgentGymGateway
+        from env_servers.gateways.openenv.application import OpenEnvGateway
         from env_servers.gateways.rest.application import RestGateway
 
         idle_limit = 60 * self.idle_minutes
         if self.kind == "rest":
             return RestGateway(backend, idle_limit=idle_limit)
+        if self.kind == "openenv":
+            return OpenEnvGateway(
+                backend,
+                split=self.split,
+                idle_limit=idle_limit,
+                answer_seconds=self.answer_seconds,
+            )
         return AgentGymGateway(backend, split=self.split, idle_limit=idle_limit)

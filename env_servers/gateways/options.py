@@ -17,9 +17,9 @@ TOKEN_VARIABLE: Final = "AGENTGYM_GATEWAY_TOKEN"
 class GatewayOptions:
     """What a gateway is told."""
 
-    kind: tyro.conf.Positional[Literal["agentgym", "rest"]]
-    """Protocol: agentgym = AgentGym's HTTP routes, which its clients and trainers speak; rest =
-    JSON for curl, browsers and Connect's clients."""
+    kind: tyro.conf.Positional[Literal["agentgym", "openenv", "rest"]]
+    """Protocol: agentgym = AgentGym's HTTP routes, which its clients and trainers speak;
+    openenv = OpenEnv's WebSocket and HTTP; rest = JSON for curl, browsers and Connect's clients."""
     environments: tyro.conf.Positional[tuple[str, ...]] = ()
     """Names of environments, see `list`; with --target: default all that the servers have."""
     target: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class GatewayOptions:
     """Settings of environments for started servers, as NAME.KEY=VALUE."""
     split: str = ""
     """agentgym: split whose tasks the clients' numbers count; default: the original's numbers where
-    its tasks are there (--data), else the first split."""
+    its tasks are there (--data), else the first split. openenv: split of resets that name none."""
     host: str = "127.0.0.1"
     """Address to listen on. Beyond loopback a gateway wants a token of your own, and what it says
     travels unencrypted: put a proxy with TLS before it."""
@@ -45,6 +45,9 @@ class GatewayOptions:
     """Origins whose web pages may ask, for example http://localhost:3000."""
     idle_minutes: float = 60.0
     """An episode that nobody asks for so long is closed."""
+    answer_seconds: float = 50.0
+    """openenv: a WebSocket is ended whose request was not answered for so long. Keep it below the
+    time after which clients give up, which is 60 s by default (message_timeout_s)."""
     address_file: Path | None = None
     """Write the gateway's address here once it answers."""
     ca: Path | None = None

@@ -37,11 +37,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Gateway", "open_backend", "run_gateway", "serving"]
 
-_LIBRARIES: Final = ("pydantic", "starlette", "uvicorn")
+_LIBRARIES: Final = ("pydantic", "starlette", "uvicorn", "websockets")
 _WAIT_SECONDS: Final = 60.0
 """For a server to come back. Below the 300 s after which AgentGym's clients give a request up."""
 _END_SECONDS: Final = 5
 """For requests under way when the gateway is to end."""
+_SILENT_SECONDS: Final = 600.0
+"""For a WebSocket's client to answer a ping: a trainer that learns meanwhile answers none."""
 _BACKLOG: Final = 4_096
 """Connections that may wait: AgentGym's clients open one for every request."""
 
@@ -116,7 +118,7 @@ async def serving(
     """Answer on a socket while the context lasts; gives the task that does."""
     import uvicorn
 
-    from env_servers.gateways.access import Access
+    from env_servers.gateways.access import BODY_LIMIT, Access
 
     guarded_application = Access(
         gateway.application, token=token, hosts=hosts, origins=origins, refusal=gateway.refusal
@@ -130,6 +132,8 @@ async def serving(
             server_header=False,
             proxy_headers=False,
             backlog=_BACKLOG,
+            ws_max_size=BODY_LIMIT,
+            ws_ping_timeout=_SILENT_SECONDS,
             timeout_graceful_shutdown=_END_SECONDS,
         )
     )
@@ -167,6 +171,8 @@ async def _run(options: GatewayOptions, make: Callable[[Backend], Gateway]) -> i
     remember(token)
     if options.idle_minutes <= 0:
         raise UsageError(f"--idle-minutes {options.idle_minutes:g}: it must be more than 0")
+    if options.answer_seconds <= 0:
+        raise UsageError(f"--answer-seconds {options.answer_seconds:g}: it must be more than 0")
     with contextlib.closing(listen(address, options.port)) as listening:
         base = f"http://{shown_host(options.host)}:{listening.getsockname()[1]}"
         async with open_backend(options) as backend:

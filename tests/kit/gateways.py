@@ -10,12 +10,15 @@ import httpx
 from env_servers.gateways.access import Access
 from env_servers.gateways.agentgym.application import AgentGymGateway
 from env_servers.gateways.backend import Backend
+from env_servers.gateways.openenv.application import OpenEnvGateway
 from env_servers.gateways.rest.application import RestGateway
+from env_servers.gateways.serving import serving as answering
 from orchestrator.client import ClientConfig, connection_options
 from orchestrator.fleet import Fleet, FleetConfig
+from orchestrator.listening import listen
 from tests.kit.servers import serving
 
-__all__ = ["gateway_client", "open_agentgym", "open_backend", "open_rest"]
+__all__ = ["gateway_client", "open_agentgym", "open_backend", "open_openenv", "open_rest"]
 
 
 @contextlib.asynccontextmanager
@@ -48,6 +51,18 @@ async def open_rest(*environments: str, idle_limit=3600.0, **options):
         gateway = RestGateway(backend, idle_limit=idle_limit)
         with _closing(gateway):
             yield gateway
+
+
+@contextlib.asynccontextmanager
+async def open_openenv(
+    *environments: str, token="", idle_limit=3600.0, answer_seconds=50.0, **options
+):
+    """OpenEnv's protocol on a port: the gateway and its address."""
+    async with open_backend(*environments, **options) as backend:
+        gateway = OpenEnvGateway(backend, idle_limit=idle_limit, answer_seconds=answer_seconds)
+        with contextlib.closing(listen("127.0.0.1", 0)) as listening:
+            async with answering(gateway, listening, token=token):
+                yield gateway, f"127.0.0.1:{listening.getsockname()[1]}"
 
 
 @contextlib.contextmanager
