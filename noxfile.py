@@ -89,6 +89,15 @@ def torch(session: nox.Session) -> None:
 
 
 @nox.session
+def adapters(session: nox.Session) -> None:
+    """Play through harnesses of others that are too heavy for the other sessions."""
+    session.install("-q", *PINS, "-e", ".[adapters]")
+    checked = ("agent_runtime/adapters", "gen/agentgym/inspect_tasks.py")
+    _pyright(session, *checked)
+    session.run("python", "-m", "pytest", "tests/agent_runtime/adapters", *session.posargs)
+
+
+@nox.session
 def sglang(session: nox.Session) -> None:
     """Play with a real SGLang server on this machine's CPU; AGENTGYM_SGLANG_PYTHON names it."""
     _torch(session)

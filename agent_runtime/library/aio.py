@@ -179,13 +179,20 @@ class Environment:
         Args:
             action_format: Default: the first of `action_formats`. Raises UnknownName.
         """
+        return self._conversation_start(action_format).instruction
+
+    def acknowledgement(self, action_format: str = "") -> str:
+        """Return what a model is made to answer to the instruction; arguments as there."""
+        return self._conversation_start(action_format).acknowledgement
+
+    def _conversation_start(self, action_format: str) -> pb.ConversationStart:
         starts = {
             format_name(start.action_format): start for start in self._described.conversation_starts
         }
         wanted = action_format or next(iter(self.action_formats), "")
         if wanted not in starts:
             raise UnknownName("action format", wanted, starts)
-        return starts[wanted].instruction
+        return starts[wanted]
 
     # ------------------------------------------------------------------ tasks
 

@@ -141,6 +141,10 @@ class Environment:
         """Return what a model is told before the first observation; raises UnknownName."""
         return self.asynchronous.instruction(action_format)
 
+    def acknowledgement(self, action_format: str = "") -> str:
+        """Return what a model is made to answer to the instruction; raises UnknownName."""
+        return self.asynchronous.acknowledgement(action_format)
+
     def tasks(self, split: str = "", *, item_ids: Sequence[str] | None = None) -> Iterator[Task]:
         """Iterate over the tasks of a split, in their order, fetched by and by.
 

@@ -13,7 +13,7 @@ environments with Gymnasium. `agentgym.env` and `agentgym.episode` are generated
 and stand alone: nothing of the library is loaded before one of its names is used.
 """
 
-# This file, aio.py and gymnasium.py are written by hand; everything else here is generated.
+# This file, aio.py, gymnasium.py and inspect_tasks.py are written by hand; the rest is generated.
 
 from __future__ import annotations
 
