@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all.
+"""Files and folders that appear whole or not at all.
 
 They are written under a temporary name, flushed to disk, and renamed.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 from agent_runtime.private_files import private_opener
 from orchestrator.errors import OutputExists, UsageError
 
-__all__ = ["atomic_output", "sync_folder", "write_atomically"]
+__all__ = ["atomic_folder", "atomic_output", "sync_folder", "write_atomically"]
 
 
 @contextmanager
@@ -45,6 +46,39 @@ def atomic_output(path: Path, *, overwrite: bool) -> Generator[Path]:
         sync_folder(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Generator[Path]:
+    """Yield an empty folder beside `path`; it becomes `path` when the block ends without error.
+
+    Raises UsageError where `path` exists and is no empty folder: what is in one is never replaced,
+    because whose it is nobody knows. After an error nothing is left.
+    """
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent}")
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    _refuse_content(path)
+    partial.mkdir()
+    try:
+        yield partial
+        for entry in partial.rglob("*"):
+            sync_folder(entry) if entry.is_dir() else _sync_file(entry)
+        sync_folder(partial)
+        try:
+            # Replaces an empty folder, fails on one that another process filled meanwhile.
+            partial.rename(path)
+        except OSError:
+            _refuse_content(path)
+            raise
+        sync_folder(path.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _refuse_content(path: Path) -> None:
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise UsageError(f"{path} exists; an export never replaces a folder: name another")
 
 
 def write_atomically(

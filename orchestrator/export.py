@@ -1,4 +1,4 @@
-"""Command: the episodes of a run as one file for training or analysis, or a report of it.
+"""Command: the episodes of a run as one file or folder for training or analysis, or a report of it.
 
     python -m orchestrator.export RUN --format agenttraj --out FILE
     python -m orchestrator.export RUN --format html --out FILE
@@ -20,7 +20,7 @@ from typing import Annotated, Final, Literal
 import tyro
 from rich.progress import Progress
 
-from orchestrator.atomic_file import atomic_output
+from orchestrator.atomic_file import atomic_folder, atomic_output
 from orchestrator.command_line import run_command
 from orchestrator.errors import UsageError
 from orchestrator.formats import WRITERS
@@ -127,7 +127,9 @@ def export_run(
     accepted, left_out = _count_accepted(run, record_filter, judged)
     total = min(accepted, limit) if limit else accepted
     written = 0
-    with atomic_output(path, overwrite=overwrite) as partial:
+    into_folder = format_name in WRITERS and WRITERS[format_name].is_folder
+    output = atomic_folder(path) if into_folder else atomic_output(path, overwrite=overwrite)
+    with output as partial:
         writer = (
             HtmlReportWriter(partial, run, is_chosen, limit, judged=judged, scores=scores)
             if format_name == HTML
@@ -179,11 +181,23 @@ class ExportOptions:
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of the run, or its name within `--runs`."""
     out: Path
-    """The file to write; it appears when it is complete."""
-    format: Literal["agenttraj", "atif", "html", "messages", "openai", "parquet", "sharegpt"]
+    """The file to write, with huggingface the folder; it appears when it is complete."""
+    format: Literal[
+        "agenttraj",
+        "atif",
+        "html",
+        "huggingface",
+        "messages",
+        "openai",
+        "parquet",
+        "sharegpt",
+        "verifiers",
+    ]
     """agenttraj: JSON list as AgentTraj-L; messages and sharegpt: JSONL for SFT trainers (TRL reads
     the former); openai: JSONL for OpenAI's fine-tuning; atif: Harbor's trajectories, one per line,
-    with token ids and logprobs; parquet: everything, one row per episode; html: a report of the
+    with token ids and logprobs; verifiers: JSONL as vf-eval of 0.1 saves it; parquet: everything,
+    one row per episode; huggingface: the same as a data set's folder with a card, for
+    datasets.load_dataset; html: a report of the
     whole run for people, with figures, distributions, failures, configuration and conversations, in
     a page that needs nothing else."""
     runs: Path = Path("runs")
@@ -207,7 +221,7 @@ class ExportOptions:
     """At most so many episodes, the first that were recorded; 0 = all. Without it all, and as many
     conversations in a report as can be read: 50."""
     overwrite: bool = False
-    """Replace the file if it exists."""
+    """Replace the file if it exists; a folder is never replaced."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.records import summarise
@@ -34,7 +34,10 @@ _METADATA: Final = (
 
 
 class EpisodeWriter(ABC):
-    """Writes episodes to one new file."""
+    """Writes episodes to one new file, or into one folder."""
+
+    is_folder: ClassVar[bool] = False
+    """Whether it writes into an empty folder that is there, in place of a file."""
 
     @abstractmethod
     def __init__(self, path: Path) -> None:

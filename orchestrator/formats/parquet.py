@@ -23,7 +23,7 @@ from orchestrator.formats.base import EpisodeWriter, dump_json
 from orchestrator.formats.messages import role_name
 from orchestrator.records import enum_name, fault_name, stop_reason_name, summarise
 
-__all__ = ["ParquetWriter"]
+__all__ = ["ROW", "ParquetWriter"]
 
 _GROUP_BYTES: Final = 64 << 20
 _GROUP_ROWS: Final = 4096
@@ -83,7 +83,7 @@ _ERROR: Final = {
     "at_seq": "uint64",
 }
 _PARENT: Final = {"run_id": "string", "episode_id": "string", "turn": "uint32"}
-_ROW: Final[Mapping[str, Any]] = {
+ROW: Final[Mapping[str, Any]] = {
     "run_id": "string",
     "episode_id": "string",
     "environment": "string",
@@ -120,6 +120,7 @@ _ROW: Final[Mapping[str, Any]] = {
     "environment_seconds": "float64",
     "policy_seconds": "float64",
 }
+"""Columns of a row."""
 
 
 class ParquetWriter(EpisodeWriter):
@@ -131,7 +132,7 @@ class ParquetWriter(EpisodeWriter):
             parquet: Any = importlib.import_module("pyarrow.parquet")
         except ModuleNotFoundError as error:
             raise ExtraMissing("the parquet format", extra="parquet") from error
-        self._schema = self._arrow.schema(list(self._struct(_ROW)))
+        self._schema = self._arrow.schema(list(self._struct(ROW)))
         self._file = parquet.ParquetWriter(str(path), self._schema, compression="zstd")
         self._rows: list[dict[str, Any]] = []
         self._bytes = 0
@@ -165,7 +166,7 @@ class ParquetWriter(EpisodeWriter):
 
 def _row(episode: episode_pb2.Episode) -> dict[str, Any]:
     summary = summarise(episode)
-    row = {name: getattr(episode, name) for name in _ROW if name in _PLAIN}
+    row = {name: getattr(episode, name) for name in ROW if name in _PLAIN}
     row |= {
         name: getattr(summary, name)
         for name in ("reward", "score", "success", "stop_reason", "rounds", "prompt_tokens")
@@ -190,7 +191,7 @@ def _row(episode: episode_pb2.Episode) -> dict[str, Any]:
 
 _PLAIN: Final = frozenset(
     name
-    for name, shape in _ROW.items()
+    for name, shape in ROW.items()
     if isinstance(shape, str)
     and name in episode_pb2.Episode.DESCRIPTOR.fields_by_name
     and name not in {"action_format", "reward", "score", "success", "stop_reason"}

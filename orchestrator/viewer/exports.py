@@ -18,8 +18,8 @@ from orchestrator.viewer.library import Library
 
 __all__ = ["FORMATS", "Exports"]
 
-FORMATS: Final = (HTML, *sorted(WRITERS))
-"""What a run can be saved as."""
+FORMATS: Final = (HTML, *sorted(it for it, writer in WRITERS.items() if not writer.is_folder))
+"""What a run can be saved as: a browser saves one file."""
 _ENDINGS: Final[Mapping[str, str]] = {HTML: "html", "agenttraj": "json", "parquet": "parquet"}
 """Of file names; of other formats it is that of JSON lines."""
 _NOT_OF_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
@@ -41,6 +41,8 @@ class Exports:
         """
         name, episode_id = parameters.get("run", ""), parameters.get("id", "")
         format_name = parameters.get("format", "")
+        if format_name not in FORMATS:
+            raise UsageError(f"unknown format {format_name!r}", valid=FORMATS)
         run = self._library.open(name)
         accept = ExportFilter(only_success=parameters.get("only_success") == "1")
         if episode_id:

@@ -152,6 +152,82 @@ def validated(trajectory) -> None:
         Trajectory.model_validate(trajectory)
 
 
+def test_verifiers_has_prompt_completion_and_null_in_place_of_0(run, tmp_path):
+    lines = export_lines(
+        run, tmp_path / "out.jsonl", "verifiers", accept=ExportFilter(include_failed=True)
+    )
+    first, second, other, failed = lines
+    assert [it["role"] for it in first["prompt"]] == ["user", "assistant", "user"]
+    assert [it["role"] for it in first["completion"]] == ["assistant", "user"] * 2
+    assert (first["task"], first["reward"], first["metrics"]) == (
+        *("maze", 1.0),
+        {"score": 1.0, "success": 1.0},
+    )
+    assert first["info"]["item_id"] == "maze_1" and first["stop_condition"] == "goal_reached"
+    assert [it["example_id"] for it in lines] == [0, 1, 2, 3]
+    assert second["success"] == 0.0 and other["task"] == "wordle"
+    assert failed["reward"] is None and not failed["is_completed"] and "score" not in failed
+    assert failed["error"]["error"] == "POLICY_UNAVAILABLE"
+    with contextlib.suppress(ImportError):
+        from verifiers.types import RolloutTiming
+
+        assert RolloutTiming.model_validate(first["timing"]).generation.duration == 2.5
+
+
+def test_huggingface_is_a_folder_whose_card_says_what_the_files_hold(run, tmp_path):
+    yaml, parquet = pytest.importorskip("yaml"), pytest.importorskip("pyarrow.parquet")
+    odd = build_episode("odd_1", environment="default", policy="p")
+    odd.split = "a/b"
+    run.append_all([odd])
+    folder = tmp_path / "set"
+    export_run(run, folder, format_name="huggingface")
+    card = yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
+    files = {
+        it["config_name"]: {split["split"]: split["path"] for split in it["data_files"]}
+        for it in card["configs"]
+    }
+    everything = files.pop("default")
+    assert files == {
+        "maze": {"eval": ["data/maze/eval.parquet"]},
+        "wordle": {"eval": ["data/wordle/eval.parquet"]},
+        "default-environment": {"a_b": ["data/default-environment/a_b.parquet"]},
+    }
+    assert everything["eval"] == ["data/maze/eval.parquet", "data/wordle/eval.parquet"]
+    rows = {str(it.relative_to(folder)): parquet.read_table(it) for it in folder.rglob("*.parquet")}
+    assert rows.keys() == {it for paths in everything.values() for it in paths}.union(
+        *(paths for it in files.values() for paths in it.values())
+    )
+    for info in card["dataset_info"]:
+        columns = {it["name"]: it for it in info["features"]}
+        for table in rows.values():
+            assert list(columns) == table.schema.names
+            assert columns["run_id"] == {"name": "run_id", "dtype": "string"}
+    assert columns["messages"]["list"][2] == {"name": "sampled", "dtype": "bool"}
+    assert rows["data/maze/eval.parquet"]["item_id"].to_pylist() == ["maze_1", "maze_2"]
+    with contextlib.suppress(ImportError):
+        import datasets
+
+        loaded = datasets.load_dataset(str(folder), "maze", cache_dir=str(tmp_path / "cache"))
+        assert loaded["eval"]["item_id"][:] == ["maze_1", "maze_2"]
+
+
+def test_a_folder_appears_whole_or_not_at_all_and_replaces_nothing(run, tmp_path, monkeypatch):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    (folder / "mine.txt").write_text("mine")
+    with pytest.raises(errors.UsageError, match="never replaces a folder"):
+        export_run(run, folder, format_name="huggingface", overwrite=True)
+    assert [it.name for it in folder.iterdir()] == ["mine.txt"]
+    monkeypatch.setattr(WRITERS["huggingface"], "close", fail)
+    with pytest.raises(OSError, match="disk full"):
+        export_run(run, tmp_path / "other", format_name="huggingface")
+    assert sorted(it.name for it in tmp_path.iterdir()) == ["run", "set"]
+
+
+def fail(writer) -> None:
+    raise OSError("disk full")
+
+
 def test_sharegpt_pairs_human_and_gpt(run, tmp_path):
     lines = export_lines(run, tmp_path / "out.jsonl", "sharegpt")
     speakers = [it["from"] for it in lines[0]["conversations"]]
@@ -280,7 +356,7 @@ def test_progress_counts_up_to_the_total(run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "valid"),
     [
-        ({"format_name": "csv"}, "agenttraj, atif, html, messages, openai, parquet, sharegpt"),
+        ({"format_name": "csv"}, "agenttraj, atif, html, huggingface, messages, openai, parquet"),
         ({"format_name": "messages", "accept": ExportFilter(environments=("x",))}, "maze, wordle"),
         ({"format_name": "messages", "accept": ExportFilter(policies=("x",))}, "other, scripted"),
     ],

@@ -47,7 +47,7 @@ def test_a_run_is_saved_as_the_command_exports_it(viewer: RunningViewer, folder:
     _, _, body = save(viewer, format="html")
     assert body.lstrip().lower().startswith(b"<!doctype html>")
     assert files_of(folder) == before
-    assert set(viewer.ask("run", run=NAME)["formats"]) == {"html", *WRITERS}
+    assert set(viewer.ask("run", run=NAME)["formats"]) == {"html", *WRITERS} - {"huggingface"}
 
 
 def test_an_episode_is_saved_alone(viewer: RunningViewer) -> None:
@@ -62,6 +62,7 @@ def test_an_episode_is_saved_alone(viewer: RunningViewer) -> None:
     ("asked", "said"),
     [
         ({"format": "mp3"}, "unknown format 'mp3'"),
+        ({"format": "huggingface"}, "unknown format 'huggingface'"),
         ({"format": "html", "id": "zzz"}, "no episode id begins with"),
         ({"format": "html", "id": "attempt"}, "replaced by a later one"),
         ({"format": "html", "run": "/etc"}, "no such run"),
