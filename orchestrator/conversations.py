@@ -70,14 +70,17 @@ def read_conversations(
     for number, entry in enumerate(read_entries(path)):
         try:
             yield to_conversation(number, entry, train_acknowledgement=train_acknowledgement)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise EntryUnreadable(path, str(error), number) from error
 
 
 def to_conversation(
     number: int, entry: Any, *, train_acknowledgement: bool = False
 ) -> Conversation:
-    """Return the conversation of an entry's JSON value; raises ValueError where it is none."""
+    """Return the conversation of an entry's JSON value.
+
+    Raises ValueError or OverflowError where it is none.
+    """
     if not isinstance(entry, dict):
         raise ValueError("it is no object")
     fields = cast("dict[str, Any]", entry)
@@ -123,7 +126,7 @@ def read_entries(path: Path) -> Iterator[Any]:
             yield from _values(stream)
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise EntryUnreadable(path, f"it cannot be read ({error})") from error
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: also numbers beyond Python's limit
         raise EntryUnreadable(path, f"it is damaged ({error})") from error
 
 

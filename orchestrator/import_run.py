@@ -38,6 +38,8 @@ __all__ = ["ImportOptions", "ImportResult", "import_run", "main"]
 
 _BATCH: Final = 256
 """Records that are held in memory."""
+_NAMED: Final = 50
+"""Kinds of what was left out that are named: strangers may invent any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ class _Import:
                 episode.run_id = self._run_id
                 self._number(episode)
                 check(episode, run_id=self._run_id)
-            except (ValueError, InvalidEpisode) as error:
+            except (ValueError, OverflowError, InvalidEpisode) as error:
                 raise EntryUnreadable(source.path, str(error), number) from error
             self.count += 1
             self.environments.add(episode.environment)
@@ -165,12 +167,17 @@ def _origin(source: Source, reader: EntryReader, episodes: int) -> Json:
     """Return what the manifest says of a file."""
     [name] = [name for name, it in READERS.items() if it is reader]
     return {
-        "file": source.path.name,
+        "file": _printable(source.path.name),
         "sha256": source.digest,
         "format": name,
         "episodes": episodes,
-        "left_out": dict(source.left_out),
+        "left_out": {_printable(it): count for it, count in source.left_out.most_common(_NAMED)},
     }
+
+
+def _printable(name: str) -> str:
+    """Return a stranger's name as UTF-8 can hold it."""
+    return name.encode("utf-8", "replace").decode("utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +212,10 @@ def _import(options: ImportOptions) -> int:
     )
     console = TerminalConsole(file=sys.stderr, soft_wrap=True)
     told = [f"{result.folder}: {result.episodes} episodes"]
-    told += [f"left out: {count} x {name}" for name, count in result.left_out.most_common()]
+    told += [
+        f"left out: {count} x {_printable(name)}"
+        for name, count in result.left_out.most_common(_NAMED)
+    ]
     for line in told:
         console.print(line, markup=False, highlight=False)
     return 0

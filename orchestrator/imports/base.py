@@ -55,7 +55,7 @@ class EntryReader(ABC):
             source: The file; what is left out of the record is counted there.
 
         Raises:
-            ValueError: It is no entry of this format; says what is wrong.
+            ValueError, OverflowError: It is no entry of this format; says what is wrong.
         """
 
 

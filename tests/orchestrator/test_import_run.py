@@ -185,6 +185,8 @@ def test_trajectories_of_other_programs_are_read_and_what_is_lost_is_counted(tmp
         (conversation("", reward=1), "--environment"),
         (conversation(reward=float("nan")), "reward is not finite"),
         (["no object"], "no object"),
+        (conversation(reward=10**400), "too large"),
+        (conversation("\ud800_1"), "surrogates"),
         (trajectory(), "no list `conversations`"),
     ],
 )
@@ -233,6 +235,18 @@ def test_nothing_is_written_over_and_files_without_episodes_are_refused(tmp_path
         assert command.main([str(odd), "--out", str(tmp_path / "odd")]) == 1
     told = capsys.readouterr().err
     assert "none of the formats agenttraj, atif" in told and "Traceback" not in told
+
+
+def test_any_name_and_number_of_a_stranger_is_told_and_not_a_traceback(tmp_path, capsys):
+    odd = {f"\ud800{number}": 1 for number in range(60)}
+    file = write_lines(tmp_path / "a.jsonl", conversation(**odd))
+    assert command.main([str(file), "--out", str(tmp_path / "run")]) == 0
+    [origin] = read_manifest(tmp_path / "run").config["imported_from"]
+    assert len(origin["left_out"]) == 50
+    (tmp_path / "b.json").write_text('{"conversations": ' + "1" * 5000 + "}")
+    assert command.main([str(tmp_path / "b.json"), "--out", str(tmp_path / "b")]) == 1
+    told = capsys.readouterr().err
+    assert "b.json: it is damaged" in told and "Traceback" not in told
 
 
 def test_the_published_conversations_are_imported(tmp_path):

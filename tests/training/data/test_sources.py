@@ -12,6 +12,7 @@ from agent_runtime.ledger import Origin
 from orchestrator.conversations import read_conversations
 from orchestrator.errors import EntryUnreadable
 from orchestrator.export import export_run
+from orchestrator.import_run import import_run
 from orchestrator.store import RunReader
 from tests.agent_runtime import tiny_tokenizers
 from tests.orchestrator.records import build_branch, build_episode, build_failed
@@ -161,6 +162,16 @@ def test_files_of_any_layout_give_the_same_conversations(shape: str, tmp_path: P
     found = list(read_conversations(path))
     assert [it.item_id for it in found] == [f"maze_{number}" for number in range(5)]
     assert [it.number for it in found] == [0, 1, 2, 3, 4]
+
+
+def test_an_imported_file_gives_the_same_sequences_as_the_file(renderer, tmp_path: Path) -> None:
+    file = write_conversations(tmp_path / "c.jsonl", 3)
+    import_run([file], tmp_path / "run")
+    (direct, _), (imported, left) = read(renderer, file), read(renderer, tmp_path / "run")
+    assert not left and len(direct) == 3
+    for one, other in zip(direct, imported, strict=True):
+        assert one.ids.tolist() == other.ids.tolist() and one.mask.tolist() == other.mask.tolist()
+        assert one.origin.item_id == other.origin.item_id
 
 
 def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path) -> None:
