@@ -32,6 +32,10 @@ class Gateway(GatewayOptions):
         idle_limit = 60 * self.idle_minutes
         if self.kind == "rest":
             return RestGateway(backend, idle_limit=idle_limit)
+        if self.kind == "mcp":
+            from env_servers.gateways.mcp.application import McpGateway
+
+            return McpGateway(backend, split=self.split, idle_limit=idle_limit, stdio=self.stdio)
         if self.kind == "openenv":
             return OpenEnvGateway(
                 backend,

@@ -5,6 +5,7 @@ side (`agent_runtime`, `orchestrator`), and it reaches environments only over gR
 any language may be behind it. One process serves one protocol:
 
     python -m env_servers gateway agentgym textcraft maze     AgentGym's HTTP routes
+    python -m env_servers gateway mcp maze                    MCP, over HTTP or stdio
     python -m env_servers gateway openenv maze                OpenEnv's WebSocket and HTTP
     python -m env_servers gateway rest maze                   JSON for curl and browsers
 

@@ -17,9 +17,10 @@ TOKEN_VARIABLE: Final = "AGENTGYM_GATEWAY_TOKEN"
 class GatewayOptions:
     """What a gateway is told."""
 
-    kind: tyro.conf.Positional[Literal["agentgym", "openenv", "rest"]]
-    """Protocol: agentgym = AgentGym's HTTP routes, which its clients and trainers speak;
-    openenv = OpenEnv's WebSocket and HTTP; rest = JSON for curl, browsers and Connect's clients."""
+    kind: tyro.conf.Positional[Literal["agentgym", "mcp", "openenv", "rest"]]
+    """Protocol: agentgym = AgentGym's HTTP routes, which its clients and trainers speak; mcp = MCP
+    servers, one for each environment; openenv = OpenEnv's WebSocket and HTTP; rest = JSON for curl,
+    browsers and Connect's clients."""
     environments: tyro.conf.Positional[tuple[str, ...]] = ()
     """Names of environments, see `list`; with --target: default all that the servers have."""
     target: tuple[str, ...] = ()
@@ -45,6 +46,8 @@ class GatewayOptions:
     """Origins whose web pages may ask, for example http://localhost:3000."""
     idle_minutes: float = 60.0
     """An episode that nobody asks for so long is closed."""
+    stdio: bool = False
+    """mcp: answer on standard input and output, for the one client that starts the command."""
     answer_seconds: float = 50.0
     """openenv: a WebSocket is ended whose request was not answered for so long. Keep it below the
     time after which clients give up, which is 60 s by default (message_timeout_s)."""

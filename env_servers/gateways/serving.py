@@ -13,7 +13,7 @@ import importlib.util
 import os
 import socket
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from rich.text import Text
 
@@ -71,6 +71,15 @@ class Gateway(Protocol):
         ...
 
 
+@runtime_checkable
+class OverStdio(Protocol):
+    """A gateway that can do without a port."""
+
+    async def serve_stdio(self) -> None:
+        """Answer on standard input and output until the client goes."""
+        ...
+
+
 def run_gateway(options: GatewayOptions, make: Callable[[Backend], Gateway]) -> int:
     """Serve until a signal; returns the exit status of the command.
 
@@ -117,6 +126,7 @@ async def serving(
 ) -> AsyncGenerator[asyncio.Task[None]]:
     """Answer on a socket while the context lasts; gives the task that does."""
     import uvicorn
+    from starlette.applications import Starlette
 
     from env_servers.gateways.access import BODY_LIMIT, Access
 
@@ -126,7 +136,8 @@ async def serving(
     server = _make_server(
         uvicorn.Config(
             guarded_application,
-            lifespan="off",
+            # AgentGym's routes are a bare application, with nothing to begin or end.
+            lifespan="on" if isinstance(gateway.application, Starlette) else "off",
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -164,6 +175,10 @@ async def _run(options: GatewayOptions, make: Callable[[Backend], Gateway]) -> i
     for library in _LIBRARIES:
         if importlib.util.find_spec(library) is None:
             raise ExtraMissing("gateways", extra="gateway")
+    if options.kind == "mcp" and importlib.util.find_spec("mcp") is None:
+        raise ExtraMissing("MCP servers", extra="mcp")
+    if options.stdio:
+        return await _run_stdio(options, make)
     configure_logging("warning")
     address = resolve(options.host)
     token = options.token or os.environ.get(TOKEN_VARIABLE, "")
@@ -183,6 +198,20 @@ async def _run(options: GatewayOptions, make: Callable[[Backend], Gateway]) -> i
             ) as answering:
                 _announce(options, gateway.describe(base), base)
                 await asyncio.shield(answering)
+    return 0
+
+
+async def _run_stdio(options: GatewayOptions, make: Callable[[Backend], Gateway]) -> int:
+    configure_logging("warning")
+    async with open_backend(options) as backend:
+        gateway = make(backend)
+        if not isinstance(gateway, OverStdio):
+            raise UsageError(f"--stdio is for mcp: {options.kind} answers on a port")
+        try:
+            await gateway.serve_stdio()
+        finally:
+            for leases in gateway.leases:
+                leases.close()
     return 0
 
 

@@ -18,7 +18,14 @@ from orchestrator.fleet import Fleet, FleetConfig
 from orchestrator.listening import listen
 from tests.kit.servers import serving
 
-__all__ = ["gateway_client", "open_agentgym", "open_backend", "open_openenv", "open_rest"]
+__all__ = [
+    "gateway_client",
+    "on_a_port",
+    "open_agentgym",
+    "open_backend",
+    "open_openenv",
+    "open_rest",
+]
 
 
 @contextlib.asynccontextmanager
@@ -60,9 +67,16 @@ async def open_openenv(
     """OpenEnv's protocol on a port: the gateway and its address."""
     async with open_backend(*environments, **options) as backend:
         gateway = OpenEnvGateway(backend, idle_limit=idle_limit, answer_seconds=answer_seconds)
-        with contextlib.closing(listen("127.0.0.1", 0)) as listening:
-            async with answering(gateway, listening, token=token):
-                yield gateway, f"127.0.0.1:{listening.getsockname()[1]}"
+        async with on_a_port(gateway, token=token) as address:
+            yield gateway, address
+
+
+@contextlib.asynccontextmanager
+async def on_a_port(gateway: Any, token=""):
+    """A gateway that answers on a port: its address."""
+    with contextlib.closing(listen("127.0.0.1", 0)) as listening:
+        async with answering(gateway, listening, token=token):
+            yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
 @contextlib.contextmanager
