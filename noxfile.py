@@ -92,9 +92,20 @@ def torch(session: nox.Session) -> None:
 def adapters(session: nox.Session) -> None:
     """Play through harnesses of others that are too heavy for the other sessions."""
     session.install("-q", "-e", ".[adapters]")  # Inspect wants an older fsspec than is pinned
-    checked = ("agent_runtime/adapters", "gen/agentgym/inspect_tasks.py")
-    _pyright(session, *checked)
-    session.run("python", "-m", "pytest", "tests/agent_runtime/adapters", *session.posargs)
+    _pyright(session, "agent_runtime/adapters/inspect_tasks.py", "gen/agentgym/inspect_tasks.py")
+    tests = "tests/agent_runtime/adapters/test_inspect_tasks.py"
+    session.run("python", "-m", "pytest", tests, *session.posargs)
+
+
+@nox.session
+def verifiers(session: nox.Session) -> None:
+    """Play under verifiers, which does not go together with what other adapters are tested with."""
+    tools = ("pyright", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist")
+    session.install("-q", *PINS, "-e", ".[verifiers]", *tools)
+    adapter = "verifiers_environment"
+    _pyright(session, f"agent_runtime/adapters/{adapter}.py", f"gen/agentgym/{adapter}.py")
+    tests = f"tests/agent_runtime/adapters/test_{adapter}.py"
+    session.run("python", "-m", "pytest", tests, *session.posargs)
 
 
 @nox.session

@@ -13,7 +13,8 @@ environments with Gymnasium. `agentgym.env` and `agentgym.episode` are generated
 and stand alone: nothing of the library is loaded before one of its names is used.
 """
 
-# This file, aio.py, gymnasium.py and inspect_tasks.py are written by hand; the rest is generated.
+# This file, aio.py, gymnasium.py, inspect_tasks.py and verifiers_environment.py are written by
+# hand; everything else here is generated.
 
 from __future__ import annotations
 

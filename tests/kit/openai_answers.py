@@ -30,6 +30,7 @@ def chat_completion(body: dict[str, Any], reply: Any) -> dict[str, Any]:
     usage = {"prompt_tokens": prompt, "completion_tokens": _size(fields)}
     return {
         "id": "chatcmpl-fake",
+        "created": 1_700_000_000,
         "object": "chat.completion",
         "model": body.get("model", "fake"),
         "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],

@@ -17,7 +17,7 @@ from inspect_ai.log import EvalLog, EvalSample, list_eval_logs, read_eval_log
 from inspect_ai.model import Model, ModelOutput, ModelUsage, get_model
 
 import agentgym
-from tests.agent_runtime.adapters.scripted import experts_replies
+from tests.agent_runtime.adapters.scripted import scripted_replies
 from tests.kit.fake_openai import Behaviour, FakeOpenAI, serving_in_thread
 
 TASKS = 3
@@ -60,7 +60,7 @@ def played(tmp_path: Path, model: Model, **settings: Any) -> tuple[EvalLog, Eval
 
 def test_inspects_command_plays_as_the_library_does(tmp_path: Path, target: str) -> None:
     """The fake server answers with the expert's replies; the log is Inspect's own."""
-    expected, reply = experts_replies("textcraft", target, TASKS)
+    expected, reply = scripted_replies("textcraft", target, TASKS)
     server = FakeOpenAI(Behaviour(quickest=0, slowest=0.001), reply=reply)
     with serving_in_thread(server) as url:
         program = str(Path(sys.executable).with_name("inspect"))
