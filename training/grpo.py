@@ -21,10 +21,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -52,7 +54,7 @@ from orchestrator.training_folder import LOG_FILE
 from training.config.cli import run_recipe
 from training.config.start import Start
 from training.data.sequences import TokenSequence
-from training.data.trajectories import group_advantages, read_trajectories, version_name
+from training.data.trajectories import WeightVersions, group_advantages, read_trajectories
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
 from training.rollouts.on_policy import Rollouts, Task, read_rollouts
 from training.rollouts.results import Row, as_table, read_metric
@@ -81,6 +83,7 @@ __all__ = [
     "main",
     "plan",
     "policy_loss",
+    "prune_weights",
     "train",
 ]
 
@@ -274,7 +277,7 @@ def score_groups(
     recipe: GRPORecipe,
     step: int,
     perfect_scores: Mapping[str, float],
-    known_versions: Mapping[str, int] | None = None,
+    versions: WeightVersions,
 ) -> ScoredStep:
     """Compare each episode with those of the same task.
 
@@ -283,7 +286,7 @@ def score_groups(
         recipe: The run's.
         step: Its number; tokens of weights that are too old for it are left out.
         perfect_scores: By environment; rewards are divided by them.
-        known_versions: Steps of weights whose versions do not name them.
+        versions: How the weights are named that played them.
 
     Raises:
         LogprobsMissing: An episode was recorded without logprobs.
@@ -299,7 +302,7 @@ def score_groups(
     surprise = 0.0
     for episode, advantage in zip(episodes, advantages, strict=True):
         trajectories = read_trajectories(
-            episode, step=step, max_off_policy_steps=max_age, known_versions=known_versions
+            episode, step=step, max_off_policy_steps=max_age, versions=versions
         )
         off_policy_tokens += sum(trajectory.stale for trajectory in trajectories)
         for trajectory in trajectories:
@@ -510,10 +513,16 @@ class _Program:
             self._on_main(_FIRST_STAGE, lambda: _evaluate(recipe, tasks, path, "first", console))
         self._on_all(
             "learn",
-            lambda: run_loop(_TrainingSteps(recipe, tasks, self._dist, console).run(final)),
+            lambda: run_loop(
+                _TrainingSteps(recipe, tasks, self._dist, console, self._run_id()).run(final)
+            ),
         )
         if recipe.evaluate:
             self._on_main(_FINAL_STAGE, lambda: _evaluate(recipe, tasks, final, "final", console))
+
+    def _run_id(self) -> str:
+        """Return the id of the training on every process."""
+        return self._dist.broadcast(self._run_dir.run_id if self._run_dir else "")
 
     def _on_main(self, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Do a stage on the main process; returns its result on every process."""
@@ -552,10 +561,14 @@ class _TrainingSteps:
         tasks: Mapping[str, Any],
         dist: DistributedContext,
         console: Console,
+        run_id: str,
     ) -> None:
         self._recipe = recipe
         self._dist = dist
         self._console = console
+        self._run_id = run_id
+        session = dist.broadcast(secrets.token_hex(4))
+        self._versions = WeightVersions(run_id, session)
         self._tasks: dict[str, list[str]] = {
             name: split["explore"] for name, split in tasks.items()
         }
@@ -575,7 +588,7 @@ class _TrainingSteps:
             rollouts: Rollouts | None = None
             if self._dist.is_main:
                 rollouts = await stack.enter_async_context(self._rollouts())
-                await rollouts.start_policy(Path(recipe.model.path), version_name(0))
+                await rollouts.start_policy(Path(recipe.model.path), self._versions.name(0))
             if self._step:
                 await self._sync_weights(rollouts, learner)
             with self._tracker() as tracker:
@@ -621,6 +634,7 @@ class _TrainingSteps:
             step=self._step,
             active=self._dist.is_main,
             name=out.name,
+            run_id=self._run_id,
         )
 
     async def _steps(
@@ -635,9 +649,10 @@ class _TrainingSteps:
         ahead: asyncio.Task[list[episode_pb2.Episode]] | None = None
         while self._step < recipe.steps:
             step = self._step
-            known_versions: dict[str, int] = {}
+            versions = self._versions
             if step == 0 and recipe.replay:
-                episodes, known_versions = _read_replay(recipe)
+                episodes, others = _read_replay(recipe)
+                versions = replace(versions, others=others)
             elif rollouts is not None:
                 episodes = await (ahead or self._play(rollouts, step))
                 await asyncio.to_thread(self._dist.barrier)
@@ -649,7 +664,7 @@ class _TrainingSteps:
             ahead = None
             if rollouts is not None and recipe.max_off_policy_steps and step + 1 < recipe.steps:
                 ahead = asyncio.create_task(self._play(rollouts, step + 1))
-            scored = score_groups(episodes, recipe, step, self._perfect_scores, known_versions)
+            scored = score_groups(episodes, recipe, step, self._perfect_scores, versions)
             metrics: dict[str, float] = {}
             if scored.examples:
                 work = (learner, scored.examples, recipe, self._dist, reference)
@@ -673,8 +688,9 @@ class _TrainingSteps:
 
     async def _sync_weights(self, rollouts: Rollouts | None, learner: Learner) -> None:
         """Give the policy the new weights; every process has to call this."""
+        version, weights_folder = self._versions.name(self._step), self._recipe.out / "weights"
         if self._recipe.rollout.engine == "sglang":
-            folder = self._recipe.out / "weights" / version_name(self._step)
+            folder = weights_folder / version
             folder.parent.mkdir(parents=True, exist_ok=True)
             save_checkpoint(
                 learner.model, folder, tokenizer=self._recipe.model.path, dist=self._dist
@@ -683,7 +699,8 @@ class _TrainingSteps:
         else:
             weights = gather_weights(learner.model, self._dist)
         if rollouts is not None:
-            await rollouts.update_weights(weights, version_name(self._step))
+            await rollouts.update_weights(weights, version)
+            prune_weights(weights_folder, keep=version)
 
     def _save(self, learner: Learner) -> None:
         every, step = self._recipe.save_every, self._step
@@ -704,6 +721,18 @@ class _TrainingSteps:
             "rounds": self._recipe.max_rounds(self._step - 1),
             **learned,
         }
+
+
+def prune_weights(folder: Path, *, keep: str) -> None:
+    """Remove the weights that no engine serves any more: a step of 7B parameters has 27 GB."""
+    if folder.is_dir():
+        for old in folder.iterdir():
+            if old.name != keep and _is_weights(old):
+                shutil.rmtree(old)
+
+
+def _is_weights(folder: Path) -> bool:
+    return folder.is_dir() and "step-" in folder.name
 
 
 def step_tasks(tasks: Mapping[str, Sequence[str]], step: int, count: int, seed: int) -> list[Task]:

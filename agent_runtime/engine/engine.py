@@ -81,6 +81,8 @@ class InferenceEngine:
         """
         self.backend = backend
         self.version = version
+        self._cached_versions = {version}
+        """Versions whose keys and values the cache may hold."""
         self.totals = Totals()
         self.decode = decode
         self._cache = backend.make_cache(slots, capacity)
@@ -144,6 +146,7 @@ class InferenceEngine:
     def flush_cache(self) -> None:
         """Empty the cache; running generations are computed anew."""
         self._scheduler.invalidate()
+        self._cached_versions = {self.version}
 
     def update_weights(
         self, weights: Mapping[str, Any], version: str, *, keep_cache: bool = False
@@ -159,14 +162,21 @@ class InferenceEngine:
                 computed anew.
 
         Raises:
-            PolicyMisconfigured: Weights of another model, or no version; nothing has changed then.
+            PolicyMisconfigured: Weights of another model, no version, or a version under which the
+                cache may hold what other weights computed; nothing has changed then.
         """
         if not version:
             raise PolicyMisconfigured("weights need a version")
+        if keep_cache and version != self.version and version in self._cached_versions:
+            raise PolicyMisconfigured(
+                f"weights called {version!r} were served before, and the cache that is kept may "
+                "hold their keys and values: give these another name, or flush the cache"
+            )
         self.backend.load_weights(weights)
         self.version = version
+        self._cached_versions.add(version)
         if not keep_cache:
-            self._scheduler.invalidate()
+            self.flush_cache()
 
     def close(self) -> None:
         """Free the memory of weights and cache; nothing can be computed afterwards."""

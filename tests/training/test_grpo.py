@@ -36,6 +36,7 @@ from training.grpo import (
     TurnLimit,
     learn,
     policy_loss,
+    prune_weights,
     step_tasks,
     train,
 )
@@ -294,6 +295,14 @@ def test_a_run_plays_learns_and_goes_on_where_it_was_cut_off(speaker, tmp_path):
     for name, weights in one.items():
         # Who shares a batch of the engine decides the last bits of recorded logprobs.
         torch.testing.assert_close(weights, other[name], atol=1e-4, rtol=0)
+
+
+def test_weights_that_no_engine_serves_any_more_are_removed(tmp_path):
+    for name in ("aa-01-step-1", "aa-01-step-2", "step-7", "mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_bytes(b"weights")
+    prune_weights(tmp_path, keep="aa-01-step-2")
+    assert sorted(it.name for it in tmp_path.iterdir()) == ["aa-01-step-2", "mine"]
 
 
 @pytest.mark.slow

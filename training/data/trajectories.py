@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -19,22 +19,45 @@ from agentgym.episode.v1 import episode_pb2
 from training.data.sequences import Provenance, TokenSequence, make_sequence
 from training.errors import LogprobsMissing
 
-__all__ = ["Trajectory", "group_advantages", "read_trajectories", "version_name", "version_step"]
+__all__ = ["Trajectory", "WeightVersions", "group_advantages", "read_trajectories"]
 
-_VERSION: Final = re.compile(r"step-(\d+)")
-
-
-def version_name(step: int) -> str:
-    """Return the name of the weights after a number of steps."""
-    return f"step-{step}"
+_STEP: Final = re.compile(r"(?:(?P<run>[0-9a-f]+)-[0-9a-f]+-)?step-(?P<step>\d+)")
 
 
-def version_step(version: str, known_versions: Mapping[str, int]) -> int | None:
-    """Return the step of a version; `known_versions` has those that are not `step-N`."""
-    if version in known_versions:
-        return known_versions[version]
-    match = _VERSION.fullmatch(version)
-    return int(match[1]) if match else None
+@dataclass(frozen=True, slots=True)
+class WeightVersions:
+    """How a training names its weights: `RUN-SESSION-step-N`.
+
+    Engines keep prompts' keys and values by the name of the weights, beyond the end of a training.
+    So no two weights may have one name: not those of two trainings, nor those of one that was
+    resumed, whose steps may come out otherwise.
+    """
+
+    run_id: str = ""
+    """Of the training, in hexadecimal digits."""
+    session: str = ""
+    """Of the process that names them, in hexadecimal digits; another one after each start."""
+    others: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Steps of weights that have names of another kind, by name."""
+
+    def name(self, step: int) -> str:
+        """Return the name of the weights after a number of steps."""
+        return f"{self.run_id}-{self.session}-step-{step}"
+
+    def step(self, version: str) -> int | None:
+        """Return the step of weights by their name; None = they are not of this training.
+
+        Any session of the training will do. Records of earlier releases say `step-N` alone.
+        """
+        if version in self.others:
+            return self.others[version]
+        match = _STEP.fullmatch(version)
+        if match is None or match["run"] not in (self.run_id, None):
+            return None
+        return int(match["step"])
+
+
+_UNNAMED: Final = WeightVersions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +75,13 @@ def read_trajectories(
     *,
     step: int = 0,
     max_off_policy_steps: int = 0,
-    known_versions: Mapping[str, int] | None = None,
+    versions: WeightVersions = _UNNAMED,
 ) -> list[Trajectory]:
     """The segments of an episode that hold sampled tokens.
 
     Tokens of weights that are more than `max_off_policy_steps` updates older than those of `step`
-    are no targets. `known_versions` names versions that are not `step-N`. Raises LogprobsMissing
-    where the record has no token ids, no logprobs or no known versions.
+    are no targets. Raises LogprobsMissing where the record has no token ids, no logprobs, or
+    versions that `versions` does not know.
     """
     if not episode.token_segments:
         raise LogprobsMissing(
@@ -73,8 +96,7 @@ def read_trajectories(
             continue
         logprobs = _logprobs(episode, segment, sampled)
         fresh = sampled & (
-            step - _sampling_steps(episode, segment, sampled, known_versions or {})
-            <= max_off_policy_steps
+            step - _sampling_steps(episode, segment, sampled, versions) <= max_off_policy_steps
         )
         origin = Provenance(
             source=episode.run_id,
@@ -114,13 +136,13 @@ def _sampling_steps(
     episode: episode_pb2.Episode,
     segment: episode_pb2.TokenSegment,
     sampled: NDArray[np.bool_],
-    known_versions: Mapping[str, int],
+    versions: WeightVersions,
 ) -> NDArray[np.int64]:
     """Return the step of the weights that sampled each token, [n]; 0 for tokens of others."""
     steps = np.where(sampled, -1, 0)
     for span in segment.version_spans:
-        version = version_step(segment.policy_versions[span.version], known_versions)
-        steps[span.start : span.end] = -1 if version is None else version
+        sampled_at = versions.step(segment.policy_versions[span.version])
+        steps[span.start : span.end] = -1 if sampled_at is None else sampled_at
     steps[~sampled] = 0
     if steps.min() < 0:
         raise LogprobsMissing(

@@ -1,6 +1,6 @@
 """The folder of a training run: what it keeps, and how an interrupted run goes on.
 
-    recipe.json            the algorithm and the complete recipe that began the run
+    recipe.json            the algorithm, the complete recipe that began the run, and the run's id
     state.json             finished stages with their results (trainings that have stages)
     report.json            written last: the training is complete
     training.lock          held while it is trained
@@ -21,6 +21,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -121,7 +122,7 @@ class RunDir:
             changed = _binding(recipe_differences(recorded["recipe"], recipe), free)
             if changed:
                 raise RecipeChanged(folder, changed)
-            if recorded["algorithm"] is None:
+            if recorded["algorithm"] is None or not recorded["run_id"]:
                 run_dir._write_recipe(algorithm, recorded["recipe"])
             log.info("run resumed", run_id=folder.name, finished_stages=len(run_dir._stages))
             return run_dir
@@ -141,6 +142,12 @@ class RunDir:
         if run_dir._read_recipe() is None:
             raise CheckpointDamaged(f"{folder} holds no training run")
         return run_dir
+
+    @property
+    def run_id(self) -> str:
+        """Tells this training from all others: 12 hexadecimal digits, made when it was begun."""
+        recorded = self._read_recipe()
+        return "" if recorded is None else recorded["run_id"]
 
     @property
     def recipe(self) -> Json:
@@ -221,17 +228,21 @@ class RunDir:
         if not self._recipe_file.is_file() and not self._state_file.is_file():
             return None
         self._stages = self._read_stages()
-        recorded: Json = {"algorithm": None}
+        recorded: Json = {"algorithm": None, "run_id": ""}
         if self._recipe_file.is_file():
-            recorded |= _read_json(self._recipe_file, ("algorithm", "recipe"))
+            recorded |= _read_json(self._recipe_file, ("algorithm", "recipe"), ("run_id",))
         else:
             recorded |= _read_json(self._state_file, ("recipe",))
         recorded["recipe"] = rename_keys(recorded["recipe"])
         return recorded
 
     def _write_recipe(self, algorithm: str, recipe: Mapping[str, Any]) -> None:
-        text = json.dumps({"algorithm": algorithm, "recipe": dict(recipe)}, indent=2) + "\n"
-        write_atomically(self._recipe_file, text)
+        recorded = {
+            "algorithm": algorithm,
+            "run_id": secrets.token_hex(6),
+            "recipe": dict(recipe),
+        }
+        write_atomically(self._recipe_file, json.dumps(recorded, indent=2) + "\n")
 
     def _read_stages(self) -> dict[str, Json]:
         if not self._state_file.is_file():
@@ -268,11 +279,11 @@ class RunDir:
         self._stages = {}
 
 
-def _read_json(path: Path, keys: Sequence[str]) -> Json:
-    """Read an object that has these keys; raises CheckpointDamaged."""
+def _read_json(path: Path, keys: Sequence[str], optional: Sequence[str] = ()) -> Json:
+    """Read an object that has these keys, and may have some; raises CheckpointDamaged."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return {key: content[key] for key in keys}
+        return {key: content[key] for key in (*keys, *(it for it in optional if it in content))}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointDamaged(f"{path} is damaged: {error!r}", field="out") from error
 

@@ -77,8 +77,21 @@ class Tracker:
         step: int = 0,
         active: bool = True,
         name: str = "",
+        run_id: str = "",
     ) -> None:
-        """`total` = steps in all; `step` = steps done already, later rows are forgotten."""
+        """Begin to track.
+
+        Args:
+            config: What is written where.
+            log: The run's file of metrics.
+            tensorboard: Folder for TensorBoard.
+            console: Gets progress.
+            total: Steps in all.
+            step: Steps done already; later rows are forgotten.
+            active: Whether this process writes anything.
+            name: Of the run, for people.
+            run_id: Of the run: under it Weights & Biases goes on with a resumed one.
+        """
         self._config = config
         self._active = active
         self._console = console
@@ -95,7 +108,7 @@ class Tracker:
         if config.tensorboard:
             self._sinks += _tensorboard(tensorboard, step)
         if config.wandb:
-            self._sinks.append(_Wandb(config.wandb, name))
+            self._sinks.append(_Wandb(config.wandb, name, run_id))
 
     def __enter__(self) -> Self:
         if self._active and self._console.is_terminal:
@@ -197,12 +210,14 @@ class _TensorBoard:
 
 
 class _Wandb:
-    def __init__(self, project: str, name: str) -> None:
+    def __init__(self, project: str, name: str, run_id: str) -> None:
         try:
             wandb: Any = import_module("wandb")
         except ImportError:
             raise ExtraMissing("tracking.wandb", extra="wandb") from None
-        self._run: Any = wandb.init(project=project, name=name or None, resume="allow")
+        self._run: Any = wandb.init(
+            project=project, name=name or None, id=run_id or None, resume="allow"
+        )
 
     def write(self, step: int, metrics: Mapping[str, float | int]) -> None:
         self._run.log(dict(metrics), step=step)

@@ -287,6 +287,7 @@ class TrainingLoop(ABC):
             step=step,
             active=self.dist.is_main,
             name=run_dir.folder.name,
+            run_id=run_dir.run_id,
         )
 
     def _remaining(self, done: int) -> Iterator[tuple[int, Step]]:

@@ -312,11 +312,13 @@ def load_for_training(
         # Renamed in transformers 5; version 6 removes the old name.
         enable = getattr(base, "activation_checkpointing_enable", None)
         (enable or base.gradient_checkpointing_enable)({"use_reentrant": False})
+    model = shard(model, config, dist) if dist.has_group else model.float()
     if config.compile:
-        # Before sharding, so that the hooks that gather weights stay outside the compiled part.
+        # After sharding, which gives each block a class of its own: transformers recomputes
+        # activations in the `forward` of that class alone. The hooks that gather weights are called
+        # around `forward`, so they stay outside the compiled part.
         for block in _blocks(model):
             block.forward = torch.compile(block.forward)
-    model = shard(model, config, dist) if dist.has_group else model.float()
     return model.eval() if frozen else model.train()
 
 

@@ -227,6 +227,25 @@ def test_weights_change_between_two_tokens(folder: Path, keep_cache: bool) -> No
     assert (result.ids[10:] == expected) is not keep_cache
 
 
+def test_a_name_is_not_given_to_other_weights_while_the_cache_may_hold_the_first(
+    folder: Path,
+) -> None:
+    engine = engine_for(folder, version="step-0")
+    first, second = weights(LLAMA, seed=1), weights(LLAMA, seed=2)
+    engine.update_weights(first, "step-1", keep_cache=True)
+    engine.update_weights(
+        first, "step-1", keep_cache=True
+    )  # an answer was lost, and it is sent again
+    with pytest.raises(PolicyMisconfigured, match="'step-0' were served before"):
+        engine.update_weights(second, "step-0", keep_cache=True)
+    assert engine.version == "step-1"
+    engine.update_weights(second, "step-0")  # nothing is kept
+    engine.update_weights(first, "step-1", keep_cache=True)
+    engine.flush_cache()
+    engine.update_weights(second, "step-0", keep_cache=True)
+    assert engine.version == "step-0"
+
+
 def test_a_context_of_old_weights_is_not_reused(folder: Path) -> None:
     engine = engine_for(folder)
     (prompt,) = prompts([40])

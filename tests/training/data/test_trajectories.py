@@ -11,10 +11,9 @@ from agentgym.episode.v1 import episode_pb2
 from tests.orchestrator.records import build_episode
 from tests.training.makers import chatml_renderer, played_episode
 from training.data.trajectories import (
+    WeightVersions,
     group_advantages,
     read_trajectories,
-    version_name,
-    version_step,
 )
 from training.errors import LogprobsMissing
 
@@ -65,8 +64,20 @@ def test_versions_that_are_not_steps_may_be_named(renderer):
     with pytest.raises(LogprobsMissing, match="weights-abc") as caught:
         read_trajectories(episode)
     assert caught.value.field == "token_segments.policy_versions"
-    assert read_trajectories(episode, known_versions={"weights-abc": 0})
-    assert version_step(version_name(7), {}) == 7
+    assert read_trajectories(episode, versions=WeightVersions(others={"weights-abc": 0}))
+
+
+def test_no_two_trainings_and_no_two_starts_of_one_name_their_weights_alike(renderer):
+    ours = WeightVersions("aa01", "01")
+    resumed, other = WeightVersions("aa01", "02"), WeightVersions("bb02", "01")
+    assert len({it.name(7) for it in (ours, resumed, other)}) == 3
+    assert resumed.step(ours.name(7)) == 7
+    assert other.step(ours.name(7)) is None
+    assert ours.step("step-7") == 7, "records of earlier releases"
+    episode = versioned(renderer, ours.name(3))
+    assert read_trajectories(episode, step=3, versions=resumed)
+    with pytest.raises(LogprobsMissing, match="play it with the weights that are to learn"):
+        read_trajectories(episode, step=3, versions=other)
 
 
 def test_a_run_without_tokens_is_refused_with_the_field_and_the_fix():

@@ -30,6 +30,16 @@ def test_a_finished_stage_is_not_done_again(tmp_path: Path):
     assert calls == [1]
 
 
+def test_a_training_keeps_its_id_and_no_other_one_has_it(tmp_path: Path):
+    first = open_run(tmp_path / "run", {"a": 1})
+    assert open_run(tmp_path / "run", {"a": 1}, Start.RESUME).run_id == first.run_id != ""
+    assert open_run(tmp_path / "other", {"a": 1}).run_id != first.run_id
+    assert (
+        open_run(tmp_path / "run", {"a": 1}, Start.OVERWRITE).run_id
+        != RunDir.read(tmp_path / "other").run_id
+    )
+
+
 def test_a_stage_that_was_cut_off_is_done_again(tmp_path: Path):
     run_dir = open_run(tmp_path / "run", {})
     with pytest.raises(KeyboardInterrupt):
@@ -130,6 +140,7 @@ def test_a_run_of_layout_1_goes_on(tmp_path: Path):
     again = open_run(tmp_path, today, Start.RESUME)
     assert again.finished == ("think", "more")
     assert again.recipe == today
+    assert again.run_id == run_dir.run_id != ""
 
 
 def test_events_of_a_run_are_in_its_folder(tmp_path: Path):

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -11,7 +13,9 @@ from orchestrator.errors import ExtraMissing
 from training.runs.tracking import Tracker, TrackingConfig, peak_flops, read_log
 
 
-def track(folder: Path, rows: list[tuple[int, dict]], *, step: int = 0, **options) -> str:
+def track(
+    folder: Path, rows: list[tuple[int, dict]], *, step: int = 0, run_id: str = "", **options
+) -> str:
     output = io.StringIO()
     config = TrackingConfig(**{"tensorboard": False, "print_every": 2, **options})
     with Tracker(
@@ -21,6 +25,7 @@ def track(folder: Path, rows: list[tuple[int, dict]], *, step: int = 0, **option
         console=Console(file=output, width=200),
         total=4,
         step=step,
+        run_id=run_id,
     ) as tracker:
         for number, figures in rows:
             tracker.record(number, figures, note="n")
@@ -51,6 +56,29 @@ def test_a_resumed_training_forgets_what_it_computes_again(tmp_path: Path) -> No
 def test_a_tracker_that_is_not_installed_is_named_with_its_extra(tmp_path: Path) -> None:
     with pytest.raises(ExtraMissing, match=r"pip install .*\[wandb\]"):
         track(tmp_path, [], wandb="project")
+
+
+def test_weights_and_biases_goes_on_with_the_run_of_that_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[dict[str, object]] = []
+
+    class Run:
+        def log(self, metrics: dict[str, float], *, step: int) -> None:
+            begun[-1][f"step {step}"] = metrics
+
+        def finish(self) -> None:
+            begun[-1]["finished"] = True
+
+    def init(**options: object) -> Run:
+        begun.append(dict(options))
+        return Run()
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
+    track(tmp_path, [(1, {"loss": 1.0})], wandb="project", run_id="c0ffee")
+    (first,) = begun
+    assert (first["id"], first["resume"], first["finished"]) == ("c0ffee", "allow", True)
+    assert first["step 1"] == {"loss": 1.0}
 
 
 def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:

@@ -164,3 +164,50 @@ def test_two_sharded_processes_prefer_what_one_prefers(tmp_path: Path) -> None:
         curves.append(losses(tmp_path / f"world-{world}"))
     assert len(curves[0]) == 3
     assert curves[1] == pytest.approx(curves[0], abs=1e-4)
+
+
+RECOMPUTED = """
+import sys, torch
+from torch.distributed.device_mesh import init_device_mesh
+from training.trainer.distributed import DistributedContext
+from training.trainer.models import ModelConfig, load_for_training
+
+torch.compile = lambda forward: forward  # what is bound matters here, not what is compiled
+torch.distributed.init_process_group(
+    "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+)
+mesh = init_device_mesh("cpu", (1,))
+for dist in (
+    DistributedContext(rank=0, world_size=1, device=torch.device("cpu")),
+    DistributedContext(rank=0, world_size=1, device=torch.device("cpu"), mesh=mesh),
+):
+    for compiled in (False, True):
+        config = ModelConfig(
+            path=sys.argv[1], compile=compiled, activation_checkpointing=True, attention="sdpa"
+        )
+        model = load_for_training(sys.argv[1], config, dist)
+        calls = 0
+        def count(*_):
+            global calls
+            calls += 1
+        for name, module in model.named_modules():
+            if name.endswith("layers.0.mlp"):
+                module.register_forward_pre_hook(count)
+        ids = torch.arange(1, 9).unsqueeze(0)
+        model(input_ids=ids, use_cache=False).logits.sum().backward()
+        print(calls)
+"""
+
+
+def test_activations_are_recomputed_whether_sharded_and_compiled_or_not(tmp_path: Path) -> None:
+    save_model(tmp_path / "model")
+    done = subprocess.run(
+        [sys.executable, "-c", RECOMPUTED, str(tmp_path / "model")],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["2"] * 4
