@@ -15,7 +15,7 @@ from orchestrator.store import RunReader
 from tests.agent_runtime import tiny_tokenizers
 from tests.kit.fake_openai import Behaviour, FakeOpenAI, serving_in_thread
 from training.data.sources import episode_sequences
-from training.data.trajectories import read_trajectories
+from training.data.trajectories import WeightVersions, read_trajectories
 
 QUICK = Behaviour(quickest=0, slowest=0)
 
@@ -128,7 +128,7 @@ def test_a_run_in_vllms_token_ids_can_be_audited_and_trained_on_and_repeated_fro
     printed = capsys.readouterr().out
     assert "0 requests answered and 3 from the response cache" in printed
     assert "3 from the cache" in printed, "the progress counts them, too"
-    (trajectory,) = read_trajectories(first, known_versions={"fake": 0})
+    (trajectory,) = read_trajectories(first, versions=WeightVersions(others={"fake": 0}))
     targets = sum(call.completion_tokens for call in first.generations)
     assert trajectory.sequence.targets == targets > 0
     (sequence,) = episode_sequences(first, HuggingFaceRenderer(model))
