@@ -22,7 +22,8 @@ from agent_runtime import tracing
 from agent_runtime.answer_time import answers_timed
 from agent_runtime.conversation import Message, Role, normalize_reply
 from agent_runtime.episode import RemoteEpisode, Transition
-from agent_runtime.errors import AgentRuntimeError, OutcomeNotFinite
+from agent_runtime.errors import AgentRuntimeError, ImagesNotTaken, OutcomeNotFinite
+from agent_runtime.images import RecordedImages
 from agent_runtime.live_record import LiveRecord, Waiting, add_messages
 from agent_runtime.logs import bind_context
 from agent_runtime.policies.base import (
@@ -93,6 +94,7 @@ class EpisodePlan:
             action_format=self.action_format,
             profile=self.profile,
             lease_ms=lease_ms,
+            images=True,
         )
         if self.options.fields:
             reset.options.CopyFrom(self.options)
@@ -196,6 +198,7 @@ class EpisodeRun:
         self._start = 0
         """Messages before the first observation."""
         self._record = _begin_record(plan, policy)
+        self._images = RecordedImages(self._record)
         self._last: Transition | None = None
         self._shown = shown or LiveRecord()
         self._shown.begin(self._record, self._messages)
@@ -276,9 +279,10 @@ class EpisodeRun:
         """
         self._messages.extend(messages)
         self._record.steps.extend(steps)
-        for step in self._record.steps:
-            step.ClearField("seconds")  # nobody waits for them here
         self._start = len(messages) - 2 * self.turn - 1
+        for turn, step in enumerate(self._record.steps):
+            step.ClearField("seconds")  # nobody waits for them here
+            step.images[:] = self._images.places(messages[self._start + 2 * turn].images)
         self._last = reached
         self._count_round()
 
@@ -297,6 +301,9 @@ class EpisodeRun:
         record.policy_seconds = math.fsum(call.seconds for call in kept)
         record.environment_seconds = math.fsum(step.seconds for step in record.steps)
         record.truncated, record.stop_reason = False, types_pb2.STOP_REASON_UNSPECIFIED
+        # Each stands where it was first seen: what is behind the last one was seen later only.
+        del record.images[max((at + 1 for step in record.steps for at in step.images), default=0) :]
+        self._images = RecordedImages(record)
         self._live, self._last = live, reached
         self._count_round()
 
@@ -305,6 +312,7 @@ class EpisodeRun:
         copied = copy.copy(self)
         copied._record = episode_pb2.Episode()
         copied._record.CopyFrom(self._record)
+        copied._images = RecordedImages(copied._record)
         return copied.finish()
 
     def _count_round(self) -> None:
@@ -325,6 +333,8 @@ class EpisodeRun:
 
     async def _reply(self, session: PolicySession, turn: int, calls: int) -> str | None:
         """Ask the policy for its next reply and record it; None = the context is full."""
+        if not session.takes_images and any(message.images for message in self._messages):
+            raise ImagesNotTaken(self._record.policy)
         seed = self._plan.turn_seed(turn)
         self._shown.wait_for(Waiting.POLICY)
         started = time.perf_counter()
@@ -353,8 +363,9 @@ class EpisodeRun:
 
     def _observe(self, transition: Transition, reply: str | None, seconds: float) -> None:
         self._record.environment_seconds += seconds
-        self._messages.append(Message(Role.USER, transition.text))
-        step = self._record.steps.add(seconds=seconds)
+        places = self._images.places(transition.images)
+        self._messages.append(Message(Role.USER, transition.text, images=transition.images))
+        step = self._record.steps.add(seconds=seconds, images=places)
         _record_step(step, transition, reply)
         self._last = transition
 
@@ -365,7 +376,7 @@ class EpisodeRun:
     def finish(self) -> episode_pb2.Episode:
         """Return the record, complete; call it once."""
         record, last = self._record, self._last
-        add_messages(record, self._messages)
+        add_messages(record, self._messages, self._images)
         record.ended_unix_ms = int(time.time() * 1000)
         if last is None or record.HasField("error"):
             return record

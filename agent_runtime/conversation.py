@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from agent_runtime.images import Image
 from agentgym.episode.v1 import episode_pb2
 
 __all__ = ["CHAT_ROLES", "Message", "Role", "normalize_reply"]
@@ -28,6 +29,8 @@ class Message(NamedTuple):
     role: Role
     text: str
     sampled: bool = False
+    images: tuple[Image, ...] = ()
+    """What was shown with the text."""
 
 
 def normalize_reply(text: str) -> str:

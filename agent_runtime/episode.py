@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 
 from agent_runtime.connection import Connection
 from agent_runtime.errors import CommandGivenUp, ConnectionLost, EnvironmentFailure
+from agent_runtime.images import Image
 from agent_runtime.logs import get_logger
 from agent_runtime.patience import Patience
 from agent_runtime.pending import Pending, StreamBroke
@@ -63,6 +64,8 @@ class Transition(NamedTuple):
     state_hash: bytes
     parsed_action: str | None
     info: Mapping[str, Any] | None
+    images: tuple[Image, ...] = ()
+    """What the agent sees beside the text, where an option of the reset asks for it."""
 
     @property
     def ended(self) -> bool:
@@ -86,8 +89,13 @@ def _to_transition(event: pb.Event) -> Transition:
             event.state_hash,
             event.parsed_action if has("parsed_action") else None,
             dict(event.info) if has("info") else None,
+            _images(event) if event.images else (),
         ),
     )
+
+
+def _images(event: pb.Event) -> tuple[Image, ...]:
+    return tuple(Image(image.media_type, image.content) for image in event.images)
 
 
 class RemoteEpisode:

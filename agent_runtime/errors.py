@@ -11,6 +11,7 @@
     ├── AnswerOverdue               a server never answered a command
     ├── ContractMismatch            client and server speak different contract revisions
     ├── OutcomeNotFinite            an environment gave a reward or score that is no finite number
+    ├── ImageUnusable               an environment gave an image that cannot be shown or recorded
     ├── EpisodeClosed               a command for an episode that this program has closed
     ├── ProcessForked               gRPC was used before this process was forked
     ├── UnknownName                 no split, advisor or format of that name; says which there are
@@ -26,7 +27,8 @@
         ├── PolicyRejected          it refused the request itself; never retriable
         │   └── ContextOverflow     because it is longer than the model's context
         ├── PolicyMisbehaved        it answered with what cannot be used (NaN logprobs, no tokens)
-        └── PolicyMisconfigured     what the user set cannot work (no key, unknown policy)
+        ├── PolicyMisconfigured     what the user set cannot work (no key, unknown policy)
+        └── ImagesNotTaken          observations have images, and the policy takes texts only
 
 `retriable` speaks of the whole episode: whether playing it again can succeed; the run's retry
 budget decides whether that is done. What has no side effect or is idempotent (model requests,
@@ -53,6 +55,8 @@ __all__ = [
     "EnvironmentFailure",
     "EpisodeBroken",
     "EpisodeClosed",
+    "ImageUnusable",
+    "ImagesNotTaken",
     "OutcomeNotFinite",
     "PolicyError",
     "PolicyLost",
@@ -180,6 +184,14 @@ class OutcomeNotFinite(AgentRuntimeError):
     fault = types_pb2.FAULT_ENVIRONMENT
     retriable = False
     reason = "OUTCOME_NOT_FINITE"
+
+
+class ImageUnusable(AgentRuntimeError):
+    """When an environment gives an image that cannot be shown or recorded."""
+
+    fault = types_pb2.FAULT_ENVIRONMENT
+    retriable = False
+    reason = "IMAGE_UNUSABLE"
 
 
 class EpisodeBroken(AgentRuntimeError):
@@ -311,3 +323,17 @@ class PolicyMisconfigured(PolicyError):
 
     retriable = False
     reason = "POLICY_MISCONFIGURED"
+
+
+class ImagesNotTaken(PolicyError):
+    """When observations have images and the policy takes texts only."""
+
+    retriable = False
+    reason = "IMAGES_NOT_TAKEN"
+
+    def __init__(self, policy: str) -> None:
+        super().__init__(
+            f"{policy} takes no images, and the observations have some: leave out the option that "
+            "asks the environment for them, or play by a policy that takes them (openai:MODEL, "
+            "with --openai.base-url for other servers than OpenAI's)"
+        )

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from agent_runtime.conversation import Message, normalize_reply
 from agent_runtime.draft import Draft
+from agent_runtime.images import RecordedImages
 from agentgym.episode.v1 import episode_pb2
 
 __all__ = ["LiveRecord", "Seen", "Waiting", "add_messages"]
@@ -34,6 +35,7 @@ class Seen:
     messages: int = 0
     steps: int = 0
     generations: int = 0
+    images: int = 0
 
 
 class LiveRecord:
@@ -89,18 +91,21 @@ class LiveRecord:
     def news(self, seen: Seen) -> episode_pb2.Episode | None:
         """Return what was added since, and note it as seen; None = nothing was.
 
-        Such parts merged (`MergeFrom`) in their order are the record's messages, steps and
-        generations so far.
+        Such parts merged (`MergeFrom`) in their order are the record's messages, steps,
+        generations and images so far.
         """
         record, messages = self.record, self._messages
-        now = Seen(len(messages), len(record.steps), len(record.generations))
+        now = Seen(len(messages), len(record.steps), len(record.generations), len(record.images))
         if now == seen:
             return None
         news = episode_pb2.Episode()
-        add_messages(news, messages[seen.messages :])
+        images = RecordedImages(record)
+        add_messages(news, messages[seen.messages :], images)
+        news.images.extend(record.images[seen.images :])
         news.steps.extend(record.steps[seen.steps :])
         news.generations.extend(record.generations[seen.generations :])
-        seen.messages, seen.steps, seen.generations = now.messages, now.steps, now.generations
+        seen.messages, seen.steps = now.messages, now.steps
+        seen.generations, seen.images = now.generations, now.images
         return news
 
     def _note_change(self) -> None:
@@ -110,11 +115,14 @@ class LiveRecord:
                 changed.set()
 
 
-def add_messages(record: episode_pb2.Episode, messages: Sequence[Message]) -> None:
-    """Add messages to a record, as records hold them."""
+def add_messages(
+    record: episode_pb2.Episode, messages: Sequence[Message], images: RecordedImages
+) -> None:
+    """Add messages to a record, as records hold them; `images` has those of the whole one."""
     for message in messages:
         record.messages.add(
             role=int(message.role),  # pyright: ignore[reportArgumentType]
             text=normalize_reply(message.text) if message.sampled else message.text,
             sampled=message.sampled,
+            images=images.places(message.images),
         )

@@ -20,6 +20,7 @@ from typing import Any, Final, Self
 from agent_runtime.agent import EpisodePlan, EpisodeRun
 from agent_runtime.conversation import Message, Role
 from agent_runtime.errors import AgentRuntimeError, EnvironmentFailure
+from agent_runtime.images import shown_images
 from agent_runtime.policies.base import Completion, Policy, PolicySession
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
@@ -95,6 +96,10 @@ class _Typed(PolicySession):
 
     def __init__(self, reply: str) -> None:
         self._reply = reply
+
+    @property
+    def takes_images(self) -> bool:
+        return True
 
     async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:
         return Completion(text=self._reply)
@@ -437,8 +442,13 @@ def _messages_until(record: episode_pb2.Episode, turn: int) -> list[Message]:
     if len(replies) < turn:
         raise UsageError(f"what was said before turn {turn} is not recorded: it cannot go on")
     end = replies[turn] if turn < len(replies) else len(record.messages)
-    told = [Message(Role(it.role), it.text) for it in record.messages[:end]]
+    told = [
+        Message(Role(it.role), it.text, images=shown_images(it, record.images))
+        for it in record.messages[:end]
+    ]
     # A conversation may stop before the last observation, which nobody replied to.
     if not told or told[-1].role is not Role.USER:
-        told.append(Message(Role.USER, record.steps[turn].observation))
+        step = record.steps[turn]
+        images = shown_images(step, record.images)
+        told.append(Message(Role.USER, step.observation, images=images))
     return told

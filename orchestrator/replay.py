@@ -141,6 +141,7 @@ def recorded_reset(record: episode_pb2.Episode, *, profile: str = "") -> pb.Rese
         seed=record.seed,
         action_format=record.action_format,
         profile=profile or record.profile,
+        images=bool(record.images),
     )
     if record.HasField("options"):
         reset.options.CopyFrom(record.options)

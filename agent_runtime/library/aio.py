@@ -24,6 +24,7 @@ from agent_runtime.channel import ConnectionOptions
 from agent_runtime.connection import Connection
 from agent_runtime.episode import RemoteEpisode, Transition
 from agent_runtime.errors import EnvironmentFailure, EpisodeClosed, UnknownName
+from agent_runtime.images import Image
 from agent_runtime.library.places import OpenPlace, Place, enter, leave
 from agent_runtime.library.values import (
     Advice,
@@ -280,6 +281,7 @@ class Environment:
             seed=seed,
             profile=profile,
             action_format=_format(action_format, self.action_formats),
+            images=True,
         )
         if options:
             reset.options.update(dict(options))
@@ -348,6 +350,11 @@ class Episode:
     def text(self) -> str:
         """The observation: what the agent is shown now."""
         return self.state.text
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """What the agent is shown beside the text, where an option of the reset asks for it."""
+        return self.state.images
 
     @property
     def reward(self) -> float | None:

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from agent_runtime.channel import ConnectionOptions
 from agent_runtime.episode import Transition
+from agent_runtime.images import Image
 from agent_runtime.library import aio, vector
 from agent_runtime.library.background import wait_for
 from agent_runtime.library.values import Advice, Task, View
@@ -246,6 +247,11 @@ class Episode:
     def text(self) -> str:
         """The observation: what the agent is shown now."""
         return self.asynchronous.text
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """What the agent is shown beside the text, where an option of the reset asks for it."""
+        return self.asynchronous.images
 
     @property
     def reward(self) -> float | None:

@@ -14,6 +14,7 @@ from typing import Any, Final, Self, TypeVar
 
 from agent_runtime.episode import Transition
 from agent_runtime.errors import AgentRuntimeError, EpisodeClosed
+from agent_runtime.images import Image
 from agent_runtime.library.aio import Environment, Episode
 from agent_runtime.library.values import Advice, Task, sendable
 from agent_runtime.pending import StreamBroke
@@ -53,6 +54,12 @@ class Batch:
     """Why a slot's episode failed, or why none could be opened; None = nothing failed."""
     texts: list[str] = field(default_factory=list[str])
     """What each agent is shown now; empty where there is no episode."""
+
+    @property
+    def images(self) -> list[tuple[Image, ...]]:
+        """What each agent is shown now beside the text, where the options ask for it."""
+        states = (new or last for new, last in zip(self.opened, self.transitions, strict=True))
+        return [state.images if state else () for state in states]
 
     @property
     def rewards(self) -> list[float | None]:

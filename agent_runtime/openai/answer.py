@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 
 from agent_runtime.conversation import Message
 from agent_runtime.errors import PolicyMisbehaved, PolicyMisconfigured, Trouble
+from agent_runtime.images import Image
 from agent_runtime.sampling import FinishReason
 from agent_runtime.usage import read_count
 
@@ -71,6 +72,7 @@ class ToolResult:
 
     call: ToolCall
     text: str
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

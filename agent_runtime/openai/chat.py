@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, cast
 
 from agent_runtime.conversation import CHAT_ROLES, Message
 from agent_runtime.errors import PolicyRejected, Trouble
+from agent_runtime.images import Image
 from agent_runtime.openai.answer import (
     Answer,
     ToolCall,
@@ -56,7 +57,7 @@ class ChatApi:
         sampling, options = self._sampling, self._options
         body: dict[str, Any] = {
             "model": self._model,
-            "messages": [message for turn in turns for message in _messages(turn)],
+            "messages": _messages(turns),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "seed": seed & _SEED_MASK,
@@ -97,14 +98,36 @@ class ChatApi:
         )
 
 
-def _messages(turn: Turn) -> Sequence[Mapping[str, Any]]:
-    match turn:
-        case Answer():
-            return turn.said
-        case ToolResult(call, text):
-            return [{"role": "tool", "tool_call_id": call.id, "content": text}]
-        case Message():
-            return [{"role": CHAT_ROLES[turn.role], "content": turn.text}]
+def _messages(turns: Sequence[Turn]) -> list[Mapping[str, Any]]:
+    """Return the conversation; the API takes images from the user only, and no one between tools.
+
+    So what tools showed follows the last of their results.
+    """
+    messages: list[Mapping[str, Any]] = []
+    shown: list[Image] = []
+    for turn in turns:
+        if shown and not isinstance(turn, ToolResult):
+            messages.append({"role": "user", "content": _parts("", shown)})
+            shown = []
+        match turn:
+            case Answer():
+                messages += turn.said
+            case ToolResult(call, text, images):
+                messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
+                shown += images
+            case Message():
+                content = _parts(turn.text, turn.images) if turn.images else turn.text
+                messages.append({"role": CHAT_ROLES[turn.role], "content": content})
+    if shown:
+        messages.append({"role": "user", "content": _parts("", shown)})
+    return messages
+
+
+def _parts(text: str, images: Sequence[Image]) -> list[Mapping[str, Any]]:
+    """Return a message's content in parts."""
+    told: list[Mapping[str, Any]] = [{"type": "text", "text": text}] if text else []
+    shown = [{"type": "image_url", "image_url": {"url": image.data_url}} for image in images]
+    return told + shown
 
 
 def _calls(message: Mapping[str, Any], turn: int) -> tuple[ToolCall, ...]:

@@ -41,6 +41,7 @@ def with_prompt_cache(
 
 
 def _mark(message: dict[str, Any]) -> None:
-    if isinstance(message["content"], str):
-        part = {"type": "text", "text": message["content"], "cache_control": {"type": "ephemeral"}}
-        message["content"] = [part]
+    content: Any = message["content"]
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if parts:
+        message["content"] = [*parts[:-1], {**parts[-1], "cache_control": {"type": "ephemeral"}}]

@@ -22,6 +22,7 @@ from agent_runtime.errors import (
     PolicyUnavailable,
     Trouble,
 )
+from agent_runtime.images import Image
 from agent_runtime.openai.answer import (
     Answer,
     ToolCall,
@@ -112,10 +113,19 @@ def _items(turn: Turn) -> Sequence[Mapping[str, Any]]:
     match turn:
         case Answer():
             return turn.said
-        case ToolResult(call, text):
-            return [{"type": "function_call_output", "call_id": call.id, "output": text}]
+        case ToolResult(call, text, images):
+            output = _content(text, images)
+            return [{"type": "function_call_output", "call_id": call.id, "output": output}]
         case Message():
-            return [{"role": CHAT_ROLES[turn.role], "content": turn.text}]
+            return [{"role": CHAT_ROLES[turn.role], "content": _content(turn.text, turn.images)}]
+
+
+def _content(text: str, images: Sequence[Image]) -> str | list[Mapping[str, Any]]:
+    """Return what was told, in parts where images were shown with it."""
+    if not images:
+        return text
+    told: list[Mapping[str, Any]] = [{"type": "input_text", "text": text}] if text else []
+    return told + [{"type": "input_image", "image_url": image.data_url} for image in images]
 
 
 def _plain(

@@ -101,6 +101,14 @@ class PolicySession(ABC):
         """
         return messages
 
+    @property
+    def takes_images(self) -> bool:
+        """Whether images of observations reach the model, or it needs no observations at all.
+
+        To a session that takes none they are not shown: its episode fails and says so.
+        """
+        return False
+
     @abstractmethod
     async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:
         """Give the next reply to a conversation.

@@ -38,6 +38,8 @@ from agentgym.env.v1 import types_pb2
 __all__ = ["OpenAIPolicy", "TextSession"]
 
 _BYTES_PER_TOKEN: Final = 4
+_TOKENS_PER_IMAGE: Final = 1000
+"""Servers count an image by its pixels, from a hundred tokens to some thousands."""
 
 
 class OpenAIPolicy(Policy):
@@ -122,6 +124,10 @@ class TextSession(PolicySession):
         self._waiting: deque[ToolCall] = deque()
         """Calls of the last answer that are still to be played."""
 
+    @property
+    def takes_images(self) -> bool:
+        return True
+
     def begin(self, messages: Sequence[Message]) -> Sequence[Message]:
         return self._opening.of(messages, self._context.environment)
 
@@ -148,7 +154,7 @@ class TextSession(PolicySession):
                 seed=seed,
                 episode_id=self._context.episode_id,
                 # As servers count against their limits.
-                tokens=len(orjson.dumps(request)) // _BYTES_PER_TOKEN + self._max_new_tokens,
+                tokens=_estimate(request, messages) + self._max_new_tokens,
                 repeats=repeats,
                 draft=self._context.draft,
             )
@@ -171,7 +177,9 @@ class TextSession(PolicySession):
             elif further is not None:
                 played = further
             else:
-                turns.append(message if played is None else ToolResult(played, message.text))
+                turns.append(
+                    message if played is None else ToolResult(played, message.text, message.images)
+                )
                 played = None
         return turns
 
@@ -192,3 +200,11 @@ class TextSession(PolicySession):
             output_items=answer.items,
             from_cache=asked.from_cache,
         )
+
+
+def _estimate(request: Mapping[str, Any], messages: Sequence[Message]) -> int:
+    """Return about how many tokens a prompt has."""
+    images = [image for message in messages for image in message.images]
+    encoded = sum(4 * -(-len(image.content) // 3) for image in images)
+    texts = max(len(orjson.dumps(request)) - encoded, 0)
+    return texts // _BYTES_PER_TOKEN + _TOKENS_PER_IMAGE * len(images)

@@ -50,6 +50,10 @@ class _ScriptedSession(PolicySession):
         self._live = live
         self._advisor = advisor
 
+    @property
+    def takes_images(self) -> bool:
+        return True
+
     async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:
         """The advice for the episode's current state; raises what consulting it raises."""
         advice = await self._live.consult(self._advisor, seed)

@@ -20,6 +20,7 @@ from env_servers.conformance import (
     client_checks,
     deadline_checks,
     episode_checks,
+    image_checks,
     lease_checks,
     limit_checks,
     operation_checks,
@@ -110,6 +111,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     *unary_checks.CHECKS,
     *client_checks.CHECKS,
     *view_checks.CHECKS,
+    *image_checks.CHECKS,
     *operation_checks.CHECKS,
 )
 """(id, check); the last one ends the server, where it was told how."""

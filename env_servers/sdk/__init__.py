@@ -20,6 +20,7 @@ from env_servers.sdk.grammar import (
     read_last_action,
     read_single_action,
 )
+from env_servers.sdk.images import Image, ImageType, UnfitImage
 from env_servers.sdk.registry import BUILT_IN, environment_names, load_environment
 from env_servers.sdk.tasks import (
     EMBEDDED_BASE,
@@ -58,6 +59,8 @@ __all__ = [
     "EpisodeEnvironment",
     "Execution",
     "Grammar",
+    "Image",
+    "ImageType",
     "InvalidOption",
     "MediaType",
     "Metric",
@@ -72,6 +75,7 @@ __all__ = [
     "StopReason",
     "Task",
     "TaskSet",
+    "UnfitImage",
     "UnfitView",
     "UnknownEnvironment",
     "UnknownItem",

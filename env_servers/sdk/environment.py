@@ -61,6 +61,8 @@ class EnvironmentSpec:
     """Observations carry `score` besides `reward`."""
     has_views: bool = False
     """`render` draws every state."""
+    has_images: bool = False
+    """Observations can have images: an option, `images` by custom, asks for them."""
     episode_bytes: int = 64 * 1024
     """Memory of one live episode, for admission; an upper estimate."""
     item_prefixes: tuple[str, ...] = ()

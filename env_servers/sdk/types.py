@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from env_servers.sdk.errors import InvalidOption
+from env_servers.sdk.images import Image
 
 __all__ = [
     "ActionFormat",
@@ -98,6 +99,9 @@ class Observation(NamedTuple):
     truncated: bool = False
     stop_reason: StopReason = StopReason.NONE
     info: Mapping[str, Any] | None = None
+    images: tuple[Image, ...] = ()
+    """What the agent sees beside the text, where the spec says `has_images` and an option of the
+    reset asks for it."""
 
 
 class Advice(NamedTuple):
@@ -159,6 +163,13 @@ class ResetOptions:
         if isinstance(value, bool) or str(value) not in values:
             raise InvalidOption(f"option {name} cannot be {str(value)[:100]!r}", valid=values)
         return str(value)
+
+    def wants(self, name: str, *, default: bool = False) -> bool:
+        """Return the value of an option that is on or off. Raises InvalidOption for any other."""
+        value = self.options.get(name, default)
+        if not isinstance(value, bool):
+            raise InvalidOption(f"{name} must be true or false", valid="true, false")
+        return value
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Itself: it never changes, and a mapping proxy could not be copied by `fork`."""

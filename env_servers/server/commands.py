@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Iterator, Mapping
 
 from agentgym.env.v1 import environment_pb2 as pb
+from env_servers.sdk.images import bytes_of
 from env_servers.server import errors
 from env_servers.server.admission import AdmissionController
 from env_servers.server.config import ServerLimits
@@ -134,6 +135,8 @@ class CommandHandler:
             return
         # By index: `result.observation.text` costs the hot path two attribute look-ups.
         event = stream.event(len(result[0][0]))
+        if result[0][7]:
+            stream.add_bytes(bytes_of(result[0][7]))
         try:
             write_result(event, episode.episode_id, episode.seq + 1, result)
         except (TypeError, ValueError, AttributeError) as unwritable:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from env_servers.sdk.images import bytes_of
 from env_servers.server import errors
 from env_servers.server.budget import ENTRY_BYTES, RESULT_BYTES, Account, Budget
 from env_servers.server.errors import CommandError
@@ -109,7 +110,7 @@ class Episode:
         self.max_journal_bytes = max_journal_bytes
         self.cache: deque[Result] = deque(maxlen=cache_events)
         self._long_results = 0
-        """Bytes of the kept results whose text is long."""
+        """Bytes of the long texts and of the images of the kept results."""
         account.add_results(cache_events * RESULT_BYTES)
         self.in_flight: InFlight[Result] | None = None
         self.stream: Stream | None = None
@@ -179,7 +180,7 @@ class Episode:
         self.seq += 1
         self.cache.append(result)
         observation = result[0]
-        if len(observation[0]) > RESULT_BYTES or self._long_results:
+        if len(observation[0]) > RESULT_BYTES or self._long_results or observation[7]:
             self._count_results()
         if observation[3] or observation[4]:  # terminated or truncated
             self.ended = True
@@ -254,8 +255,7 @@ class Episode:
             self.fail(errors.journal_too_long(self.max_journal_bytes))
 
     def _count_results(self) -> None:
-        texts = (result.observation.text for result in self.cache)
-        size = sum(text.__sizeof__() for text in texts if len(text) > RESULT_BYTES)
+        size = sum(_long_bytes(result) for result in self.cache)
         self.account.add_results(size - self._long_results)
         self._long_results = size
 
@@ -269,3 +269,8 @@ class Episode:
         if 0 < seq <= self.seq and self.journal.input_of(seq) == step_input:
             return StepDecision.REPLAY
         raise errors.episode_busy(self.episode_id, in_flight.seq)
+
+
+def _long_bytes(result: Result) -> int:
+    text, images = result.observation.text, result.observation.images
+    return (text.__sizeof__() if len(text) > RESULT_BYTES else 0) + bytes_of(images)

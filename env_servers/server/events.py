@@ -41,7 +41,7 @@ def write_result(
     event: pb.Event, episode_id: str, seq: int, result: Result, *, replayed: bool = False
 ) -> None:
     """Write the outcome of a reset or step: the flat fields of the hot path."""
-    text, reward, score, terminated, truncated, stop_reason, info = result.observation
+    text, reward, score, terminated, truncated, stop_reason, info, images = result.observation
     event.episode_id = episode_id
     event.seq = seq
     event.observation = text
@@ -58,6 +58,8 @@ def write_result(
         event.stop_reason = stop_reason.value  # pyright: ignore[reportAttributeAccessIssue]
     if info is not None:
         event.info.update(info)
+    for media_type, content in images:
+        event.images.add(media_type=media_type, content=content)
     if result.parsed_action is not None:
         event.parsed_action = result.parsed_action
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgpack
 
-from env_servers.sdk import ActionFormat, Observation, StopReason
+from env_servers.sdk import ActionFormat, Image, ImageType, Observation, StopReason
 from env_servers.server.instance import ResetSpec, Result
 
 __all__ = [
@@ -79,14 +79,19 @@ def unpack(body: bytes) -> list[list[Any]]:
 def encode_result(result: Result) -> list[Any]:
     """Return a result as msgpack values."""
     info: Mapping[str, Any] | None = result.observation.info
-    values = [*result.observation[:6], dict(info) if info is not None else None]
+    images = [tuple(image) for image in result.observation.images]
+    values = [*result.observation[:6], dict(info) if info is not None else None, images]
     return [values, result.state_hash, result.parsed_action]
 
 
 def decode_result(values: Sequence[Any]) -> Result:
     """Return the result that `encode_result` was given."""
-    (text, reward, score, terminated, truncated, stop, info), state_hash, parsed = values
-    observation = Observation(text, reward, score, terminated, truncated, StopReason(stop), info)
+    told, state_hash, parsed = values
+    text, reward, score, terminated, truncated, stop, info, images = told
+    shown = tuple(Image(ImageType(media_type), content) for media_type, content in images)
+    observation = Observation(
+        text, reward, score, terminated, truncated, StopReason(stop), info, shown
+    )
     return Result(observation, state_hash, parsed)
 
 
@@ -95,10 +100,11 @@ def encode_reset(name: str, reset: ResetSpec) -> list[Any]:
 
     `name` is what the worker's registry resolves: the server's own, which need not be the spec's.
     """
-    return [name, *reset[1:4], int(reset.action_format), reset.options]
+    return [name, *reset[1:4], int(reset.action_format), reset.options, reset.images]
 
 
 def decode_reset(values: Sequence[Any]) -> ResetSpec:
     """Return how an episode begins from its msgpack values."""
-    name, item_id, seed, profile, action_format, options = values
-    return ResetSpec(name, item_id, seed, profile, ActionFormat(action_format), options)
+    name, item_id, seed, profile, action_format, options, images = values
+    action_format = ActionFormat(action_format)
+    return ResetSpec(name, item_id, seed, profile, action_format, options, images)

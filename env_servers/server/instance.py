@@ -28,7 +28,9 @@ from env_servers.sdk import (
     View,
     load_environment,
 )
-from env_servers.sdk.views import require_fit
+from env_servers.sdk.images import proof_of
+from env_servers.sdk.images import require_fit as require_fit_images
+from env_servers.sdk.views import require_fit as require_fit_views
 from env_servers.server.inputs import Action, StepInput
 
 __all__ = [
@@ -81,12 +83,15 @@ class ResetSpec(NamedTuple):
     profile: str
     action_format: ActionFormat
     options: Mapping[str, Any]
+    images: bool = False
+    """The client takes images."""
 
     def __eq__(self, other: object) -> bool:
         # For Python 1 == True; for an environment's options they differ.
         return (
             isinstance(other, ResetSpec)
-            and self[:-1] == other[:-1]
+            and self[:5] == other[:5]
+            and self.images == other.images
             and _json(self.options) == _json(other.options)
         )
 
@@ -157,7 +162,9 @@ class LoadedEnvironment:
     ) -> tuple[EnvironmentInstance, Result]:
         """Start an episode without playing a journal; raises as `open` does."""
         task = self.tasks.get(reset.item_id)
-        instance = EnvironmentInstance(self.environment(self.tasks), reset.action_format)
+        instance = EnvironmentInstance(
+            self.environment(self.tasks), reset.action_format, images=reset.images
+        )
         options = ResetOptions(reset.seed, reset.profile, reset.options)
         try:
             first = instance.begin(instance.environment.reset(task, options))
@@ -186,6 +193,7 @@ class EnvironmentInstance:
     __slots__ = (
         "_apply",
         "_fingerprint",
+        "_sends_images",
         "action_format",
         "environment",
         "grammar",
@@ -193,8 +201,12 @@ class EnvironmentInstance:
         "state_hash",
     )
 
-    def __init__(self, environment: Environment, action_format: ActionFormat) -> None:
+    def __init__(
+        self, environment: Environment, action_format: ActionFormat, *, images: bool = False
+    ) -> None:
+        """`images`: the client takes them; else they only count in the state hashes."""
         self.environment = environment
+        self._sends_images = images
         self._apply = environment.step
         self._fingerprint = environment.fingerprint
         self.grammar = environment.spec.grammar
@@ -243,12 +255,12 @@ class EnvironmentInstance:
     def render(self) -> Sequence[View]:
         """Return pictures of the state; changes nothing. Raises UnfitView."""
         views = self.environment.render()
-        require_fit(views)
+        require_fit_views(views)
         return views
 
     def fork(self) -> Self:
         """Return an independent copy in the same state."""
-        copy = type(self)(self.environment.fork(), self.action_format)
+        copy = type(self)(self.environment.fork(), self.action_format, images=self._sends_images)
         copy.grammar = self.grammar
         copy.state_hash = self.state_hash
         copy.last = self.last
@@ -270,7 +282,7 @@ class EnvironmentInstance:
     def _record(self, observation: Observation, action: str | None) -> Result:
         """Hash the state: of the environment's fingerprint, else chained over the transcript."""
         fingerprint = self._fingerprint()
-        text, reward, score, terminated, truncated, _, info = observation
+        text, reward, score, terminated, truncated, _, info, images = observation
         encoded = text.encode()
         if len(encoded) > MAX_OBSERVATION_BYTES:
             raise ObservationTooLong(
@@ -283,6 +295,11 @@ class EnvironmentInstance:
             _require_finite(reward, score)
         if reward is not None or terminated or truncated:
             proof += repr((reward, score, terminated, truncated)).encode()
+        if images:
+            require_fit_images(images)
+            proof += proof_of(images)
+            if not self._sends_images:
+                observation = observation._replace(images=())
         self.state_hash = state_hash = xxh3_64_digest(proof)
         self.last = observation
         # The named tuple's own constructor costs three times as much.

@@ -71,6 +71,7 @@ class CommandParser:
             profile,
             ActionFormat(action_format),
             _read_options(reset),
+            reset.images,
         )
 
     def journal(self, command: pb.Command, reset: ResetSpec) -> list[StepInput]:

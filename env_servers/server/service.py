@@ -16,6 +16,7 @@ import grpc.aio
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import environment_pb2_grpc, types_pb2
 from env_servers.sdk import EnvironmentUnavailable, SdkError
+from env_servers.sdk.images import MAX_IMAGE_BYTES, MAX_IMAGES, MAX_IMAGES_BYTES
 from env_servers.server import errors
 from env_servers.server.budget import Account
 from env_servers.server.clients import Client, Clients, Scope
@@ -322,6 +323,9 @@ def describe(
             max_items_per_message=limits.max_items,
             max_journal_bytes=limits.max_journal_bytes,
             idle_limit_ms=int(limits.idle_limit * 1000),
+            max_images=MAX_IMAGES,
+            max_image_bytes=MAX_IMAGE_BYTES,
+            max_images_bytes=MAX_IMAGES_BYTES,
         ),
     )
 
@@ -334,6 +338,7 @@ def _capabilities(host: Host) -> list[pb.Capability]:
         (spec.has_expert, pb.CAPABILITY_EXPERT),
         (spec.has_score, pb.CAPABILITY_SCORE),
         (spec.has_views, pb.CAPABILITY_RENDER),
+        (spec.has_images, pb.CAPABILITY_IMAGES),
     ]
     return [capability for has, capability in capabilities if has]
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.sdk import Advisor, View
+from env_servers.sdk.images import bytes_of
 from env_servers.server import errors, events
 from env_servers.server.episode import Episode, StepDecision
 from env_servers.server.errors import CommandError
@@ -81,12 +82,12 @@ class EpisodeVerbs:
     def attach(self, stream: Stream, episode: Episode, command: pb.Command) -> WriteAnswer:
         """Send the results that the client missed, then say where the episode is."""
         missed = episode.missed(command.attach.last_seq_seen)
-        size = sum(len(result.observation.text) for _, result in missed)
+        size = sum(_sent_bytes(result) for _, result in missed)
         if stream.account.outbox and not stream.account.has_room(size):
             raise errors.outbox_full()
         for seq, result in missed:
             self._table.cache_hits += 1
-            event = stream.event(len(result.observation.text))
+            event = stream.event(_sent_bytes(result))
             events.write_result(event, episode.episode_id, seq, result, replayed=True)
         return events.attached(episode.seq, episode.lease, in_flight=episode.in_flight is not None)
 
@@ -182,6 +183,10 @@ class EpisodeVerbs:
         elif pending is not None:
             pending.close()
         return events.closed(found=episode is not None or pending is not None)
+
+
+def _sent_bytes(result: Result) -> int:
+    return len(result.observation.text) + bytes_of(result.observation.images)
 
 
 async def _observed(episode_id: str, seq: int, result: Awaitable[Result]) -> WriteAnswer:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         ServerNotStarted,
         UnknownName,
     )
+    from agent_runtime.images import Image
     from agent_runtime.library.sync import Environment, Episode, Vector, make
     from agent_runtime.library.values import Advice, Task, View
     from agent_runtime.library.vector import Autoreset, Batch
@@ -51,6 +52,7 @@ __all__ = [
     "EnvironmentFailure",
     "Episode",
     "EpisodeClosed",
+    "Image",
     "ServerArgumentsInvalid",
     "ServerNotStarted",
     "Task",
@@ -75,6 +77,7 @@ _MODULES: Final = {
         "ServerNotStarted",
         "UnknownName",
     ),
+    "agent_runtime.images": ("Image",),
     "agent_runtime.library.sync": ("Environment", "Episode", "Vector", "make"),
     "agent_runtime.library.values": ("Advice", "Task", "View"),
     "agent_runtime.library.vector": ("Autoreset", "Batch"),

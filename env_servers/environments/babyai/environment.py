@@ -48,6 +48,7 @@ LISTING: Final = "You can take the following actions: "
 KEPT_REWARD: Final = 0.5
 """The original forgets a success that earns no more than this."""
 _LISTING: Final = "available_actions"
+_IMAGES: Final = "images"
 _ORIGINAL: Final = "original"
 _VERSIONS: Final = ("2025", "2024")
 """Of the original: today's, and the one in which AgentTraj-L was recorded."""
@@ -71,6 +72,7 @@ class _Episode:
     version: str
     """Of the original, one of `_VERSIONS`."""
     movable: list[Any]
+    shows_images: bool = False
     visits: Counter[_Mark] = field(default_factory=Counter)
     tried: set[str] = field(default_factory=set)
     reward: float = 0.0
@@ -106,7 +108,8 @@ class _Episode:
         if self.lists_actions:
             listed = ", ".join(f'"{name}"' for name in self.scene.offers)
             text = f"{text}\nAvailable actions: [{listed}]"
-        return Observation(text, self.score, self.score, **end)
+        images = (picture.image_of(self.level),) if self.shows_images else ()
+        return Observation(text, self.score, self.score, images=images, **end)
 
     def _answer(self, command: str) -> str | None:
         """Return what is said instead of acting, or None where there is something to do."""
@@ -205,9 +208,10 @@ class BabyaiEnvironment(EpisodeEnvironment[_Episode]):
         profiles=("agentgym", "fixed"),
         has_score=True,
         has_views=True,
+        has_images=True,
         episode_bytes=128 * 1024,
     )
-    option_names = (_LISTING, _ORIGINAL)
+    option_names = (_IMAGES, _LISTING, _ORIGINAL)
 
     @classmethod
     def load_tasks(cls, config: EnvironmentConfig) -> TaskSet:
@@ -218,19 +222,20 @@ class BabyaiEnvironment(EpisodeEnvironment[_Episode]):
 
         Option `original` (default 2025): the version that reads the replies. Option
         `available_actions`: every observation ends with their list, as in the version of 2025; by
-        default in that one only.
+        default in that one only. Option `images`: every observation has a picture of what the
+        agent sees.
         """
         start: task_ids.Start = task.payload
         original = options.profile == "agentgym"
         if _ORIGINAL in options.options and not original:
             raise InvalidOption("option original goes with profile agentgym, not with fixed")
         version = options.choose(_ORIGINAL, _VERSIONS)
-        lists = options.options.get(_LISTING, version != "2024")
-        if not isinstance(lists, bool):
-            raise InvalidOption(f"{_LISTING} must be true or false", valid="true, false")
+        lists = options.wants(_LISTING, default=version != "2024")
         level, image = build(start.level, start.seed, original=original)
         scene = _scene(level, image, original=original)
-        episode = _Episode(level, image, scene, original, lists, version, list_objects(level))
+        movable = list_objects(level)
+        episode = _Episode(level, image, scene, original, lists, version, movable)
+        episode.shows_images = options.wants(_IMAGES)
         episode.visits[episode.mark()] += 1
         return episode, episode.observe(f"Your goal: {episode.goal()}\n{scene.describe()}")
 

@@ -1,20 +1,25 @@
-"""A level as MiniGrid draws it, whole, with what the agent sees brightened."""
+"""A level drawn: whole for people, with what the agent sees brightened; what it sees for agents."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
 from minigrid.core.constants import COLORS
 
 from env_servers.environments.babyai.levels import Level
 from env_servers.environments.babyai.view import AHEAD, SIDE, SIZE, Image, heading_vector, to_grid
-from env_servers.sdk import View
+from env_servers.sdk import Image as ObservationImage
+from env_servers.sdk import ImageType, View
 from env_servers.toolkit.drawing import Drawing, text_view
+from env_servers.toolkit.png import encode_png
 
-__all__ = ["draw"]
+__all__ = ["draw", "image_of"]
 
 _TILE: Final = 24
+_IMAGE_TILE: Final = 32
+"""Pixels of a cell's side, as MiniGrid's own."""
 _LINE: Final = 20
 _BLACK: Final = "#000000"
 _COLORS: Final = {
@@ -39,6 +44,17 @@ def draw(level: Level, seen: Image, facts: list[str]) -> list[View]:
     held = "nothing" if carried is None else f"{carried.color} {carried.type}"
     lines = [*facts, f"carrying {held}, moves {level.step_count} of {level.max_steps}"]
     return [_map(level, seen, lines), text_view("text", "Level as text", _text(level, lines))]
+
+
+def image_of(level: Level) -> ObservationImage:
+    """Return what the agent sees, as MiniGrid draws it for agents: ahead is up, nothing more."""
+    pixels = level.get_frame(tile_size=_IMAGE_TILE, agent_pov=True)
+    # One number a pixel; there are few different ones.
+    codes = np.asarray(pixels, dtype=np.uint32) @ np.array([1 << 16, 1 << 8, 1], dtype=np.uint32)
+    colors, places = np.unique(codes, return_inverse=True)
+    palette = b"".join(int(color).to_bytes(3, "big") for color in colors)
+    content = encode_png(codes.shape[1], places.astype(np.uint8).tobytes(), palette)
+    return ObservationImage(ImageType.PNG, content)
 
 
 def _map(level: Level, seen: Image, lines: list[str]) -> View:

@@ -7,6 +7,7 @@ request it is slow, hangs, crashes or diverges, for tests of the runtimes that m
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import random
 import time
@@ -23,6 +24,8 @@ from env_servers.sdk import (
     EnvironmentConfig,
     EnvironmentSpec,
     EpisodeEnvironment,
+    Image,
+    ImageType,
     Observation,
     ResetOptions,
     StopReason,
@@ -31,6 +34,7 @@ from env_servers.sdk import (
     View,
 )
 from env_servers.toolkit.drawing import text_view
+from env_servers.toolkit.png import encode_png
 
 __all__ = ["EchoEnvironment"]
 
@@ -41,6 +45,8 @@ EXIT_STATUS: Final = 86
 
 _BAR_CHARS: Final = 60
 """Of each half of a view's bar."""
+_LEAST_SIDE: Final = 8
+"""Pixels of an image's side."""
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz "
 _answers_of_process = itertools.count()
 
@@ -63,6 +69,17 @@ class _Episode:
             head = f"Answer {next(_answers_of_process)} of this process. {head}"
         text = head + self.padding[len(head) :]
         return text[: len(self.padding)]
+
+    def images(self) -> tuple[Image, ...]:
+        """Return squares of a colour for each step and place, as many and as long as asked for."""
+        count = self.options.images
+        if not count:
+            return ()
+        side = max(math.isqrt(max(self.options.image_bytes - 1, 0)) + 1, _LEAST_SIDE)
+        colors = [bytes((self.steps * 16 % 256, number * 8, 128)) for number in range(count)]
+        return tuple(
+            Image(ImageType.PNG, encode_png(side, bytes(side * side), color)) for color in colors
+        )
 
     def misbehave(self) -> None:
         """Wait, hang, crash or end the process, as the options ask of this step."""
@@ -95,6 +112,7 @@ class EchoEnvironment(EpisodeEnvironment[_Episode]):
         conversation_starts=CONVERSATION_STARTS,
         max_rounds=20,
         has_views=True,
+        has_images=True,
         episode_bytes=4096,
     )
 
@@ -116,7 +134,8 @@ class EchoEnvironment(EpisodeEnvironment[_Episode]):
             padding=(turned * (size // len(turned) + 1))[:size],
         )
         episode.misbehave()
-        return episode, Observation(episode.padded(f"This is {task.item_id}. Say something. "))
+        text = episode.padded(f"This is {task.item_id}. Say something. ")
+        return episode, Observation(text, images=episode.images())
 
     def step(self, action: str) -> Observation:
         episode = self.episode
@@ -125,12 +144,15 @@ class EchoEnvironment(EpisodeEnvironment[_Episode]):
             episode.misbehave()
         text = episode.padded(f"Step {episode.steps}, you said: {action[:ECHOED_CHARS]!a}. ")
         if episode.steps != episode.options.length:
-            return Observation(text)
-        if action:
-            return Observation(
-                text, reward=1.0, terminated=True, stop_reason=StopReason.GOAL_REACHED
-            )
-        return Observation(text, reward=0.0, terminated=True, stop_reason=StopReason.GOAL_FAILED)
+            return Observation(text, images=episode.images())
+        reached = bool(action)
+        return Observation(
+            text,
+            reward=float(reached),
+            terminated=True,
+            stop_reason=StopReason.GOAL_REACHED if reached else StopReason.GOAL_FAILED,
+            images=episode.images(),
+        )
 
     def fork_episode(self, episode: _Episode) -> _Episode:
         return replace(episode)

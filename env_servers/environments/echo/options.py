@@ -15,6 +15,8 @@ __all__ = ["OPTION_NAMES", "EchoOptions"]
 _HIGHEST: Final = {
     "observation_bytes": 16 * 1024 * 1024,
     "view_bytes": 16 * 1024 * 1024,
+    "images": 20,
+    "image_bytes": 5 * 1024 * 1024,
     "length": 10**9,
 }
 """Bounds of options that would otherwise cost unbounded memory; others take up to 1e9."""
@@ -47,6 +49,10 @@ class EchoOptions:
     """Observations carry a counter of the process, so that a replay differs."""
     view_bytes: int = field(default=0, repr=False)
     """The view of a state is at least so long. Not in `repr`, of which state hashes are made."""
+    images: int = field(default=0, repr=False)
+    """Every observation has so many images. Not in `repr`, as they count by themselves."""
+    image_bytes: int = field(default=0, repr=False)
+    """Each of them is at least so long."""
 
     @property
     def behaves(self) -> bool:

@@ -139,6 +139,8 @@ class View:
     """As the browser of published transcripts would have told it, as far as that can be known."""
     browser_numbers: bool = False
     """Elements are numbered by the browser, as the original does it: not reproducible."""
+    images: bool = False
+    """The agent sees the window, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,13 +291,17 @@ class Browsing:
 
     async def picture(self) -> Picture:
         """Return what the window shows, and where the elements of the last observation are."""
-        image = await self.current.ask(self.current.page.screenshot())
+        image = await self.screenshot()
         marks = {
             number: element.rectangle
             for number, element in self._elements.items()
             if element.rectangle is not None and element.rectangle.in_view
         }
         return Picture(image, marks)
+
+    async def screenshot(self) -> bytes:
+        """Return what the window shows as a PNG; raises TabLost and BrowserLost."""
+        return await self.current.ask(self.current.page.screenshot())
 
     async def digest(self) -> bytes:
         """Return what identifies the state of all tabs: pages, places, and what was filled in."""

@@ -47,6 +47,8 @@ from env_servers.sdk import (
     EnvironmentSpec,
     EnvironmentUnavailable,
     Execution,
+    Image,
+    ImageType,
     InvalidOption,
     Observation,
     ResetOptions,
@@ -105,6 +107,7 @@ class WebArena(AsyncEnvironment):
         conversation_starts=CONVERSATION_STARTS,
         max_rounds=30,
         has_views=True,
+        has_images=True,
         profiles=tuple(_MANNERS),
         execution=Execution.PROCESS,
         episode_bytes=32 * 1024 * 1024,
@@ -142,10 +145,15 @@ class WebArena(AsyncEnvironment):
             await stage.enter()
             async with _browser(self.tasks.browser).turns.one():
                 self._episode, first = await self._begin(stage, _MANNERS[options.profile], view, ())
+                try:
+                    images = await self._images()
+                except BrowserLost:
+                    await self._replace_browser()
+                    images = await self._images()
         except BaseException:
             stage.leave()
             raise
-        return Observation(first.text, info=_info(first))
+        return Observation(first.text, info=_info(first), images=images)
 
     async def step_async(self, action: str) -> Observation:
         async with _browser(self.tasks.browser).turns.one():
@@ -157,7 +165,9 @@ class WebArena(AsyncEnvironment):
                     await episode.window.process.require_alive()
                     # A page may have been killed from outside; what ends itself does it again.
                     if not step.crashed or lost or not episode.proof:
-                        return await _finish(episode, action, step)
+                        # Before the step is noted: a browser that is lost here plays it again.
+                        images = await self._images()
+                        return await _finish(episode, action, step, images)
                 except BrowserLost as error:
                     if lost == _REBUILDS:
                         raise _too_often() from error
@@ -182,8 +192,7 @@ class WebArena(AsyncEnvironment):
         try:
             window = await episode.browsing.picture()
         except BrowserLost:
-            await episode.leave()
-            episode = self._episode = await self._rebuilt(episode)
+            episode = await self._replace_browser()
             window = await episode.browsing.picture()
         return draw(window, episode.seen, episode.acted)
 
@@ -209,6 +218,23 @@ class WebArena(AsyncEnvironment):
 
     def advise_noop(self) -> Advice:
         return Advice("scroll [up]", "I only look.")
+
+    async def _replace_browser(self) -> _Episode:
+        """Bring the episode back to its state in a new browser."""
+        lost, self._episode = self._running, None
+        await lost.leave()
+        self._episode = await self._rebuilt(lost)
+        return self._episode
+
+    async def _images(self) -> tuple[Image, ...]:
+        """Return what the agent sees beside the text; a page that is gone shows nothing."""
+        episode = self._running
+        if not episode.view.images:
+            return ()
+        try:
+            return (Image(ImageType.PNG, await episode.browsing.screenshot()),)
+        except TabLost:
+            return ()
 
     @property
     def _running(self) -> _Episode:
@@ -307,7 +333,9 @@ async def _open(stage: Stage, browsing: Browsing) -> Step:
     return first
 
 
-async def _finish(episode: _Episode, action: str, step: Step) -> Observation:
+async def _finish(
+    episode: _Episode, action: str, step: Step, images: tuple[Image, ...]
+) -> Observation:
     """Score a step, take it into the state, and return what the agent is told."""
     await episode.stage.look(episode.browsing)
     score = None
@@ -315,7 +343,7 @@ async def _finish(episode: _Episode, action: str, step: Step) -> Observation:
         score = await episode.stage.score(step.answer, episode.browsing)
     await _note(episode, action, step)
     if score is None:
-        return Observation(step.text, reward=0.0, info=_info(step))
+        return Observation(step.text, reward=0.0, info=_info(step), images=images)
     reason = StopReason.GOAL_REACHED if score.value == 1 else StopReason.GOAL_FAILED
     return Observation(
         step.text,
@@ -323,6 +351,7 @@ async def _finish(episode: _Episode, action: str, step: Step) -> Observation:
         terminated=True,
         stop_reason=reason,
         info=_info(step, score.judged_by),
+        images=images,
     )
 
 

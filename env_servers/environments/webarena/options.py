@@ -10,7 +10,7 @@ from env_servers.sdk import InvalidOption, ResetOptions
 
 __all__ = ["NUMBERS", "OPTIONS", "numbered_by_browser", "read_view"]
 
-OPTIONS: Final = ("dialect", "observation", "tree")
+OPTIONS: Final = ("dialect", "images", "observation", "tree")
 """The options of a reset."""
 NUMBERS: Final = "numbers"
 """The setting that says who numbers elements."""
@@ -27,6 +27,7 @@ def read_view(options: ResetOptions, *, browser_numbers: bool) -> View:
         full=options.choose("tree", _TREES) == "full",
         chromium_112=options.choose("dialect", _DIALECTS) == "chromium_112",
         browser_numbers=browser_numbers,
+        images=options.wants("images"),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
 from env_servers.sdk.environment import EnvironmentSpec
+from env_servers.sdk.images import UnfitImage, require_fit
 from env_servers.sdk.types import Observation, StopReason
 
 __all__ = ["flaws"]
@@ -30,6 +31,7 @@ def flaws(observation: object, spec: EnvironmentSpec, *, first: bool = False) ->
     yield from _end_flaws(observation)
     if observation.info is not None and (flaw := _json_flaw(observation.info)) is not None:
         yield f"its info {flaw}"
+    yield from _image_flaws(observation, spec)
 
 
 def _number_flaws(observation: Observation, spec: EnvironmentSpec, *, first: bool) -> Iterator[str]:
@@ -52,6 +54,15 @@ def _end_flaws(observation: Observation) -> Iterator[str]:
         yield "it is terminated and truncated"
     elif observation.stop_reason not in _STOPS[ends]:
         yield f"its stop reason {observation.stop_reason!r} does not fit how it ends: {ends}"
+
+
+def _image_flaws(observation: Observation, spec: EnvironmentSpec) -> Iterator[str]:
+    if observation.images and not spec.has_images:
+        yield "it has images, and the spec says has_images=False"
+    try:
+        require_fit(observation.images)
+    except UnfitImage as error:
+        yield str(error)
 
 
 def _finite(value: object) -> bool:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from env_servers.sdk.environment import Environment, EnvironmentConfig
+from env_servers.sdk.images import proof_of
 from env_servers.sdk.tasks import TaskSet
 from env_servers.sdk.types import Observation, ResetOptions
 
@@ -84,6 +85,7 @@ def record(episode: Environment, observation: Observation) -> str:
             "ended": [bool(observation.terminated), bool(observation.truncated)],
             "stop_reason": int(observation.stop_reason),
             "info": info,
+            "images": proof_of(observation.images).hex(),
             "fingerprint": None if fingerprint is None else fingerprint.hex(),
         },
         default=repr,

@@ -52,6 +52,18 @@ def test_every_public_name_is_there_and_no_other() -> None:
         _ = agentgym.nothing  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def test_images_come_where_an_option_asks_for_them(echo: agentgym.Environment) -> None:
+    with echo.reset(ITEM, options={"images": 2}) as episode:
+        first, second = episode.images
+        assert (first.media_type, first.content[1:4]) == ("image/png", b"PNG")
+        assert first != second
+        assert "data:image/png;base64," in first._repr_html_()
+        episode.step("look")
+        assert len(episode.fork().images) == 2
+    with echo.reset(ITEM) as episode:
+        assert episode.images == ()
+
+
 def test_an_episode_takes_five_lines(echo: agentgym.Environment) -> None:
     with echo.reset() as episode:
         while not episode.ended:

@@ -24,6 +24,7 @@ from agent_runtime.errors import (
     PolicyRejected,
     PolicyUnavailable,
 )
+from agent_runtime.images import Image
 from agent_runtime.policies import (
     EpisodeContext,
     FinishReason,
@@ -94,6 +95,46 @@ async def test_a_reply_carries_text_usage_version_and_cost() -> None:
     assert reply.policy_version == "tiny-2024@fp_1"
     assert reply.cost_usd == pytest.approx((600 * 2.0 + 400 * 0.5 + 100 * 10.0) / 1e6)
     assert session.token_segments() == []
+
+
+RED = Image("image/png", b"red")
+BLUE = Image("image/jpeg", b"blue")
+
+
+async def test_images_are_parts_of_a_message() -> None:
+    async with playing() as (server, session):
+        assert session.takes_images
+        shown = MESSAGES[-1]._replace(images=(RED, BLUE))
+        await session.reply([*MESSAGES[:-1], shown], turn=0, seed=1)
+    assert server.bodies[0]["messages"][-1] == {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "Your current position is at 3, 4."},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,cmVk"}},
+            {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,Ymx1ZQ=="}},
+        ],
+    }
+
+
+async def test_what_a_tool_shows_follows_its_result() -> None:
+    calls = [
+        {"id": f"call{n}", "type": "function", "function": {"name": "move", "arguments": "{}"}}
+        for n in (1, 2)
+    ]
+    answers = iter([completion(None, tool_calls=calls), completion("done")])
+    async with playing(lambda _: next(answers), context=CALLING) as (server, session):
+        told = list(MESSAGES)
+        for turn, image in enumerate((RED, BLUE)):
+            reply = await session.reply(told, turn=turn, seed=1)
+            told.append(Message(Role.ASSISTANT, reply.text, sampled=True))
+            told.append(Message(Role.USER, f"Moved {turn}.", images=(image,)))
+        await session.reply(told, turn=2, seed=1)
+    sent = server.bodies[1]["messages"][-3:]
+    assert [message["role"] for message in sent] == ["tool", "tool", "user"]
+    assert [part["image_url"]["url"] for part in sent[-1]["content"]] == [
+        RED.data_url,
+        BLUE.data_url,
+    ]
 
 
 async def test_without_prices_the_cost_is_unknown_not_zero() -> None:

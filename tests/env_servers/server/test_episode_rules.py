@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.env.v1 import environment_pb2 as pb
-from env_servers.sdk import ActionFormat, Observation, StopReason
+from env_servers.sdk import ActionFormat, Image, ImageType, Observation, StopReason
 from env_servers.server.budget import Account, Budget
 from env_servers.server.episode import Episode, ForkOrigin, StepDecision
 from env_servers.server.errors import CommandError
@@ -50,6 +50,18 @@ def episode_at(seq=0, *, cache=CACHE, lease=10.0, now=0.0):
     for number in range(1, seq + 1):
         episode.commit(Action("a"), result_of(number), now)
     return episode
+
+
+def test_kept_images_count_until_they_are_evicted():
+    image = Image(ImageType.PNG, bytes(5000))
+    episode = episode_at(cache=2)
+    before = episode.account.bytes
+    shown = result_of(1)._replace(observation=Observation("seq 1", images=(image, image)))
+    episode.commit(Action("a"), shown, 0.0)
+    assert episode.account.bytes - before >= 10_000
+    for seq in (2, 3):
+        episode.commit(Action("a"), result_of(seq), 0.0)
+    assert episode.account.bytes - before < 10_000
 
 
 class Model:

@@ -25,6 +25,7 @@ class Capability(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CAPABILITY_EXPERT: _ClassVar[Capability]
     CAPABILITY_SCORE: _ClassVar[Capability]
     CAPABILITY_RENDER: _ClassVar[Capability]
+    CAPABILITY_IMAGES: _ClassVar[Capability]
 
 class Metric(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -73,6 +74,7 @@ CAPABILITY_FORK: Capability
 CAPABILITY_EXPERT: Capability
 CAPABILITY_SCORE: Capability
 CAPABILITY_RENDER: Capability
+CAPABILITY_IMAGES: Capability
 METRIC_UNSPECIFIED: Metric
 METRIC_SUCCESS_RATE: Metric
 METRIC_MEAN_SCORE: Metric
@@ -183,7 +185,7 @@ class ConversationStart(_message.Message):
     def __init__(self, action_format: _Optional[_Union[_types_pb2.ActionFormat, str]] = ..., instruction: _Optional[str] = ..., acknowledgement: _Optional[str] = ...) -> None: ...
 
 class Limits(_message.Message):
-    __slots__ = ("max_text_bytes", "max_message_bytes", "max_episodes", "max_episodes_per_client", "max_in_flight", "default_lease_ms", "max_lease_ms", "step_limit_ms", "response_cache_events", "max_items_per_message", "max_journal_bytes", "idle_limit_ms")
+    __slots__ = ("max_text_bytes", "max_message_bytes", "max_episodes", "max_episodes_per_client", "max_in_flight", "default_lease_ms", "max_lease_ms", "step_limit_ms", "response_cache_events", "max_items_per_message", "max_journal_bytes", "idle_limit_ms", "max_images", "max_image_bytes", "max_images_bytes")
     MAX_TEXT_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_EPISODES_FIELD_NUMBER: _ClassVar[int]
@@ -196,6 +198,9 @@ class Limits(_message.Message):
     MAX_ITEMS_PER_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     MAX_JOURNAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     IDLE_LIMIT_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_IMAGES_FIELD_NUMBER: _ClassVar[int]
+    MAX_IMAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_IMAGES_BYTES_FIELD_NUMBER: _ClassVar[int]
     max_text_bytes: int
     max_message_bytes: int
     max_episodes: int
@@ -208,7 +213,10 @@ class Limits(_message.Message):
     max_items_per_message: int
     max_journal_bytes: int
     idle_limit_ms: int
-    def __init__(self, max_text_bytes: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_episodes: _Optional[int] = ..., max_episodes_per_client: _Optional[int] = ..., max_in_flight: _Optional[int] = ..., default_lease_ms: _Optional[int] = ..., max_lease_ms: _Optional[int] = ..., step_limit_ms: _Optional[int] = ..., response_cache_events: _Optional[int] = ..., max_items_per_message: _Optional[int] = ..., max_journal_bytes: _Optional[int] = ..., idle_limit_ms: _Optional[int] = ...) -> None: ...
+    max_images: int
+    max_image_bytes: int
+    max_images_bytes: int
+    def __init__(self, max_text_bytes: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_episodes: _Optional[int] = ..., max_episodes_per_client: _Optional[int] = ..., max_in_flight: _Optional[int] = ..., default_lease_ms: _Optional[int] = ..., max_lease_ms: _Optional[int] = ..., step_limit_ms: _Optional[int] = ..., response_cache_events: _Optional[int] = ..., max_items_per_message: _Optional[int] = ..., max_journal_bytes: _Optional[int] = ..., idle_limit_ms: _Optional[int] = ..., max_images: _Optional[int] = ..., max_image_bytes: _Optional[int] = ..., max_images_bytes: _Optional[int] = ...) -> None: ...
 
 class ListTasksRequest(_message.Message):
     __slots__ = ("environment", "split", "page_size", "page_token", "item_ids")
@@ -289,7 +297,7 @@ class Command(_message.Message):
     def __init__(self, episode_id: _Optional[str] = ..., seq: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., traceparent: _Optional[str] = ..., action: _Optional[str] = ..., reply: _Optional[str] = ..., tool_call: _Optional[_Union[_types_pb2.ToolCall, _Mapping]] = ..., reset: _Optional[_Union[Reset, _Mapping]] = ..., fork: _Optional[_Union[Fork, _Mapping]] = ..., attach: _Optional[_Union[Attach, _Mapping]] = ..., consult: _Optional[_Union[Consult, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., action_format: _Optional[_Union[_types_pb2.ActionFormat, str]] = ...) -> None: ...
 
 class Reset(_message.Message):
-    __slots__ = ("environment", "item_id", "seed", "action_format", "profile", "options", "lease_ms", "journal", "initial_state_hash")
+    __slots__ = ("environment", "item_id", "seed", "action_format", "profile", "options", "lease_ms", "journal", "initial_state_hash", "images")
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     ITEM_ID_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
@@ -299,6 +307,7 @@ class Reset(_message.Message):
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
     INITIAL_STATE_HASH_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
     environment: str
     item_id: str
     seed: int
@@ -308,7 +317,8 @@ class Reset(_message.Message):
     lease_ms: int
     journal: _containers.RepeatedCompositeFieldContainer[JournalEntry]
     initial_state_hash: bytes
-    def __init__(self, environment: _Optional[str] = ..., item_id: _Optional[str] = ..., seed: _Optional[int] = ..., action_format: _Optional[_Union[_types_pb2.ActionFormat, str]] = ..., profile: _Optional[str] = ..., options: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., lease_ms: _Optional[int] = ..., journal: _Optional[_Iterable[_Union[JournalEntry, _Mapping]]] = ..., initial_state_hash: _Optional[bytes] = ...) -> None: ...
+    images: bool
+    def __init__(self, environment: _Optional[str] = ..., item_id: _Optional[str] = ..., seed: _Optional[int] = ..., action_format: _Optional[_Union[_types_pb2.ActionFormat, str]] = ..., profile: _Optional[str] = ..., options: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., lease_ms: _Optional[int] = ..., journal: _Optional[_Iterable[_Union[JournalEntry, _Mapping]]] = ..., initial_state_hash: _Optional[bytes] = ..., images: _Optional[bool] = ...) -> None: ...
 
 class JournalEntry(_message.Message):
     __slots__ = ("input", "state_hash")
@@ -353,7 +363,7 @@ class Close(_message.Message):
     def __init__(self) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("episode_id", "seq", "replayed", "observation", "error", "attached", "advice", "cancelled", "lease_extended", "closed", "credits", "reward", "score", "terminated", "truncated", "stop_reason", "state_hash", "info", "parsed_action")
+    __slots__ = ("episode_id", "seq", "replayed", "observation", "error", "attached", "advice", "cancelled", "lease_extended", "closed", "credits", "reward", "score", "terminated", "truncated", "stop_reason", "state_hash", "info", "parsed_action", "images")
     EPISODE_ID_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
     REPLAYED_FIELD_NUMBER: _ClassVar[int]
@@ -373,6 +383,7 @@ class Event(_message.Message):
     STATE_HASH_FIELD_NUMBER: _ClassVar[int]
     INFO_FIELD_NUMBER: _ClassVar[int]
     PARSED_ACTION_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
     episode_id: str
     seq: int
     replayed: bool
@@ -392,7 +403,8 @@ class Event(_message.Message):
     state_hash: bytes
     info: _struct_pb2.Struct
     parsed_action: str
-    def __init__(self, episode_id: _Optional[str] = ..., seq: _Optional[int] = ..., replayed: _Optional[bool] = ..., observation: _Optional[str] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., attached: _Optional[_Union[Attached, _Mapping]] = ..., advice: _Optional[_Union[Advice, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., lease_extended: _Optional[_Union[LeaseExtended, _Mapping]] = ..., closed: _Optional[_Union[Closed, _Mapping]] = ..., credits: _Optional[_Union[Credits, _Mapping]] = ..., reward: _Optional[float] = ..., score: _Optional[float] = ..., terminated: _Optional[bool] = ..., truncated: _Optional[bool] = ..., stop_reason: _Optional[_Union[_types_pb2.StopReason, str]] = ..., state_hash: _Optional[bytes] = ..., info: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., parsed_action: _Optional[str] = ...) -> None: ...
+    images: _containers.RepeatedCompositeFieldContainer[_types_pb2.Image]
+    def __init__(self, episode_id: _Optional[str] = ..., seq: _Optional[int] = ..., replayed: _Optional[bool] = ..., observation: _Optional[str] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., attached: _Optional[_Union[Attached, _Mapping]] = ..., advice: _Optional[_Union[Advice, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., lease_extended: _Optional[_Union[LeaseExtended, _Mapping]] = ..., closed: _Optional[_Union[Closed, _Mapping]] = ..., credits: _Optional[_Union[Credits, _Mapping]] = ..., reward: _Optional[float] = ..., score: _Optional[float] = ..., terminated: _Optional[bool] = ..., truncated: _Optional[bool] = ..., stop_reason: _Optional[_Union[_types_pb2.StopReason, str]] = ..., state_hash: _Optional[bytes] = ..., info: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., parsed_action: _Optional[str] = ..., images: _Optional[_Iterable[_Union[_types_pb2.Image, _Mapping]]] = ...) -> None: ...
 
 class Attached(_message.Message):
     __slots__ = ("current_seq", "in_flight", "lease_ms")

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x61gentgym/env/v1/types.proto\x12\x0f\x61gentgym.env.v1\"E\n\x08ToolCall\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12%\n\x0e\x61rguments_json\x18\x02 \x01(\tR\rargumentsJson\"\xc6\x01\n\x0b\x41\x63tionInput\x12\x18\n\x06\x61\x63tion\x18\x01 \x01(\tH\x00R\x06\x61\x63tion\x12\x16\n\x05reply\x18\x02 \x01(\tH\x00R\x05reply\x12\x38\n\ttool_call\x18\x03 \x01(\x0b\x32\x19.agentgym.env.v1.ToolCallH\x00R\x08toolCall\x12\x42\n\raction_format\x18\x04 \x01(\x0e\x32\x1d.agentgym.env.v1.ActionFormatR\x0c\x61\x63tionFormatB\x07\n\x05input*\x8c\x01\n\x0c\x41\x63tionFormat\x12\x1d\n\x19\x41\x43TION_FORMAT_UNSPECIFIED\x10\x00\x12\x17\n\x13\x41\x43TION_FORMAT_REACT\x10\x01\x12\"\n\x1e\x41\x43TION_FORMAT_FUNCTION_CALLING\x10\x02\x12 \n\x1c\x41\x43TION_FORMAT_CODE_AS_ACTION\x10\x03*\xb0\x03\n\nStopReason\x12\x1b\n\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18STOP_REASON_GOAL_REACHED\x10\x01\x12\x1b\n\x17STOP_REASON_GOAL_FAILED\x10\x02\x12\x1a\n\x16STOP_REASON_STEP_LIMIT\x10\x03\x12\x18\n\x14STOP_REASON_ANSWERED\x10\x04\x12\x1a\n\x16STOP_REASON_MAX_ROUNDS\x10\x14\x12!\n\x1dSTOP_REASON_CONTEXT_EXHAUSTED\x10\x15\x12\x1c\n\x18STOP_REASON_POLICY_ERROR\x10\x16\x12!\n\x1dSTOP_REASON_ENVIRONMENT_ERROR\x10\x17\x12$\n STOP_REASON_INFRASTRUCTURE_ERROR\x10\x18\x12\x19\n\x15STOP_REASON_CANCELLED\x10\x19\x12\x1a\n\x16STOP_REASON_COST_LIMIT\x10\x1a\x12\x1b\n\x17STOP_REASON_TOKEN_LIMIT\x10\x1b\x12\x1a\n\x16STOP_REASON_TIME_LIMIT\x10\x1c*r\n\x05\x46\x61ult\x12\x15\n\x11\x46\x41ULT_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x46\x41ULT_AGENT\x10\x01\x12\x15\n\x11\x46\x41ULT_ENVIRONMENT\x10\x02\x12\x10\n\x0c\x46\x41ULT_POLICY\x10\x03\x12\x18\n\x14\x46\x41ULT_INFRASTRUCTURE\x10\x04\x42\x36\n\x0f\x61gentgym.env.v1B\nTypesProtoP\x01Z\x15\x61gentgym/env/v1;envv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x61gentgym/env/v1/types.proto\x12\x0f\x61gentgym.env.v1\"E\n\x08ToolCall\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12%\n\x0e\x61rguments_json\x18\x02 \x01(\tR\rargumentsJson\"\xc6\x01\n\x0b\x41\x63tionInput\x12\x18\n\x06\x61\x63tion\x18\x01 \x01(\tH\x00R\x06\x61\x63tion\x12\x16\n\x05reply\x18\x02 \x01(\tH\x00R\x05reply\x12\x38\n\ttool_call\x18\x03 \x01(\x0b\x32\x19.agentgym.env.v1.ToolCallH\x00R\x08toolCall\x12\x42\n\raction_format\x18\x04 \x01(\x0e\x32\x1d.agentgym.env.v1.ActionFormatR\x0c\x61\x63tionFormatB\x07\n\x05input\"@\n\x05Image\x12\x1d\n\nmedia_type\x18\x01 \x01(\tR\tmediaType\x12\x18\n\x07\x63ontent\x18\x02 \x01(\x0cR\x07\x63ontent*\x8c\x01\n\x0c\x41\x63tionFormat\x12\x1d\n\x19\x41\x43TION_FORMAT_UNSPECIFIED\x10\x00\x12\x17\n\x13\x41\x43TION_FORMAT_REACT\x10\x01\x12\"\n\x1e\x41\x43TION_FORMAT_FUNCTION_CALLING\x10\x02\x12 \n\x1c\x41\x43TION_FORMAT_CODE_AS_ACTION\x10\x03*\xb0\x03\n\nStopReason\x12\x1b\n\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18STOP_REASON_GOAL_REACHED\x10\x01\x12\x1b\n\x17STOP_REASON_GOAL_FAILED\x10\x02\x12\x1a\n\x16STOP_REASON_STEP_LIMIT\x10\x03\x12\x18\n\x14STOP_REASON_ANSWERED\x10\x04\x12\x1a\n\x16STOP_REASON_MAX_ROUNDS\x10\x14\x12!\n\x1dSTOP_REASON_CONTEXT_EXHAUSTED\x10\x15\x12\x1c\n\x18STOP_REASON_POLICY_ERROR\x10\x16\x12!\n\x1dSTOP_REASON_ENVIRONMENT_ERROR\x10\x17\x12$\n STOP_REASON_INFRASTRUCTURE_ERROR\x10\x18\x12\x19\n\x15STOP_REASON_CANCELLED\x10\x19\x12\x1a\n\x16STOP_REASON_COST_LIMIT\x10\x1a\x12\x1b\n\x17STOP_REASON_TOKEN_LIMIT\x10\x1b\x12\x1a\n\x16STOP_REASON_TIME_LIMIT\x10\x1c*r\n\x05\x46\x61ult\x12\x15\n\x11\x46\x41ULT_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x46\x41ULT_AGENT\x10\x01\x12\x15\n\x11\x46\x41ULT_ENVIRONMENT\x10\x02\x12\x10\n\x0c\x46\x41ULT_POLICY\x10\x03\x12\x18\n\x14\x46\x41ULT_INFRASTRUCTURE\x10\x04\x42\x36\n\x0f\x61gentgym.env.v1B\nTypesProtoP\x01Z\x15\x61gentgym/env/v1;envv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,14 +32,16 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'agentgym.env.v1.types_pb2',
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\017agentgym.env.v1B\nTypesProtoP\001Z\025agentgym/env/v1;envv1'
-  _globals['_ACTIONFORMAT']._serialized_start=321
-  _globals['_ACTIONFORMAT']._serialized_end=461
-  _globals['_STOPREASON']._serialized_start=464
-  _globals['_STOPREASON']._serialized_end=896
-  _globals['_FAULT']._serialized_start=898
-  _globals['_FAULT']._serialized_end=1012
+  _globals['_ACTIONFORMAT']._serialized_start=387
+  _globals['_ACTIONFORMAT']._serialized_end=527
+  _globals['_STOPREASON']._serialized_start=530
+  _globals['_STOPREASON']._serialized_end=962
+  _globals['_FAULT']._serialized_start=964
+  _globals['_FAULT']._serialized_end=1078
   _globals['_TOOLCALL']._serialized_start=48
   _globals['_TOOLCALL']._serialized_end=117
   _globals['_ACTIONINPUT']._serialized_start=120
   _globals['_ACTIONINPUT']._serialized_end=318
+  _globals['_IMAGE']._serialized_start=320
+  _globals['_IMAGE']._serialized_end=384
 # @@protoc_insertion_point(module_scope)

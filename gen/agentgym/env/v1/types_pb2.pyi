@@ -80,3 +80,11 @@ class ActionInput(_message.Message):
     tool_call: ToolCall
     action_format: ActionFormat
     def __init__(self, action: _Optional[str] = ..., reply: _Optional[str] = ..., tool_call: _Optional[_Union[ToolCall, _Mapping]] = ..., action_format: _Optional[_Union[ActionFormat, str]] = ...) -> None: ...
+
+class Image(_message.Message):
+    __slots__ = ("media_type", "content")
+    MEDIA_TYPE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    media_type: str
+    content: bytes
+    def __init__(self, media_type: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...

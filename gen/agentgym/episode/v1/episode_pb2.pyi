@@ -32,7 +32,7 @@ TOKEN_ORIGIN_SAMPLED: TokenOrigin
 TOKEN_ORIGIN_FORCED: TokenOrigin
 
 class Episode(_message.Message):
-    __slots__ = ("schema_version", "run_id", "episode_id", "environment", "environment_version", "environment_digest", "item_id", "category", "split", "sample", "attempt", "seed", "action_format", "profile", "options", "policy", "parent", "messages", "steps", "generations", "token_segments", "reward", "score", "success", "terminated", "truncated", "stop_reason", "error", "started_unix_ms", "ended_unix_ms", "environment_seconds", "policy_seconds")
+    __slots__ = ("schema_version", "run_id", "episode_id", "environment", "environment_version", "environment_digest", "item_id", "category", "split", "sample", "attempt", "seed", "action_format", "profile", "options", "policy", "parent", "images", "messages", "steps", "generations", "token_segments", "reward", "score", "success", "terminated", "truncated", "stop_reason", "error", "started_unix_ms", "ended_unix_ms", "environment_seconds", "policy_seconds")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     EPISODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +50,7 @@ class Episode(_message.Message):
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     PARENT_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     GENERATIONS_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +83,7 @@ class Episode(_message.Message):
     options: _struct_pb2.Struct
     policy: str
     parent: Parent
+    images: _containers.RepeatedCompositeFieldContainer[_types_pb2.Image]
     messages: _containers.RepeatedCompositeFieldContainer[Message]
     steps: _containers.RepeatedCompositeFieldContainer[Step]
     generations: _containers.RepeatedCompositeFieldContainer[Generation]
@@ -97,7 +99,7 @@ class Episode(_message.Message):
     ended_unix_ms: int
     environment_seconds: float
     policy_seconds: float
-    def __init__(self, schema_version: _Optional[int] = ..., run_id: _Optional[str] = ..., episode_id: _Optional[str] = ..., environment: _Optional[str] = ..., environment_version: _Optional[str] = ..., environment_digest: _Optional[str] = ..., item_id: _Optional[str] = ..., category: _Optional[str] = ..., split: _Optional[str] = ..., sample: _Optional[int] = ..., attempt: _Optional[int] = ..., seed: _Optional[int] = ..., action_format: _Optional[_Union[_types_pb2.ActionFormat, str]] = ..., profile: _Optional[str] = ..., options: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., policy: _Optional[str] = ..., parent: _Optional[_Union[Parent, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., generations: _Optional[_Iterable[_Union[Generation, _Mapping]]] = ..., token_segments: _Optional[_Iterable[_Union[TokenSegment, _Mapping]]] = ..., reward: _Optional[float] = ..., score: _Optional[float] = ..., success: _Optional[bool] = ..., terminated: _Optional[bool] = ..., truncated: _Optional[bool] = ..., stop_reason: _Optional[_Union[_types_pb2.StopReason, str]] = ..., error: _Optional[_Union[EpisodeError, _Mapping]] = ..., started_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., environment_seconds: _Optional[float] = ..., policy_seconds: _Optional[float] = ...) -> None: ...
+    def __init__(self, schema_version: _Optional[int] = ..., run_id: _Optional[str] = ..., episode_id: _Optional[str] = ..., environment: _Optional[str] = ..., environment_version: _Optional[str] = ..., environment_digest: _Optional[str] = ..., item_id: _Optional[str] = ..., category: _Optional[str] = ..., split: _Optional[str] = ..., sample: _Optional[int] = ..., attempt: _Optional[int] = ..., seed: _Optional[int] = ..., action_format: _Optional[_Union[_types_pb2.ActionFormat, str]] = ..., profile: _Optional[str] = ..., options: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., policy: _Optional[str] = ..., parent: _Optional[_Union[Parent, _Mapping]] = ..., images: _Optional[_Iterable[_Union[_types_pb2.Image, _Mapping]]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., generations: _Optional[_Iterable[_Union[Generation, _Mapping]]] = ..., token_segments: _Optional[_Iterable[_Union[TokenSegment, _Mapping]]] = ..., reward: _Optional[float] = ..., score: _Optional[float] = ..., success: _Optional[bool] = ..., terminated: _Optional[bool] = ..., truncated: _Optional[bool] = ..., stop_reason: _Optional[_Union[_types_pb2.StopReason, str]] = ..., error: _Optional[_Union[EpisodeError, _Mapping]] = ..., started_unix_ms: _Optional[int] = ..., ended_unix_ms: _Optional[int] = ..., environment_seconds: _Optional[float] = ..., policy_seconds: _Optional[float] = ...) -> None: ...
 
 class Parent(_message.Message):
     __slots__ = ("run_id", "episode_id", "turn")
@@ -110,17 +112,19 @@ class Parent(_message.Message):
     def __init__(self, run_id: _Optional[str] = ..., episode_id: _Optional[str] = ..., turn: _Optional[int] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("role", "text", "sampled")
+    __slots__ = ("role", "text", "sampled", "images")
     ROLE_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     SAMPLED_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
     role: Role
     text: str
     sampled: bool
-    def __init__(self, role: _Optional[_Union[Role, str]] = ..., text: _Optional[str] = ..., sampled: _Optional[bool] = ...) -> None: ...
+    images: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, role: _Optional[_Union[Role, str]] = ..., text: _Optional[str] = ..., sampled: _Optional[bool] = ..., images: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Step(_message.Message):
-    __slots__ = ("seq", "input", "parsed_action", "observation", "reward", "score", "terminated", "truncated", "stop_reason", "state_hash", "info", "seconds")
+    __slots__ = ("seq", "input", "parsed_action", "observation", "reward", "score", "terminated", "truncated", "stop_reason", "state_hash", "info", "seconds", "images")
     SEQ_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     PARSED_ACTION_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +137,7 @@ class Step(_message.Message):
     STATE_HASH_FIELD_NUMBER: _ClassVar[int]
     INFO_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
     seq: int
     input: _types_pb2.ActionInput
     parsed_action: str
@@ -145,7 +150,8 @@ class Step(_message.Message):
     state_hash: bytes
     info: _struct_pb2.Struct
     seconds: float
-    def __init__(self, seq: _Optional[int] = ..., input: _Optional[_Union[_types_pb2.ActionInput, _Mapping]] = ..., parsed_action: _Optional[str] = ..., observation: _Optional[str] = ..., reward: _Optional[float] = ..., score: _Optional[float] = ..., terminated: _Optional[bool] = ..., truncated: _Optional[bool] = ..., stop_reason: _Optional[_Union[_types_pb2.StopReason, str]] = ..., state_hash: _Optional[bytes] = ..., info: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., seconds: _Optional[float] = ...) -> None: ...
+    images: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, seq: _Optional[int] = ..., input: _Optional[_Union[_types_pb2.ActionInput, _Mapping]] = ..., parsed_action: _Optional[str] = ..., observation: _Optional[str] = ..., reward: _Optional[float] = ..., score: _Optional[float] = ..., terminated: _Optional[bool] = ..., truncated: _Optional[bool] = ..., stop_reason: _Optional[_Union[_types_pb2.StopReason, str]] = ..., state_hash: _Optional[bytes] = ..., info: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., seconds: _Optional[float] = ..., images: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Generation(_message.Message):
     __slots__ = ("turn", "finish_reason", "prompt_tokens", "completion_tokens", "cached_tokens", "sampling_seed", "seconds", "policy_version", "cost_usd", "repeats", "reasoning", "reasoning_tokens", "cache_write_tokens", "output_items", "same_completion", "from_cache", "policy")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import struct
 
 import pytest
 
@@ -9,6 +10,7 @@ from env_servers.sdk import (
     ActionFormat,
     Advice,
     EnvironmentConfig,
+    ImageType,
     InvalidOption,
     Rejected,
     StopReason,
@@ -44,6 +46,20 @@ def test_the_first_observation_names_the_goal_the_view_and_the_actions():
 def test_the_list_of_actions_can_be_left_out():
     _, first = begin("babyai_0", available_actions=False)
     assert "Available actions" not in first.text
+
+
+def test_images_show_what_the_agent_sees_and_change_no_text():
+    episode, first = begin("babyai_0", images=True)
+    _, plain = begin("babyai_0")
+    assert first._replace(images=()) == plain
+    (image,) = first.images
+    width, height = struct.unpack("!II", image.content[16:24])
+    assert (image.media_type, width, height) == (ImageType.PNG, 224, 224)
+    assert episode.fork().step("turn left").images != first.images
+    turned = [episode.step("turn left") for _ in range(4)]
+    assert turned[-1].images == first.images
+    with pytest.raises(InvalidOption, match="true or false"):
+        begin("babyai_0", images="yes")
 
 
 def test_the_original_of_2024_takes_all_lines_for_the_action_and_lists_no_actions():

@@ -153,6 +153,20 @@ def test_the_picture_marks_what_was_acted_on():
     episode.close()
 
 
+def test_images_are_what_the_window_shows_and_come_out_again():
+    task = TASKS.get(TASKS.item_ids("eval", 0, 1)[0])
+    runs = []
+    for options in ({"images": True}, {"images": True}, {}):
+        episode = WebArena(TASKS)
+        shown = [episode.reset(task, ResetOptions(0, "fixed", options))]
+        shown += [episode.step("scroll [down]"), episode.step("stop []")]
+        runs.append([(it.text, it.images) for it in shown])
+        episode.close()
+    assert runs[0] == runs[1]
+    assert [len(images) for _, images in runs[0]] == [1, 1, 1]
+    assert runs[2] == [(text, ()) for text, _ in runs[0]]
+
+
 def test_html_has_numbers_to_act_on_and_what_was_filled_in():
     episode = WebArena(TASKS)
     task = TASKS.get(TASKS.item_ids("eval", 0, 1)[0])
