@@ -614,7 +614,7 @@ def _write_report(
     }
     write_atomically(out / RESULTS_FILE, json.dumps(results, indent=1) + "\n")
     write_atomically(out / "table.md", as_markdown(report.rows, names))
-    console.print(as_table(report.rows, names, title=f"AgentEval, {out}"))
+    console.print(as_table(report.rows, names, title=f"held-out tasks, {out}"))
     for iteration, counts in report.selected.items():
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         console.print(f"kept in iteration {iteration}: {listed}", highlight=False)

@@ -342,7 +342,8 @@ weights, conversations or texts went into it.
 
 ## Figures
 
-Percent on tasks that were held out from learning, greedy, 95 % intervals clustered by item. The
+Percent on tasks that were held out from learning by their ids, greedy, 95 % intervals clustered
+by item. They are draws of the generator that made the learned ones, some equal in content. The
 last row was played with the files of this folder; the others are of the run ({seeds}).
 Where the seed was chosen by the held-out tasks themselves, its figures flatter a little.
 
