@@ -19,6 +19,10 @@
     ├── RecordInvalid               what was played cannot be stored
     ├── CommandTooLong              no message carries the command; it was not sent
     ├── CommandGivenUp              each time it was sent, its server ended or its stream broke
+    ├── ModelNotMakeable            a known model cannot be made on this machine now
+    │   ├── DownloadFailed          no package index gave the file, or it cannot be read
+    │   ├── FileAltered             the file has another hash than the one that is known
+    │   └── DiskTooFull             less room than is needed, computed beforehand
     └── PolicyError                 the model or its server failed
         ├── PolicyUnavailable       down, unreachable or out of time
         │   ├── PolicyLost          the connection broke, or the server is going away or starting
@@ -28,6 +32,8 @@
         │   └── ContextOverflow     because it is longer than the model's context
         ├── PolicyMisbehaved        it answered with what cannot be used (NaN logprobs, no tokens)
         ├── PolicyMisconfigured     what the user set cannot work (no key, unknown policy)
+        │   ├── ModelNotMade        a known model is not on this machine yet
+        │   └── MemoryTooSmall      a model or its cache does not fit, computed beforehand
         └── ImagesNotTaken          observations have images, and the policy takes texts only
 
 `retriable` speaks of the whole episode: whether playing it again can succeed; the run's retry
@@ -52,11 +58,17 @@ __all__ = [
     "ConnectionMisconfigured",
     "ContextOverflow",
     "ContractMismatch",
+    "DiskTooFull",
+    "DownloadFailed",
     "EnvironmentFailure",
     "EpisodeBroken",
     "EpisodeClosed",
+    "FileAltered",
     "ImageUnusable",
     "ImagesNotTaken",
+    "MemoryTooSmall",
+    "ModelNotMade",
+    "ModelNotMakeable",
     "OutcomeNotFinite",
     "PolicyError",
     "PolicyLost",
@@ -337,3 +349,40 @@ class ImagesNotTaken(PolicyError):
             "asks the environment for them, or play by a policy that takes them (openai:MODEL, "
             "with --openai.base-url for other servers than OpenAI's)"
         )
+
+
+class ModelNotMade(PolicyMisconfigured):
+    """When a known model is asked for and has not been made on this machine."""
+
+    reason = "MODEL_NOT_MADE"
+
+
+class MemoryTooSmall(PolicyMisconfigured):
+    """When a model's weights or its cache need more memory than there is."""
+
+    reason = "MEMORY_TOO_SMALL"
+
+
+class ModelNotMakeable(AgentRuntimeError):
+    """When a known model cannot be made on this machine now."""
+
+    retriable = False
+    reason = "MODEL_NOT_MAKEABLE"
+
+
+class DownloadFailed(ModelNotMakeable):
+    """When no package index gave a model's file, or it cannot be read."""
+
+    reason = "DOWNLOAD_FAILED"
+
+
+class FileAltered(ModelNotMakeable):
+    """When a model's file has another hash than the one that is known."""
+
+    reason = "FILE_ALTERED"
+
+
+class DiskTooFull(ModelNotMakeable):
+    """When there is less room for a model's files than they take."""
+
+    reason = "DISK_TOO_FULL"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from agent_runtime.conversation import CHAT_ROLES, Message
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.extras import install_command
+from agent_runtime.models import resolve_model
 from agent_runtime.rendering import Template, TemplateRenderer
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ def _to_json(value: object, indent: int | None = None) -> str:
 
 def _folder(source: str | Path) -> Path:
     """The local folder of a model; the tokenizer files of a hub repository are fetched."""
-    folder = Path(source)
+    folder = Path(resolve_model(source) if isinstance(source, str) else source)
     if folder.is_dir():
         return folder
     try:
@@ -275,7 +276,11 @@ def _template_of(folder: Path, config: Mapping[str, Any]) -> str:
         named = cast("list[dict[str, str]]", entry)
         entry = next((item["template"] for item in named if item["name"] == "default"), None)
     if not isinstance(entry, str):
-        raise PolicyMisconfigured(f"{folder} has no chat template")
+        raise PolicyMisconfigured(
+            f"{folder} has no chat template, which says how a conversation becomes a prompt: put "
+            f"the model's own there as {_TEMPLATE_FILE}, or name one with --embedded.chat-template "
+            "or --sglang.chat-template"
+        )
     return entry
 
 

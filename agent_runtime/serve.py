@@ -30,7 +30,8 @@ class Serve:
     """Serve a model for agents, until Ctrl-C."""
 
     model: str
-    """Folder of a checkpoint in the Hugging Face layout, or its name on the hub."""
+    """Folder of a checkpoint in the Hugging Face layout, a known model (`python -m
+    agent_runtime.models list`), or a name on the hub."""
     chat_template: Path | None = None
     """A jinja chat template for a model that has none; give it to the client too."""
     address_file: Path | None = None

@@ -104,8 +104,9 @@ class RunConfig:
     expert,random, and agent in the demo. An agent's settings (options, openings, rounds) hold for
     all who play beside it; in suites other than the demo they do not."""
     model: str = ""
-    """Checkpoint folder (or name on the hub) to serve while the run lasts, for --policy sglang;
-    or to load into this process, for --policy embedded."""
+    """Checkpoint folder, known model (`python -m agent_runtime.models list`) or name on the hub, to
+    serve while the run lasts, for --policy sglang; or to load into this process, for --policy
+    embedded."""
     max_rounds: int = 0
     """Replies per episode; 0 = each environment's own number, or the agent's."""
     action_format: ActionFormatName = "react"

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from agent_runtime.agents import agent_folder
 from agent_runtime.engine.checkpoint import weights_digest
-from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.errors import ModelNotMade, PolicyMisconfigured
+from agent_runtime.models import resolve_model
 from agent_runtime.policies import PolicySpec
 from orchestrator.config import AGENT_POLICY, EMBEDDED_POLICY, SERVED_POLICY, RunConfig
 from orchestrator.errors import ConfigurationError
@@ -54,11 +55,18 @@ def find_tokenizer(manifest: Manifest, given: Path | None = None) -> RunTokenize
     else:
         settings, tokenizer = config.agent.sglang, config.agent.sglang.tokenizer
     named = tokenizer or config.model or next(map(str, targets), "")
-    folder = given or (Path(named) if named else None)
+    folder = given or (_model_folder(named) if named else None)
     if folder is None or (given is None and not (folder / "tokenizer.json").is_file()):
         return None
     today = date.fromisoformat(settings.template_date or manifest.created[:10])
     return RunTokenizer(folder, settings.chat_template, today)
+
+
+def _model_folder(named: str) -> Path | None:
+    try:
+        return Path(resolve_model(named))
+    except ModelNotMade:  # the run was played on another machine
+        return None
 
 
 def _agent_folders(manifest: Manifest) -> list[Path]:

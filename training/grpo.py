@@ -509,7 +509,7 @@ class _Program:
         recipe, console = self._recipe, self._console
         tasks = self._on_main("tasks", lambda: run_loop(_choose_tasks(recipe)))
         if recipe.evaluate:
-            path = Path(recipe.model.path)
+            path = Path(recipe.model.source)
             self._on_main(_FIRST_STAGE, lambda: _evaluate(recipe, tasks, path, "first", console))
         self._on_all(
             "learn",
@@ -538,7 +538,7 @@ class _Program:
 
 
 def _require_memory(recipe: GRPORecipe, dist: DistributedContext, console: Console) -> MemoryPlan:
-    size = measure_model(hf_config(recipe.model.path))
+    size = measure_model(hf_config(recipe.model.source))
     memory = plan_memory(
         size,
         recipe.model,
@@ -588,12 +588,12 @@ class _TrainingSteps:
             rollouts: Rollouts | None = None
             if self._dist.is_main:
                 rollouts = await stack.enter_async_context(self._rollouts())
-                await rollouts.start_policy(Path(recipe.model.path), self._versions.name(0))
+                await rollouts.start_policy(Path(recipe.model.source), self._versions.name(0))
             if self._step:
                 await self._sync_weights(rollouts, learner)
             with self._tracker() as tracker:
                 await self._steps(rollouts, learner, reference, tracker)
-        save_checkpoint(learner.model, final, tokenizer=recipe.model.path, dist=self._dist)
+        save_checkpoint(learner.model, final, tokenizer=recipe.model.source, dist=self._dist)
         return {"steps": recipe.steps, "updates": learner.step}
 
     def _rollouts(self) -> Rollouts:
@@ -608,12 +608,12 @@ class _TrainingSteps:
 
     def _load(self) -> tuple[Learner, torch.nn.Module | None]:
         recipe = self._recipe
-        model = load_for_training(recipe.model.path, recipe.model, self._dist, seed=recipe.seed)
+        model = load_for_training(recipe.model.source, recipe.model, self._dist, seed=recipe.seed)
         model.to(self._dist.device)
         reference = None
         if recipe.clip.kl_coef:
             reference = load_for_training(
-                recipe.model.path, recipe.model, self._dist, frozen=True
+                recipe.model.source, recipe.model, self._dist, frozen=True
             ).to(self._dist.device)
         total = recipe.steps * self._updates
         learner = Learner(model, recipe.optimizer, self._dist, seed=recipe.seed, total=total)
@@ -693,7 +693,7 @@ class _TrainingSteps:
             folder = weights_folder / version
             folder.parent.mkdir(parents=True, exist_ok=True)
             save_checkpoint(
-                learner.model, folder, tokenizer=self._recipe.model.path, dist=self._dist
+                learner.model, folder, tokenizer=self._recipe.model.source, dist=self._dist
             )
             weights: Weights = folder  # a server reads them from a checkpoint
         else:
@@ -760,7 +760,7 @@ def _read_replay(
         with RunReader.open(find_run(name)) as reader:
             episodes += reader.episodes(lambda episode: not episode.failed)
     episodes.sort(key=lambda e: (e.environment, e.item_id, e.sample, e.episode_id))
-    return episodes, {weights_digest(Path(recipe.model.path)): 0}
+    return episodes, {weights_digest(Path(recipe.model.source)): 0}
 
 
 async def _choose_tasks(recipe: GRPORecipe) -> dict[str, Any]:

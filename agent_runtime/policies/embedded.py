@@ -20,6 +20,7 @@ from agent_runtime.engine.worker import start_engine
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.huggingface import check_vocabulary, load_renderer
 from agent_runtime.logs import get_logger
+from agent_runtime.models import KNOWN_MODELS, resolve_model
 from agent_runtime.policies.base import (
     EpisodeContext,
     PolicySession,
@@ -52,18 +53,19 @@ class EmbeddedPolicy(TrainablePolicy):
         """Prepare the policy; nothing is loaded before `start`.
 
         Args:
-            folder: A checkpoint in the Hugging Face layout.
+            folder: A checkpoint in the Hugging Face layout; as text also the name of a known model.
             config: Sampling, and the engine's own settings.
             renderer: Takes the place of the one made from the folder.
 
         Raises:
             PolicyMisconfigured: There is no such folder.
         """
-        self._folder = Path(folder)
+        self._folder = Path(resolve_model(folder) if isinstance(folder, str) else folder)
         if not self._folder.is_dir():
             raise PolicyMisconfigured(
                 f"{folder} is not a folder; embedded:PATH takes one with config.json, "
-                "*.safetensors, tokenizer.json and a chat template"
+                "*.safetensors, tokenizer.json and a chat template, or the name of a model that "
+                f"`python -m agent_runtime.models` makes: {', '.join(KNOWN_MODELS)}"
             )
         # As on the command line: a run finds its records by this name when it resumes.
         self.name = f"embedded:{folder}"

@@ -22,6 +22,7 @@ import aiohttp
 from agent_runtime.errors import PolicyMisconfigured, PolicyUnavailable
 from agent_runtime.huggingface import HuggingFaceRenderer, check_vocabulary
 from agent_runtime.logs import get_logger
+from agent_runtime.models import resolve_model
 from agent_runtime.serving.base import Served
 from agent_runtime.serving.commands import Checkpoint, engine_command, router_command
 from agent_runtime.serving.config import ServeConfig
@@ -290,7 +291,8 @@ async def serving(
     """Serve a model while the context is open.
 
     Args:
-        model: Folder of a checkpoint in the Hugging Face layout, or its name on the hub.
+        model: Folder of a checkpoint in the Hugging Face layout, a known model, or a name on the
+            hub.
         config: What serves it, and how.
         chat_template: A jinja chat template for a model that has none.
 
@@ -298,6 +300,7 @@ async def serving(
         PolicyMisconfigured: The model cannot be served and spoken to.
         PolicyUnavailable: It was not served in time.
     """
+    model = resolve_model(model)
     await asyncio.to_thread(check_model, model, chat_template)
     served = ENGINES[config.engine](model, config)
     await served.start()

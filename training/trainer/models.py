@@ -22,7 +22,9 @@ from typing import Any, Final, Literal, cast
 import torch
 from safetensors import SafetensorError
 
+from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.extras import install_command
+from agent_runtime.models import resolve_model
 from training.data.tokenizer_training import TokenizerConfig
 from training.errors import ModelUnusable, RecipeError
 from training.trainer import attention
@@ -121,7 +123,8 @@ class ModelConfig:
     """Which model is trained, and how it is computed."""
 
     path: str = ""
-    """A folder in the Hugging Face layout, or a name on the hub; empty = `init`."""
+    """A folder in the Hugging Face layout, a known model (`python -m agent_runtime.models list`) or
+    a name on the hub; empty = `init`."""
     init: InitConfig | None = None
     """A model from scratch."""
     architecture: Architecture | None = None
@@ -147,6 +150,18 @@ class ModelConfig:
             raise ValueError("set either path or init")
         if self.architecture is not None and self.init is not None:
             raise ValueError("architecture is of a model at path: init says its own")
+
+    @property
+    def source(self) -> str:
+        """What `path` stands for: a folder or a name on the hub.
+
+        Raises:
+            ModelUnusable: It names a known model that has not been made on this machine.
+        """
+        try:
+            return resolve_model(self.path)
+        except PolicyMisconfigured as error:
+            raise ModelUnusable(str(error), field="model.path") from error
 
 
 def create_base(init: InitConfig, tokenizer: Path, folder: Path, *, seed: int) -> Path:
@@ -214,7 +229,7 @@ def planned_hf_config(config: ModelConfig) -> Any:
     if config.architecture is not None:
         return _llama_config(config.architecture)
     if config.init is None:
-        return hf_config(config.path)
+        return hf_config(config.source)
     tokenizer, tokenizer_path = config.init.tokenizer, config.init.tokenizer_path
     ids = tokenizer.vocab_size + tokenizer.multiword_tokens
     if tokenizer_path:

