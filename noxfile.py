@@ -29,7 +29,7 @@ def _torch(session: nox.Session) -> None:
     # Torch first, from where a CPU build is found; what follows leaves it as it is.
     session.install("-q", "torch==2.13.0")
     session.install(
-        "-q", *PINS, "-e", ".[models,test,train]", "transformers==5.23.0", "gguf==0.19.0"
+        "-q", *PINS, "-e", ".[models,test,train,trl]", "transformers==5.23.0", "gguf==0.19.0"
     )
     session.install("-q", *PINS, "pyright")
 

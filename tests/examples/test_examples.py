@@ -120,3 +120,16 @@ def test_a_tiny_model_is_trained_and_plays(tmp_path: Path) -> None:
     run_example("train_tiny.py", str(tmp_path))
     assert (tmp_path / "bc" / "final" / "config.json").is_file()
     assert (tmp_path / "trained" / "manifest.json").is_file()
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_trl_learns_for_twenty_steps_and_tells_the_reward_of_each(tmp_path: Path) -> None:
+    if importlib.util.find_spec("trl") is None:
+        pytest.skip("the extra `trl` is not installed")
+    lines = run_example("train_trl.py", str(tmp_path)).splitlines()
+    told = [line.split(": reward ") for line in lines if line.startswith("step ")]
+    assert [step for step, _ in told] == [f"step {number}" for number in range(1, 21)]
+    rewards = [float(reward) for _, reward in told]
+    assert all(0 <= reward <= 1 for reward in rewards) and len(set(rewards)) > 1
+    assert (tmp_path / "final" / "model.safetensors").is_file()
