@@ -91,8 +91,9 @@ class LiveRecord:
     def news(self, seen: Seen) -> episode_pb2.Episode | None:
         """Return what was added since, and note it as seen; None = nothing was.
 
-        Such parts merged (`MergeFrom`) in their order are the record's messages, steps,
-        generations and images so far.
+        Such parts merged (`MergeFrom`) in their order are the record's messages, steps and
+        generations so far. Of images they tell the types alone: whoever watches gets some
+        kilobytes a turn, not megabytes.
         """
         record, messages = self.record, self._messages
         now = Seen(len(messages), len(record.steps), len(record.generations), len(record.images))
@@ -101,7 +102,8 @@ class LiveRecord:
         news = episode_pb2.Episode()
         images = RecordedImages(record)
         add_messages(news, messages[seen.messages :], images)
-        news.images.extend(record.images[seen.images :])
+        for image in record.images[seen.images :]:
+            news.images.add(media_type=image.media_type)
         news.steps.extend(record.steps[seen.steps :])
         news.generations.extend(record.generations[seen.generations :])
         seen.messages, seen.steps = now.messages, now.steps

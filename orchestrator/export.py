@@ -91,6 +91,8 @@ class ExportResult:
     """Records that did not pass the filter."""
     beyond_limit: int = 0
     """Records that passed it and were more than asked for."""
+    images_left_out: int = 0
+    """Images of observations for which the format has no place."""
 
 
 def export_run(
@@ -126,7 +128,7 @@ def export_run(
 
     accepted, left_out = _count_accepted(run, record_filter, judged)
     total = min(accepted, limit) if limit else accepted
-    written = 0
+    written = images_left_out = 0
     into_folder = format_name in WRITERS and WRITERS[format_name].is_folder
     output = atomic_folder(path) if into_folder else atomic_output(path, overwrite=overwrite)
     with output as partial:
@@ -141,9 +143,10 @@ def export_run(
                     set_score(episode, latest.get(episode.episode_id))
                 writer.write(episode)
                 written += 1
+                images_left_out += 0 if writer.keeps_images else len(episode.images)
                 if on_progress is not None:
                     on_progress(written, total)
-    return ExportResult(path, written, left_out, accepted - written)
+    return ExportResult(path, written, left_out, accepted - written, images_left_out)
 
 
 def _read_scores(run: RunReader, name: str) -> dict[str, EpisodeScore]:
@@ -266,6 +269,14 @@ def _export(options: ExportOptions) -> int:
         markup=False,
         highlight=False,
     )
+    if result.images_left_out:
+        console.print(
+            f"{result.images_left_out} images of observations are not in it: "
+            f"{options.format} is written with texts only (parquet, huggingface, openai and html "
+            "have them)",
+            markup=False,
+            highlight=False,
+        )
     return 0
 
 

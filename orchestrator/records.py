@@ -18,6 +18,7 @@ import zstandard
 from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 from google.protobuf.message import DecodeError
 
+from agent_runtime.images import IMAGE_TYPES, MAX_RECORDED_BYTES
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.errors import InvalidEpisode
@@ -130,7 +131,10 @@ def episode_key(episode: episode_pb2.Episode) -> EpisodeKey:
 def check(episode: episode_pb2.Episode, *, run_id: str) -> None:
     """Raise InvalidEpisode where a record must not enter a run's store."""
     problem = (
-        _identity_problem(episode, run_id) or _outcome_problem(episode) or _figure_problem(episode)
+        _identity_problem(episode, run_id)
+        or _outcome_problem(episode)
+        or _figure_problem(episode)
+        or _image_problem(episode)
     )
     if problem:
         raise InvalidEpisode(f"episode {episode.episode_id or '(no id)'}: {problem}")
@@ -174,6 +178,16 @@ def _figure_problem(episode: episode_pb2.Episode) -> str:
     if not all(map(math.isfinite, (*seconds, *(call.cost_usd for call in calls)))):
         return "its seconds or costs are not finite"
     return ""
+
+
+def _image_problem(episode: episode_pb2.Episode) -> str:
+    images = episode.images
+    if any(image.media_type not in IMAGE_TYPES for image in images):
+        return f"its images are {', '.join(sorted({image.media_type for image in images}))}"
+    if (size := sum(len(image.content) for image in images)) > MAX_RECORDED_BYTES:
+        return f"its images have {size:,} bytes; at most {MAX_RECORDED_BYTES:,}"
+    places = (place for part in (*episode.messages, *episode.steps) for place in part.images)
+    return "it shows images that it does not have" if max(places, default=-1) >= len(images) else ""
 
 
 def summarise(episode: episode_pb2.Episode) -> EpisodeSummary:

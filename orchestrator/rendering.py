@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.rule import Rule
 from rich.text import Text
 
+from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.formats.messages import role_name
 from orchestrator.records import blamed, fault_name, stop_reason_name
@@ -105,6 +106,8 @@ def _turns(episode: episode_pb2.Episode, limit: int | None) -> Iterator[tuple[in
         title = f"{name} - turn {turn}{_player(episode, turn, call)}" if is_reply else name
         yield turn, Rule(Text(title), align="left", style=_ROLE_STYLES[name], characters="-")
         yield turn, _message_text(message, limit)
+        if message.images:
+            yield turn, Text(describe_images(message, episode.images), style="dim")
         note = describe_turn(episode, turn - 1) if is_reply else ""
         if note:
             yield turn, Text(note, style="dim")
@@ -140,6 +143,15 @@ def _cut(text: str, limit: int | None) -> tuple[Text, str]:
     """Return as much of a text as is shown, and what says how much more there is."""
     cut = len(text) - limit if limit is not None and len(text) > limit else 0
     return Text(visible(text[: len(text) - cut])), f" ... {cut} more characters" if cut else ""
+
+
+def describe_images(message: episode_pb2.Message, images: Sequence[types_pb2.Image]) -> str:
+    """Return in a line which images were shown with a message; `images` are the record's."""
+    named = (
+        f"image {place} ({visible(images[place].media_type)}, {len(images[place].content):,} bytes)"
+        for place in message.images
+    )
+    return f"[{', '.join(named)}]"
 
 
 def _highlight(text: Text) -> None:

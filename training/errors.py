@@ -9,7 +9,8 @@ OrchestratorError               of `orchestrator`: commands turn it into an exit
     ├── DataError               a source cannot be trained on
     │   ├── NothingToTrainOn    no token of it is a target (empty masks, all left out)
     │   ├── TokenizerMismatch   recorded ids do not belong to the model's tokenizer
-    │   └── LogprobsMissing     an algorithm needs sampled logprobs and the source has none
+    │   ├── LogprobsMissing     an algorithm needs sampled logprobs and the source has none
+    │   └── ImagesNotLearned    its observations have images, and models here read texts only
     ├── ModelUnusable           a checkpoint cannot be loaded for training
     ├── NotEnoughMemory         the plan needs more than there is; computed beforehand
     └── TrainingDiverged        the loss is not finite
@@ -25,6 +26,7 @@ from orchestrator.errors import Difference, OrchestratorError
 __all__ = [
     "CheckpointDamaged",
     "DataError",
+    "ImagesNotLearned",
     "LogprobsMissing",
     "ModelUnusable",
     "NotEnoughMemory",
@@ -103,6 +105,18 @@ class TokenizerMismatch(DataError):
 
 class LogprobsMissing(DataError):
     """When sampled logprobs are needed and a source has none."""
+
+
+class ImagesNotLearned(DataError):
+    """When observations of a source have images: models that are trained here read texts only."""
+
+    def __init__(self, name: str, source: str) -> None:
+        super().__init__(
+            f"the observations of episode {name} ({source}) have images, which training does not "
+            "read, and replies to what is not seen teach guessing: record the episodes without "
+            "the environment's option for images, or leave them out of the source",
+            field="data.sources",
+        )
 
 
 class ModelUnusable(TrainingError):

@@ -26,7 +26,7 @@ from agent_runtime.openai.answer import (
 from agent_runtime.openai.config import OpenAIOptions
 from agent_runtime.sampling import FinishReason, Sampling
 
-__all__ = ["ChatApi"]
+__all__ = ["ChatApi", "content_parts"]
 
 _SEED_MASK: Final = 2**31 - 1
 """Some servers take 32-bit seeds only; the low bits of a derived seed differ just as well."""
@@ -107,7 +107,7 @@ def _messages(turns: Sequence[Turn]) -> list[Mapping[str, Any]]:
     shown: list[Image] = []
     for turn in turns:
         if shown and not isinstance(turn, ToolResult):
-            messages.append({"role": "user", "content": _parts("", shown)})
+            messages.append({"role": "user", "content": content_parts("", shown)})
             shown = []
         match turn:
             case Answer():
@@ -116,15 +116,15 @@ def _messages(turns: Sequence[Turn]) -> list[Mapping[str, Any]]:
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
                 shown += images
             case Message():
-                content = _parts(turn.text, turn.images) if turn.images else turn.text
+                content = content_parts(turn.text, turn.images) if turn.images else turn.text
                 messages.append({"role": CHAT_ROLES[turn.role], "content": content})
     if shown:
-        messages.append({"role": "user", "content": _parts("", shown)})
+        messages.append({"role": "user", "content": content_parts("", shown)})
     return messages
 
 
-def _parts(text: str, images: Sequence[Image]) -> list[Mapping[str, Any]]:
-    """Return a message's content in parts."""
+def content_parts(text: str, images: Sequence[Image]) -> list[Mapping[str, Any]]:
+    """Return a message's content in parts, as the API has it."""
     told: list[Mapping[str, Any]] = [{"type": "text", "text": text}] if text else []
     shown = [{"type": "image_url", "image_url": {"url": image.data_url}} for image in images]
     return told + shown

@@ -163,6 +163,8 @@ def _reply_problems(step: episode_pb2.Step, reply: episode_pb2.Message) -> Itera
 def _shown_problems(step: episode_pb2.Step, shown: episode_pb2.Message) -> Iterator[str]:
     if shown.role != episode_pb2.ROLE_USER or shown.text != step.observation:
         yield f"the conversation shows another observation than step {step.seq} gave"
+    elif shown.images != step.images:
+        yield f"the conversation shows other images than step {step.seq} gave"
 
 
 def _leftover_problems(

@@ -3,7 +3,8 @@
 A reply and the observation that it led to are one step of the agent; what was put into its mouth is
 a step without a model call. Sampled token ids and logprobs go along where the policy kept a ledger.
 What the format has no field for (reward, score, state hashes) is in `extra`; `orchestrator.imports`
-reads it back.
+reads it back. Images of observations are left out: in this format they are files beside the
+trajectory, and this is one file of many trajectories.
 Source: https://harborframework.com/docs/trajectory-format
 """
 

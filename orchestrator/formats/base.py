@@ -38,6 +38,8 @@ class EpisodeWriter(ABC):
 
     is_folder: ClassVar[bool] = False
     """Whether it writes into an empty folder that is there, in place of a file."""
+    keeps_images: ClassVar[bool] = False
+    """Whether the images of observations are in it; most formats have texts only."""
 
     @abstractmethod
     def __init__(self, path: Path) -> None:

@@ -32,6 +32,7 @@ class HuggingFaceWriter(EpisodeWriter):
     """Writes a folder, which it makes."""
 
     is_folder = True
+    keeps_images = True
 
     def __init__(self, path: Path) -> None:
         self._folder = path
@@ -79,7 +80,8 @@ def _card(rows: Mapping[tuple[str, str], int]) -> str:
         "",
         "One row per episode. `messages` is the conversation, `sampled` marks what the policy",
         "wrote; `steps` are the environment's transitions, the reset first; `token_segments` the",
-        "token ids with their logprobs, where they were recorded. Null is absent, never 0.",
+        "token ids with their logprobs, where they were recorded. `images` has the images of the",
+        "observations, those of messages and steps are places in it. Null is absent, never 0.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -2,7 +2,8 @@
 
 Conversations, steps, generations and token segments are lists of structs. Of a segment, `ids`,
 `mask` (true = sampled, hence trained on), `origins`, `logprobs` and `generations` have one entry
-per token. Options and step infos are JSON texts, because their shape varies. pyarrow is imported
+per token. `images` of messages and steps are places in the row's own `images`. Options and step
+infos are JSON texts, because their shape varies. pyarrow is imported
 when the first file is opened, never before.
 """
 
@@ -30,7 +31,7 @@ _GROUP_ROWS: Final = 4096
 """A row group ends at either bound: that much is in memory at once."""
 
 # Types are names of pyarrow's factories; a list holds one type, a mapping is a struct.
-_MESSAGE: Final = {"role": "string", "text": "string", "sampled": "bool_"}
+_MESSAGE: Final = {"role": "string", "text": "string", "sampled": "bool_", "images": ["uint32"]}
 _STEP: Final = {
     "seq": "uint64",
     "input_kind": "string",
@@ -44,6 +45,7 @@ _STEP: Final = {
     "stop_reason": "string",
     "state_hash": "binary",
     "info_json": "string",
+    "images": ["uint32"],
 }
 _GENERATION: Final = {
     "turn": "uint32",
@@ -82,6 +84,7 @@ _ERROR: Final = {
     "retriable": "bool_",
     "at_seq": "uint64",
 }
+_IMAGE: Final = {"media_type": "string", "content": "binary"}
 _PARENT: Final = {"run_id": "string", "episode_id": "string", "turn": "uint32"}
 ROW: Final[Mapping[str, Any]] = {
     "run_id": "string",
@@ -102,6 +105,7 @@ ROW: Final[Mapping[str, Any]] = {
     "parent": _PARENT,
     "messages": [_MESSAGE],
     "steps": [_STEP],
+    "images": [_IMAGE],
     "generations": [_GENERATION],
     "token_segments": [_SEGMENT],
     "reward": "float64",
@@ -125,6 +129,8 @@ ROW: Final[Mapping[str, Any]] = {
 
 class ParquetWriter(EpisodeWriter):
     """Writes row groups of bounded size."""
+
+    keeps_images = True
 
     def __init__(self, path: Path) -> None:
         try:
@@ -177,10 +183,16 @@ def _row(episode: episode_pb2.Episode) -> dict[str, Any]:
         "action_format": enum_name(types_pb2.ActionFormat, episode.action_format),
         "options_json": _json(episode.options) if episode.HasField("options") else None,
         "messages": [
-            {"role": role_name(message.role), "text": message.text, "sampled": message.sampled}
+            {
+                "role": role_name(message.role),
+                "text": message.text,
+                "sampled": message.sampled,
+                "images": list(message.images),
+            }
             for message in episode.messages
         ],
         "steps": [_step(step) for step in episode.steps],
+        "images": [{name: getattr(image, name) for name in _IMAGE} for image in episode.images],
         "generations": [_generation(generation) for generation in episode.generations],
         "token_segments": [_segment(segment) for segment in episode.token_segments],
         "error": _error(episode.error) if episode.HasField("error") else None,
@@ -217,6 +229,7 @@ def _step(step: episode_pb2.Step) -> dict[str, Any]:
         "stop_reason": stop_reason_name(step.stop_reason),
         "state_hash": step.state_hash,
         "info_json": _json(step.info) if step.HasField("info") else None,
+        "images": list(step.images),
     }
 
 

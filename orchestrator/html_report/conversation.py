@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 from xml.etree import ElementTree
 
+from agent_runtime.images import IMAGE_TYPES, Image, shown_images
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.formats.messages import role_name
 from orchestrator.html_report.elements import Content, element
@@ -23,6 +24,8 @@ __all__ = ["MESSAGE_CHARS", "conversation", "outcome_cell"]
 
 MESSAGE_CHARS: Final = 20_000
 """Of a message; the rest is counted."""
+_IMAGE_BYTES: Final = 1024 * 1024
+"""Of an episode's images; the rest is counted."""
 
 
 def conversation(episode: episode_pb2.Episode) -> ElementTree.Element:
@@ -48,7 +51,7 @@ def outcome_cell(summary: EpisodeSummary) -> ElementTree.Element:
 
 
 def _turns(episode: episode_pb2.Episode) -> Iterator[ElementTree.Element]:
-    turn, replies = 0, set(reply_places(episode))
+    turn, replies, room = 0, set(reply_places(episode)), _IMAGE_BYTES
     for at, message in enumerate(episode.messages):
         role, is_reply = role_name(message.role), at in replies
         parts: list[Content] = [
@@ -58,10 +61,28 @@ def _turns(episode: episode_pb2.Episode) -> Iterator[ElementTree.Element]:
         if call is not None:
             parts += _reasoning(call.reasoning)
         parts.append(element("pre", *_pieces(message.text, is_reply)))
+        images = shown_images(message, episode.images)
+        shown, room = _images(images, room)
+        parts += shown
         if is_reply:
             parts.append(element("div", describe_turn(episode, turn), class_="note"))
             turn += 1
         yield element("div", *parts, class_=f"message {role}")
+
+
+def _images(images: Sequence[Image], room: int) -> tuple[list[Content], int]:
+    """Return images as far as there is room, what says of the others, and the room that is left."""
+    parts: list[Content] = []
+    left_out = 0
+    for image in images:
+        if image.media_type in IMAGE_TYPES and len(image.content) <= room:
+            room -= len(image.content)
+            parts.append(element("img", src=image.data_url, alt="image of the observation"))
+        else:
+            left_out += 1
+    if left_out:
+        parts.append(element("div", f"{left_out} images are not shown here", class_="note"))
+    return parts, room
 
 
 def _reasoning(text: str) -> list[Content]:

@@ -31,6 +31,8 @@ class HtmlReportWriter(EpisodeWriter):
     The figures are of the whole run, whatever conversations are shown.
     """
 
+    keeps_images = True
+
     def __init__(
         self,
         path: Path,
@@ -84,7 +86,10 @@ class HtmlReportWriter(EpisodeWriter):
 def _head(title: str) -> ElementTree.Element:
     style = (files(__package__ or "") / _STYLE).read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
     return element(
         "head",
         element("meta", charset="utf-8"),

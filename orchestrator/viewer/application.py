@@ -6,8 +6,10 @@
     /episodes?run=&...   its episodes, filtered           /api/episodes
     /compare?run=&other= runs, paired by item             /api/compare
     /episode?run=&id=    one episode                      /api/episode, /api/tokens, /api/text,
-                                                          /api/record, /api/view, POST /api/state
-    /play?run= or ?branch=     what a person plays        /api/branch_view, POST /api/branch
+                                                          /api/record, /api/image, /api/view,
+                                                          POST /api/state
+    /play?run= or ?branch=     what a person plays        /api/branch_view, /api/branch_image,
+                                                          POST /api/branch
     /side-by-side?run=&id=&other_run=&other_id=           two episodes, of /api/episode
     /live?run=           what is being played             /api/live
     /watch?run=&id=      one episode while it is played   /api/watch, a stream of lines
@@ -50,7 +52,7 @@ from orchestrator.viewer.live_servers import LiveServers
 from orchestrator.viewer.opened_run import OpenedRun
 from orchestrator.viewer.run_data import RunPages
 from orchestrator.viewer.selection import Selection
-from orchestrator.viewer.state_data import state_data, view_response
+from orchestrator.viewer.state_data import image_response, state_data, view_response
 from orchestrator.viewer.token_texts import TokenTexts
 from orchestrator.viewer.trainings import Trainings
 from orchestrator.viewer.travel import Travel
@@ -218,6 +220,11 @@ class Viewer:
         )
         return PlainTextResponse(text)
 
+    def image(self, parameters: Mapping[str, str]) -> Response:
+        """Return an image of an episode's observations."""
+        run = self._library.open(parameters.get("run", ""))
+        return image_response(run.episode(_id(parameters)), _number(parameters, "place", 0))
+
     def record(self, parameters: Mapping[str, str]) -> Response:
         """Return an episode as it is stored, as JSON."""
         run = self._library.open(parameters.get("run", ""))
@@ -247,6 +254,11 @@ class Viewer:
         """Do with a branch what its page asks for."""
         return self._branches.act(given)
 
+    def branch_image(self, parameters: Mapping[str, str]) -> Response:
+        """Return an image of a branch's observations."""
+        episode = self._branches.known_record(parameters.get("branch", ""))
+        return image_response(episode, _number(parameters, "place", 0))
+
     def branch_view(self, parameters: Mapping[str, str]) -> Response:
         """Return a view of where a branch is."""
         key, turn = parameters.get("branch", ""), _number(parameters, "turn", 0)
@@ -259,6 +271,7 @@ def create_application(viewer: Viewer, *, token: str, hosts: list[str]) -> Starl
         *(viewer.runs, viewer.run, viewer.episodes, viewer.episode),
         *(viewer.tokens, viewer.text, viewer.record, viewer.differences),
         *(viewer.compare, viewer.training, viewer.view, viewer.branch_view),
+        *(viewer.image, viewer.branch_image),
         viewer.export,
         viewer.watching.live,
     )

@@ -64,6 +64,8 @@ class _Open:
     lock: asyncio.Lock
     state: State | None = None
     """Where it is, with its pictures; None = nobody has looked since."""
+    record: episode_pb2.Episode = field(default_factory=episode_pb2.Episode)
+    """As it was when somebody looked last."""
     suggested: Suggestions = field(default_factory=Suggestions)
     expiry: asyncio.TimerHandle | None = None
 
@@ -131,6 +133,10 @@ class Branches:
         if played.state is None or played.state.turn != turn:
             raise UsageError("the branch has gone on since: look at it again")
         return played.state
+
+    def known_record(self, key: str) -> episode_pb2.Episode:
+        """Return a branch as it was looked at last; raises UsageError where there is none."""
+        return self._find(key).record
 
     def family(self, run: OpenedRun, episode: episode_pb2.Episode) -> dict[str, Any]:
         """Return where an episode goes off, what else does there, and what goes off from it."""
@@ -381,6 +387,7 @@ class Branches:
     async def _data(self, played: _Open) -> dict[str, Any]:
         """Return a branch as the page shows it, its state looked at anew."""
         branch, record = played.branch, played.branch.record()
+        played.record = record
         played.state = await _state(branch, record)
         played.suggested = Suggestions() if branch.ended else await branch.suggest()
         described, parent = branch.plan.environment, branch.parent

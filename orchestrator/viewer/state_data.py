@@ -1,8 +1,9 @@
-"""The state of an episode as the pages show it, and its views as a browser may load them.
+"""The state of an episode as the pages show it; views and images as a browser may load them.
 
-Views are a stranger's bytes. Text is data of the page, which shows it as text. What a browser
-draws (bitmaps, SVG, HTML) has an address of its own, whose policy allows no script, no form,
-nothing from elsewhere, and no origin: whatever it holds, and wherever it is opened.
+Views and images are a stranger's bytes. Text is data of the page, which shows it as text. What a
+browser draws (bitmaps, SVG, HTML) has an address of its own, whose policy allows no script, no
+form, nothing from elsewhere, and no origin: whatever it holds, and wherever it is opened. Images of
+observations are bitmaps and nothing else.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from agent_runtime.images import IMAGE_TYPES
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.errors import UsageError
 from orchestrator.viewer.travel import State
 
-__all__ = ["state_data", "view_response"]
+__all__ = ["image_response", "state_data", "view_response"]
 
 _SHOWN: Final = 20_000
 """Characters of a text that a page gets."""
@@ -52,13 +54,22 @@ def view_response(state: State, name: str) -> Response:
         raise UsageError(f"the state has no picture {name[:100]!r}", valid=views)
     view = views[name]
     charset = "" if view.media_type == "image/png" else "; charset=utf-8"
-    return Response(
-        view.content,
-        headers={
-            "Content-Type": view.media_type + charset,
-            "Content-Security-Policy": _VIEW_POLICY,
-        },
-    )
+    return _drawn(view.content, view.media_type + charset)
+
+
+def image_response(episode: episode_pb2.Episode, place: int) -> Response:
+    """Return an image that an agent was shown. Raises UsageError where there is no such bitmap."""
+    if not place < len(episode.images):
+        raise UsageError(f"the episode has {len(episode.images)} images, none is {place}")
+    image = episode.images[place]
+    if image.media_type not in IMAGE_TYPES:
+        raise UsageError(f"image {place} is {image.media_type[:100]!r}", valid=sorted(IMAGE_TYPES))
+    return _drawn(image.content, image.media_type)
+
+
+def _drawn(content: bytes, content_type: str) -> Response:
+    headers = {"Content-Type": content_type, "Content-Security-Policy": _VIEW_POLICY}
+    return Response(content, headers=headers)
 
 
 def _view(view: pb.View) -> dict[str, Any]:

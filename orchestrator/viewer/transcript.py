@@ -137,6 +137,7 @@ def _step(step: episode_pb2.Step, index: int) -> dict[str, Any]:
         if step.HasField("parsed_action")
         else None,
         "observation": _cut(step.observation, "observation", index),
+        "images": list(step.images),
         "reward": step.reward if step.HasField("reward") else None,
         "score": step.score if step.HasField("score") else None,
         "terminated": step.terminated,

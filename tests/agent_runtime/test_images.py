@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
 from agent_runtime import images
-from agent_runtime.agent import EpisodePlan, play
+from agent_runtime.agent import EpisodePlan, EpisodeRun, play
 from agent_runtime.connection import Connection
-from agent_runtime.conversation import Message
+from agent_runtime.conversation import Message, Role
 from agent_runtime.episode import RemoteEpisode
 from agent_runtime.errors import ImageUnusable
 from agent_runtime.images import Image, RecordedImages, shown_images
@@ -42,26 +42,39 @@ class Looker(Policy, PolicySession):
         return Completion(text="Action: look")
 
 
-async def played(
-    policy: Policy, *, shown: LiveRecord | None = None, **options: float
-) -> episode_pb2.Episode:
-    """The record of an echo episode of three turns."""
+@asynccontextmanager
+async def a_server() -> AsyncIterator[Connection]:
+    """A connection to a server of echo."""
     server = EnvironmentServer(ServerConfig(environments=("echo",), bind=("127.0.0.1:0",)))
     await server.start()
     try:
         async with Connection(server.addresses[0]) as connection:
-            plan = EpisodePlan(
-                run_id="r",
-                episode_id="e",
-                environment=await connection.get_environment("echo"),
-                item_id="echo_1000000",
-                max_rounds=3,
-            )
-            plan.options.update(options)
-            live = RemoteEpisode(connection, plan.episode_id, plan.reset())
-            return await play(replace(plan), live, policy, shown=shown)
+            yield connection
     finally:
         await server.stop()
+
+
+async def plan_on(connection: Connection, **options: float) -> EpisodePlan:
+    """Three turns of echo."""
+    plan = EpisodePlan(
+        run_id="r",
+        episode_id="e",
+        environment=await connection.get_environment("echo"),
+        item_id="echo_1000000",
+        max_rounds=3,
+    )
+    plan.options.update(options)
+    return plan
+
+
+async def played(
+    policy: Policy, *, shown: LiveRecord | None = None, **options: float
+) -> episode_pb2.Episode:
+    """The record of an echo episode of three turns."""
+    async with a_server() as connection:
+        plan = await plan_on(connection, **options)
+        live = RemoteEpisode(connection, plan.episode_id, plan.reset())
+        return await play(plan, live, policy, shown=shown)
 
 
 async def test_a_policy_sees_them_and_the_record_has_each_once() -> None:
@@ -76,12 +89,13 @@ async def test_a_policy_sees_them_and_the_record_has_each_once() -> None:
     assert [shown_images(it, record.images) for it in observed[:3]] == policy.seen
 
 
-async def test_who_watches_gets_them_too() -> None:
+async def test_who_watches_is_told_of_them() -> None:
     shown = LiveRecord()
     record = await played(Looker(sees=True), shown=shown, images=1)
     news = shown.news(Seen())
     assert news is not None
-    assert news.images == record.images
+    assert [it.media_type for it in news.images] == ["image/png"] * len(record.images)
+    assert not any(it.content for it in news.images)
     assert [list(it.images) for it in news.messages] == [list(it.images) for it in record.messages]
 
 
@@ -105,6 +119,26 @@ async def test_a_record_keeps_no_more_than_it_has_room_for(monkeypatch: pytest.M
     assert record.error.reason == "IMAGE_UNUSABLE"
     assert "3,000 bytes" in record.error.message
     assert len(record.steps) == 2
+
+
+async def test_a_branch_has_its_parents_images_and_forgets_those_taken_back() -> None:
+    record = await played(Looker(sees=True), images=1)
+    told = [
+        Message(Role(it.role), it.text, images=shown_images(it, record.images))
+        for it in record.messages[:5]
+    ]
+    async with a_server() as connection:
+        plan = await plan_on(connection, images=1)
+        live = RemoteEpisode(connection, "branch", plan.reset())
+        await live.reset()
+        reached = await live.step("look")
+        run = EpisodeRun(plan, live, "looker")
+        run.take_over(told, record.steps[:2], reached)
+        assert run.so_far().images == record.images[:2]
+        await run.take_turn(Looker(sees=True), 0)
+        assert [list(it.images) for it in run.so_far().steps] == [[0], [1], [2]]
+        run.rewind(1, live, reached)
+        assert run.so_far().images == record.images[:2]
 
 
 def test_equal_images_are_kept_once_and_only_bitmaps() -> None:

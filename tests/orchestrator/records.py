@@ -10,6 +10,7 @@ import hashlib
 
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
+from env_servers.toolkit.png import encode_png
 from orchestrator import seeds
 from orchestrator.manifest import EnvironmentIdentity, Manifest, Session
 
@@ -121,6 +122,21 @@ def build_branch(item_id: str = "maze_1", *, turn: int = 1, **changes) -> episod
     for reply in [it for it in episode.messages if it.sampled][:turn]:
         reply.sampled = False
     del episode.generations[:turn]
+    return episode
+
+
+RED_SQUARE = encode_png(8, bytes(64), b"\xff\0\0")
+
+
+def build_seeing(item_id: str = "maze_1", **changes) -> episode_pb2.Episode:
+    """An episode whose observations have images: the first and the last the same one."""
+    episode = build_episode(item_id, **changes)
+    blue = encode_png(8, bytes(64), b"\0\0\xff")
+    for content in (RED_SQUARE, blue):
+        episode.images.add(media_type="image/png", content=content)
+    observed = [it for it in episode.messages[2:] if it.role == episode_pb2.ROLE_USER]
+    for step, message, places in zip(episode.steps, observed, ([0], [1], [0]), strict=True):
+        step.images[:] = message.images[:] = places
     return episode
 
 

@@ -4,7 +4,13 @@ from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
 from orchestrator.audit.episodes import CHECKS, audit_episode
-from tests.orchestrator.records import build_branch, build_episode, build_failed, build_manifest
+from tests.orchestrator.records import (
+    build_branch,
+    build_episode,
+    build_failed,
+    build_manifest,
+    build_seeing,
+)
 
 FIRST_SAMPLED = 3
 
@@ -197,6 +203,14 @@ def test_what_is_wrong_is_found_by_its_check(name):
     episode = build_episode()
     spoil(episode)
     assert check in {found for found, _ in findings(episode)}
+
+
+def test_images_belong_to_the_observations_that_had_them():
+    episode = build_seeing()
+    assert not findings(episode)
+    episode.steps[1].images[:] = [0]
+    expected = "the conversation shows other images than step 1 gave"
+    assert findings(episode) == [("conversation", expected)]
 
 
 @pytest.mark.parametrize("field", ["reward", "score"])

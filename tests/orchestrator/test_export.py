@@ -1,20 +1,23 @@
+import base64
 import contextlib
 import json
 
 import pytest
 
 from agentgym.episode.v1 import episode_pb2
-from orchestrator import errors
+from orchestrator import errors, export
 from orchestrator.export import ExportFilter, export_run
 from orchestrator.formats import WRITERS
 from orchestrator.store import RunStore
 from tests.kit.data import read_conversations
 from tests.orchestrator.records import (
     PROMPT_IDS,
+    RED_SQUARE,
     REPLY_IDS,
     build_episode,
     build_failed,
     build_manifest,
+    build_seeing,
     build_session,
 )
 
@@ -270,6 +273,7 @@ def test_parquet_holds_everything_of_an_episode(run, tmp_path):
         "role": "assistant",
         "text": "Thought: up it is.\nAction: move up",
         "sampled": True,
+        "images": [],
     }
     assert [it["observation"] for it in first["steps"]] == [
         "You see a wall.",
@@ -291,6 +295,47 @@ def test_parquet_holds_everything_of_an_episode(run, tmp_path):
     assert failed["reward"] is failed["success"] is None
     assert failed["error"]["fault"] == "POLICY"
     assert first["seed"] == build_episode("maze_1").seed
+
+
+@pytest.fixture
+def seeing(tmp_path):
+    with RunStore.create(tmp_path / "seeing", build_manifest(), build_session()) as store:
+        store.append_all([build_seeing()])
+        yield store
+
+
+def test_openai_has_the_images_of_what_the_policy_saw(seeing, tmp_path):
+    [entry] = export_lines(seeing, tmp_path / "out.jsonl", "openai")
+    first = entry["messages"][2]["content"]
+    assert first[0] == {"type": "text", "text": "You see a wall."}
+    url = first[1]["image_url"]["url"]
+    assert base64.b64decode(url.removeprefix("data:image/png;base64,")) == RED_SQUARE
+    assert entry["messages"][3]["content"] == "Thought: up it is.\nAction: move up"
+
+
+def test_parquet_has_each_image_once(seeing, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    export_run(seeing, tmp_path / "out.parquet", format_name="parquet")
+    [row] = parquet.read_table(tmp_path / "out.parquet").to_pylist()
+    assert [it["media_type"] for it in row["images"]] == ["image/png"] * 2
+    assert row["images"][0]["content"] == RED_SQUARE
+    assert [it["images"] for it in row["steps"]] == [[0], [1], [0]]
+    assert [it["images"] for it in row["messages"]] == [[], [], [0], [], [1], [], [0]]
+
+
+@pytest.mark.parametrize("name", sorted(WRITERS))
+def test_formats_without_images_say_what_they_leave_out(seeing, tmp_path, name):
+    if name in ("parquet", "huggingface"):
+        pytest.importorskip("pyarrow")
+    result = export_run(seeing, tmp_path / "out", format_name=name)
+    keeps = name in ("openai", "parquet", "huggingface")
+    assert result.images_left_out == (0 if keeps else 2)
+
+
+def test_the_command_says_that_images_are_left_out(seeing, tmp_path, capsys):
+    flags = [str(tmp_path / "seeing"), "--format", "messages", "--out", str(tmp_path / "out")]
+    assert export.main(flags) == 0
+    assert "2 images of observations are not in it" in capsys.readouterr().err
 
 
 def test_parquet_without_pyarrow_names_the_extra(run, tmp_path, monkeypatch):

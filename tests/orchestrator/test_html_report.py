@@ -11,12 +11,20 @@ import pytest
 from env_servers.environments.webarena.browser.chromium import AUTO, find_chromium
 from orchestrator import export
 from orchestrator.distributions import list_distributions, make_histogram
+from orchestrator.html_report import conversation
 from orchestrator.html_report.elements import element, render
 from orchestrator.records import summarise
 from orchestrator.run_plan import RunPlan, SessionEnd
 from orchestrator.store import RunStore
 from tests.env_servers.environments.webarena.chromium import needs_chromium
-from tests.orchestrator.records import build_episode, build_failed, build_manifest, build_session
+from tests.orchestrator.records import (
+    RED_SQUARE,
+    build_episode,
+    build_failed,
+    build_manifest,
+    build_seeing,
+    build_session,
+)
 
 HOSTILE = (
     "</pre><script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -114,6 +122,20 @@ def test_what_a_run_says_is_text_and_the_page_asks_for_nothing(run):
     assert policy is not None
     assert policy[1].startswith("default-src 'none'; style-src 'sha256-")
     assert "unsafe" not in policy[1]
+
+
+def test_images_are_shown_as_far_as_there_is_room(tmp_path, monkeypatch):
+    run = write_run(tmp_path / "run", [build_seeing("maze_0")])
+    html = report_of(run)
+    page = Page(html)
+    shown = [value for name, value in page.attributes if name == "src"]
+    assert len(shown) == 3
+    assert all(value.startswith("data:image/png;base64,") for value in shown)
+    assert "img-src data:;" in html
+    monkeypatch.setattr(conversation, "_IMAGE_BYTES", len(RED_SQUARE))
+    html = report_of(run, "--overwrite")
+    assert Page(html).tags.count("img") == 1
+    assert html.count("1 images are not shown here") == 2
 
 
 @needs_chromium

@@ -4,7 +4,7 @@ from rich.console import Console
 
 from orchestrator.rendering import as_plain_text, as_renderable
 from orchestrator.terminal import visible
-from tests.orchestrator.records import build_episode, build_failed
+from tests.orchestrator.records import RED_SQUARE, build_episode, build_failed, build_seeing
 
 ESCAPE = "\x1b"
 
@@ -35,6 +35,12 @@ def test_an_episode_reads_from_the_instruction_to_the_outcome():
         )
     ]
     assert places == sorted(places)
+
+
+def test_images_are_named_with_type_and_size():
+    text = as_plain_text(build_seeing())
+    assert text.count(f"[image 0 (image/png, {len(RED_SQUARE):,} bytes)]") == 2
+    assert "[image 1 (image/png" in text
 
 
 def test_a_failed_episode_says_who_is_to_blame():

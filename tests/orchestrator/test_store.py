@@ -135,6 +135,13 @@ def spoil_calls(**fields):
     return episode
 
 
+def spoil_images(media_type, *, place=0):
+    episode = build_episode()
+    episode.images.add(media_type=media_type, content=b"GIF")
+    episode.steps[0].images[:] = [place]
+    return episode
+
+
 @pytest.mark.parametrize(
     ("episode", "problem"),
     [
@@ -149,6 +156,8 @@ def spoil_calls(**fields):
         (spoil(policy_seconds=float("nan")), "not finite"),
         (spoil_calls(completion_tokens=2**62), "63 bits"),
         (spoil_calls(cost_usd=float("inf")), "not finite"),
+        (spoil_images("image/svg+xml"), "its images are image/svg"),
+        (spoil_images("image/png", place=1), "images that it does not have"),
     ],
 )
 async def test_a_record_that_breaks_an_invariant_is_refused(store, episode, problem):

@@ -33,7 +33,7 @@ from orchestrator.store import RunReader
 from training.data.selection import read_selection
 from training.data.sequences import Provenance, TokenSequence, make_sequence, train_on_all
 from training.data.tokenize import CannotTokenize, tokenize
-from training.errors import DataError, TokenizerMismatch
+from training.errors import DataError, ImagesNotLearned, TokenizerMismatch
 
 __all__ = ["OnSkipped", "SourceConfig", "episode_sequences", "read_source", "read_texts"]
 
@@ -247,8 +247,13 @@ def episode_sequences(
     tokens: Literal["recorded", "text"] = "recorded",
     on_skipped: OnSkipped | None = None,
 ) -> list[TokenSequence]:
-    """Return the sequences of one episode record; raises TokenizerMismatch."""
+    """Return the sequences of one episode record.
+
+    Raises TokenizerMismatch, and ImagesNotLearned for an episode with images.
+    """
     origin = origin or _episode_provenance("", episode)
+    if episode.images:
+        raise ImagesNotLearned(origin.name, origin.source)
     messages = [
         Message(Role(message.role), message.text, message.sampled) for message in episode.messages
     ]
@@ -414,6 +419,9 @@ def _row_sequences(
     weight: float,
     on_skipped: OnSkipped,
 ) -> list[TokenSequence]:
+    # Files of earlier versions have no such column.
+    if any(message.get("images") for message in row["messages"]):
+        raise ImagesNotLearned(origin.name, origin.source)
     messages = [
         Message(_ROLES[message["role"]], message["text"], message["sampled"])
         for message in row["messages"]

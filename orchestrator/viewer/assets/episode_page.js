@@ -50,7 +50,8 @@ export async function showEpisode({ page, parameters, go, tell, signal }) {
 
   function drawTurns() {
     fill(turns, data.turns.map((turn, index) =>
-      turnElement(turn, state.changes ? data.turns[index - 1] : undefined, { run, id: full, choose, tell })));
+      turnElement(turn, state.changes ? data.turns[index - 1] : undefined,
+        { run, id: full, choose, tell, image: recordedImage(run, full) })));
   }
 
   function choose(index, { remember = true, scroll = true } = {}) {
@@ -233,7 +234,23 @@ function observation(step, before, context) {
   const pieces = before && isWhole ? compare(before.observation.text, said.text) : null;
   const isOther = pieces?.some((it) => !it.isNew && it.text.trim());
   const content = isOther ? pieces.map((it) => it.isNew ? make("mark", {}, it.text) : it.text) : undefined;
-  return part("observation", "Observation", said, context, content);
+  return [part("observation", "Observation", said, context, content), images(step.images, context)];
+}
+
+// What the agent saw beside the text: bitmaps, which the server sends as nothing else.
+function images(places, context) {
+  if (!places.length) return null;
+  const count = `${number(places.length)} ${places.length === 1 ? "image" : "images"}`;
+  const shown = context.image && !context.live
+    ? places.map((place, index) => make("img", {
+      src: context.image(place), loading: "lazy", alt: `Image ${index + 1} of ${places.length} of the observation` }))
+    : make("p", { class: "quiet small" }, `${count}, shown when the episode is recorded`);
+  return make("section", { class: "part images" }, make("h3", {}, count), shown);
+}
+
+// Returns where an image of a recorded episode is.
+export function recordedImage(run, id) {
+  return (place) => address("/api/image", { run, id, place });
 }
 
 function notes({ step, call }) {

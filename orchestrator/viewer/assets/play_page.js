@@ -50,6 +50,7 @@ async function showBranch({ page, parameters, go, tell, signal }) {
   const ends = make("fieldset", { class: "moves bar" });
   let data = await post("branch", { do: "look", branch: key }, { signal });
   let stopped = false;
+  let looks = 0;
 
   const byParts = make("form", { onsubmit: submit(() => ({ action: action.value.trim(), thought: thought.value.trim() })) },
     make("label", { for: "action" }, "Action"), action, actions,
@@ -142,7 +143,9 @@ async function showBranch({ page, parameters, go, tell, signal }) {
   }
 
   async function draw() {
-    const shown = data.turns.map((turn, index) => turnElement(turn, data.turns[index - 1], { choose: () => {}, tell }));
+    looks += 1; // a browser keeps what it has loaded from an address: after a turn taken back it is another image
+    const image = (place) => address("/api/branch_image", { branch: key, place, looks });
+    const shown = data.turns.map((turn, index) => turnElement(turn, data.turns[index - 1], { choose: () => {}, tell, image }));
     shown.at(-1)?.classList.add("current");
     fill(turns, shown);
     fill(actions, data.actions.map((it) => make("option", { value: it })));

@@ -1,7 +1,7 @@
 // Two episodes side by side, turn by turn: where they part, and what differs from there on.
 
 import { fill, make, phrase, scrolled } from "./elements.js";
-import { turnElement } from "./episode_page.js";
+import { recordedImage, turnElement } from "./episode_page.js";
 import { number } from "./figures.js";
 import { address, ask } from "./server.js";
 
@@ -47,7 +47,8 @@ function row(index, sides, parted, tell) {
   return make("tr", { class: parts ? "parts" : null, id: index === parted ? "parted" : null },
     sides.map(({ run, data }, at) => {
       const turn = data.turns[index];
-      const context = { run, id: data.summary.episode_id, choose: () => {}, tell };
+      const id = data.summary.episode_id;
+      const context = { run, id, choose: () => {}, tell, image: recordedImage(run, id) };
       // What is marked in the second is new to the first, not to the turn before.
       return make("td", {}, turn
         ? make("ol", { class: "turns" }, turnElement(turn, at && parts && first ? first : undefined, context))

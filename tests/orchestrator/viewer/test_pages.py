@@ -19,6 +19,7 @@ from tests.kit.viewer import TOKEN, RunningViewer, open_browser, run_viewer
 from tests.orchestrator.records import (
     build_episode,
     build_manifest,
+    build_seeing,
     build_session,
 )
 from tests.orchestrator.viewer.hostile_run import record_hostile_run
@@ -30,6 +31,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = tmp_path_factory.mktemp("pages") / "runs"
     record_run(runs / "first")
     record_hostile_run(runs / "<b>hostile")
+    with RunStore.create(runs / "seeing", build_manifest(), build_session()) as store:
+        store.append_all([build_seeing()])
     return runs
 
 
@@ -94,6 +97,19 @@ def test_a_run_is_opened_filtered_and_an_episode_stepped_through_by_keyboard(
     page.get_by_text("4 of 12 episodes").wait_for()
     page.go_back()
     page.get_by_text("3 of 4", exact=True).wait_for()
+
+
+def test_an_episode_shows_what_the_agent_saw(page: Any, viewer: RunningViewer) -> None:
+    (row,) = viewer.ask("episodes", run="runs/seeing")["rows"]
+    page.goto(viewer.page("/episode", run="runs/seeing", id=row["episode_id"]))
+    images = page.locator(".turn .images img")
+    images.first.wait_for()
+    assert images.count() == 3
+    for number in range(3):
+        images.nth(number).scroll_into_view_if_needed()
+        handle = images.nth(number).element_handle()
+        page.wait_for_function("image => image.complete && image.naturalWidth === 8", arg=handle)
+    assert images.first.get_attribute("alt") == "Image 1 of 1 of the observation"
 
 
 def test_an_episode_shows_thought_action_changes_tokens_and_its_failed_attempt(

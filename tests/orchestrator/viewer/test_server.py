@@ -9,22 +9,28 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
 pytest.importorskip("starlette", reason="needs the extra viewer")
 pytest.importorskip("uvicorn", reason="needs the extra viewer")
 
+from agentgym.episode.v1 import episode_pb2
 from orchestrator import view
+from orchestrator.errors import UsageError
 from orchestrator.manifest import MANIFEST_FILE
 from orchestrator.run_folder import DATABASE_FILE
 from orchestrator.run_plan import RunPlan, SessionEnd
 from orchestrator.store import RunStore
+from orchestrator.viewer.state_data import image_response
 from tests.kit.viewer import TOKEN, RunningViewer, run_viewer
 from tests.orchestrator.records import (
+    RED_SQUARE,
     build_episode,
     build_failed,
     build_manifest,
+    build_seeing,
     build_session,
 )
 
@@ -58,6 +64,37 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def viewer(runs: Path) -> Iterator[RunningViewer]:
     with run_viewer(runs) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningViewer, str]]:
+    """A viewer, and the id of an episode with images."""
+    runs, episode = tmp_path_factory.mktemp("seeing") / "runs", build_seeing()
+    with RunStore.create(runs / "first", build_manifest(), build_session()) as store:
+        store.append_all([episode])
+    with run_viewer(runs) as running:
+        yield running, episode.episode_id
+
+
+def test_images_are_bitmaps_in_a_sandbox(seeing: tuple[RunningViewer, str]) -> None:
+    viewer, episode_id = seeing
+    asked = {"run": "runs/first", "id": episode_id}
+    turns = viewer.ask("episode", **asked)["turns"]
+    assert [turn["step"]["images"] for turn in turns] == [[0], [1], [0]]
+    address = urlencode({**asked, "place": 0})
+    status, headers, content = viewer.request(f"/api/image?{address}")
+    assert (status, headers["content-type"], content) == (200, "image/png", RED_SQUARE)
+    assert headers["content-security-policy"].startswith("sandbox; default-src 'none';")
+    assert headers["x-content-type-options"] == "nosniff"
+    assert viewer.request(f"/api/image?{address}", token="")[0] == 403
+    assert "2 images, none is 2" in viewer.ask("image", place=2, **asked)["error"]
+
+
+def test_what_is_no_bitmap_is_never_sent() -> None:
+    episode = episode_pb2.Episode()
+    episode.images.add(media_type="image/svg+xml", content=b"<svg onload='alert(1)'/>")
+    with pytest.raises(UsageError, match="valid: image/jpeg, image/png, image/webp"):
+        image_response(episode, 0)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

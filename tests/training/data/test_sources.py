@@ -15,7 +15,7 @@ from orchestrator.export import export_run
 from orchestrator.import_run import import_run
 from orchestrator.store import RunReader
 from tests.agent_runtime import tiny_tokenizers
-from tests.orchestrator.records import build_branch, build_episode, build_failed
+from tests.orchestrator.records import build_branch, build_episode, build_failed, build_seeing
 from tests.training.makers import (
     chatml_renderer,
     conversation,
@@ -25,7 +25,7 @@ from tests.training.makers import (
 )
 from training.data.sequences import TokenSequence
 from training.data.sources import SourceConfig, episode_sequences, read_source
-from training.errors import TokenizerMismatch
+from training.errors import ImagesNotLearned, TokenizerMismatch
 
 
 @pytest.fixture
@@ -46,6 +46,17 @@ def trained_texts(renderer: HuggingFaceRenderer, it: TokenSequence) -> list[str]
     """The texts of the masked spans."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], it.mask.astype(int), [0]])))
     return [renderer.decode(it.ids[a:b].tolist()) for a, b in edges.reshape(-1, 2)]
+
+
+@pytest.mark.parametrize("kind", ["run", "parquet"])
+def test_episodes_with_images_are_refused(renderer, tmp_path: Path, kind: str) -> None:
+    source = write_run(tmp_path / "run", [build_seeing(tokens=False)])
+    if kind == "parquet":
+        with RunReader.open(source) as run:
+            export_run(run, tmp_path / "out.parquet", format_name="parquet")
+        source = tmp_path / "out.parquet"
+    with pytest.raises(ImagesNotLearned, match="option for images"):
+        read(renderer, source)
 
 
 def test_recorded_tokens_are_used_as_they_were_sampled(renderer, tmp_path: Path) -> None:
