@@ -25,6 +25,7 @@ BUILT_IN: Final = (
     "bird",
     "echo",
     "maze",
+    "mcp",
     "movie",
     "sciworld",
     "searchqa",
@@ -40,6 +41,7 @@ BUILT_IN: Final = (
 ENTRY_POINT_GROUP: Final = "agentgym.environments"
 _EXTRAS: Final = {
     "babyai": "babyai",
+    "mcp": "mcp",
     "sciworld": "sciworld",
     "weather": "weather",
     "webarena": "webarena",
@@ -50,6 +52,7 @@ _DISPLAY_NAMES: Final = {
     "alfworld": "ALFWorld",
     "babyai": "BabyAI",
     "bird": "BIRD",
+    "mcp": "MCP",
     "sciworld": "SciWorld",
     "searchqa": "SearchQA",
     "textcraft": "TextCraft",

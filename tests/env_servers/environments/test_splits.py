@@ -97,6 +97,7 @@ RULES: Final = {
     "babyai": Rule(shown_and_hidden, 101, 11),
     "bird": Rule(payload),
     "maze": Rule(payload, 3),
+    "mcp": Rule(goal),
     "movie": Rule(goal, 17),
     "sciworld": Rule(payload),
     "searchqa": Rule(question, 17),
