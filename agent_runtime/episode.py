@@ -235,6 +235,17 @@ class RemoteEpisode:
         assert sent is not None
         return self._step(sent.body, sent.value, sent.action_format, sent=sent)
 
+    def received(self, event: pb.Event) -> Transition | None:
+        """Take the event that answers what was sent: as `receive`, for who has awaited it.
+
+        None where it is a refusal, which `receive` deals with.
+        """
+        sent = self._pending
+        assert sent is not None
+        if not event.state_hash:
+            return None
+        return self._advance(event, sent.seq, sent.body, sent.value, sent.action_format)
+
     def forget(self) -> None:
         """Wait no longer for what was sent; it may be applied nevertheless."""
         if self._pending is not None:
@@ -274,13 +285,17 @@ class RemoteEpisode:
             await self._change_server()
             event = await self._command(seq, body, value, action_format)
             self._note_progress()
-        state_hash = event.state_hash
-        if not state_hash:
+        if not event.state_hash:
             event = await self._command(seq, body, value, action_format, refused=event)
             self._note_progress()
-            state_hash = event.state_hash
+        return self._advance(event, seq, body, value, action_format)
+
+    def _advance(
+        self, event: pb.Event, seq: int, body: str, value: Any, action_format: int
+    ) -> Transition:
+        """Note a step that the server has applied."""
         self._journal.append((body, value, action_format))
-        self._hashes.append(state_hash)
+        self._hashes.append(event.state_hash)
         self.seq = seq
         return _to_transition(event)
 

@@ -22,8 +22,9 @@ from agentgym.env.v1 import environment_pb2 as pb
 
 __all__ = ["Autoreset", "Batch", "Choice", "Vector"]
 
-_AT_ONCE: Final = 128
-"""Commands that are begun before the first of them are sent: what one message holds at most."""
+_AT_ONCE: Final = 64
+"""Commands that are begun before the first of them are sent: the server works on these while the
+next are being written."""
 
 T = TypeVar("T")
 Choice = Callable[[int], tuple[Task | str | int, int]]
@@ -269,13 +270,13 @@ class Vector:
                     await asyncio.sleep(0)
             for slot, episode, future in sent:
                 try:
-                    answered = bool((await future).state_hash)
+                    state = episode.remote.received(await future)
                 except (AgentRuntimeError, StreamBroke):
-                    answered = False
-                if answered:
-                    await self._receive(slot, episode, batch)
-                else:
+                    state = None
+                if state is None:
                     troubled.append(self._receive(slot, episode, batch))
+                else:
+                    self._note(slot, episode, state, batch)
         except BaseException:
             for coroutine in troubled:
                 coroutine.close()
@@ -287,12 +288,15 @@ class Vector:
 
     async def _receive(self, slot: _Slot, episode: Episode, batch: Batch) -> None:
         try:
-            state = episode.state = await episode.remote.receive()
+            state = await episode.remote.receive()
         except AgentRuntimeError as error:
             batch.errors[slot.number] = error
             slot.clear()
             return
-        batch.transitions[slot.number] = state
+        self._note(slot, episode, state, batch)
+
+    def _note(self, slot: _Slot, episode: Episode, state: Transition, batch: Batch) -> None:
+        episode.state = batch.transitions[slot.number] = state
         slot.text = state.text
         slot.over = state.terminated or state.truncated
 
