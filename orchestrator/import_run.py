@@ -1,4 +1,4 @@
-"""Make a run of others' episodes: AgentTraj files, ATIF trajectories.
+"""Make a run of others' episodes: AgentTraj files, ATIF trajectories, logs of Inspect.
 
     python -m orchestrator.import_run FILE... --out runs/NAME
 
@@ -63,7 +63,7 @@ def import_run(
     """Make the run `folder` of the entries of files, in their order.
 
     Args:
-        files: JSON, JSON lines, or either gzipped.
+        files: JSON, JSON lines, or either gzipped; logs of Inspect.
         folder: Of the new run.
         format_name: One of `READERS`; `auto` = each file's first entry tells.
         environment: Of entries that name none.
@@ -123,7 +123,7 @@ class _Import:
 
     def episodes(self, source: Source, reader: EntryReader) -> Iterator[episode_pb2.Episode]:
         """Yield the records of a file; raises EntryUnreadable."""
-        for number, entry in enumerate(read_entries(source.path)):
+        for number, entry in enumerate(reader.entries(source.path)):
             try:
                 episode = reader.to_episode(number, entry, source)
                 episode.run_id = self._run_id
@@ -150,6 +150,9 @@ def _choose_reader(path: Path, format_name: str) -> EntryReader:
     """Return the reader of a file; raises EntryUnreadable where nobody reads its first entry."""
     if format_name != "auto":
         return READERS[format_name]
+    for reader in READERS.values():
+        if reader.suffix and path.name.endswith(reader.suffix):
+            return reader
     for first in itertools.islice(read_entries(path), 1):
         for reader in READERS.values():
             if reader.accepts(first):
@@ -185,14 +188,15 @@ class ImportOptions:
     """Make a run of episodes that others played."""
 
     files: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
-    """JSON, JSON lines, or either gzipped."""
+    """JSON, JSON lines, or either gzipped; logs of Inspect (.eval, .json)."""
     out: Path
     """Folder of the new run; it appears when everything was read."""
-    format: Literal["auto", "agenttraj", "atif"] = "auto"
-    """agenttraj: AgentTraj and AgentTraj-L; atif: Harbor's trajectories (1.0 to 1.8); auto: as each
-    file's first entry tells."""
+    format: Literal["auto", "agenttraj", "atif", "inspect"] = "auto"
+    """agenttraj: AgentTraj and AgentTraj-L; atif: Harbor's trajectories (1.0 to 1.8); inspect: logs
+    of its evaluations; auto: as each file tells."""
     environment: str = ""
-    """Environment of entries that name none, as those of other programs' ATIF."""
+    """Environment of entries that name none, as those of other programs' ATIF; in place of the
+    task's name where Inspect ran a task that is not ours."""
     policy: str = "unknown"
     """Who played, where an entry does not say."""
 

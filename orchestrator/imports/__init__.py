@@ -12,9 +12,10 @@ from typing import Final
 from orchestrator.imports.agenttraj import AgentTrajReader
 from orchestrator.imports.atif import AtifReader
 from orchestrator.imports.base import EntryReader
+from orchestrator.imports.inspect_logs import InspectReader
 
 __all__ = ["READERS", "EntryReader"]
 
 READERS: Final[Mapping[str, EntryReader]] = MappingProxyType(
-    {"agenttraj": AgentTrajReader(), "atif": AtifReader()}
+    {"agenttraj": AgentTrajReader(), "atif": AtifReader(), "inspect": InspectReader()}
 )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from agentgym.episode.v1 import episode_pb2
+from orchestrator.conversations import read_entries
 from orchestrator.manifest import EnvironmentIdentity
 from orchestrator.records import RECORD_SCHEMA
 
@@ -41,9 +43,16 @@ class Source:
 class EntryReader(ABC):
     """Makes records of the entries of a file."""
 
+    suffix: ClassVar[str] = ""
+    """How names of files of this format end that are no JSON; empty = all of them are."""
+
+    def entries(self, path: Path) -> Iterator[Any]:
+        """Yield the entries of a file; raises EntryUnreadable, UsageError."""
+        return read_entries(path)
+
     @abstractmethod
     def accepts(self, entry: Any) -> bool:
-        """Tell whether a JSON value looks like an entry of this format."""
+        """Tell whether the first JSON value of a file is one of this format."""
 
     @abstractmethod
     def to_episode(self, number: int, entry: Any, source: Source) -> episode_pb2.Episode:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from orchestrator.distributions import list_distributions
 from orchestrator.report import as_data, state_text, statistics_data
 from orchestrator.run_folder import read_writer
+from orchestrator.run_list import imported_from, played_from
 from orchestrator.run_state import run_state
 from orchestrator.viewer.background import Background
 from orchestrator.viewer.curves import over_time
@@ -53,6 +54,8 @@ class RunPages:
             **found,
             "folder": str(run.folder),
             "manifest": dataclasses.asdict(run.manifest),
+            "played_from": played_from(run.manifest),
+            "imported_from": imported_from(run.manifest),
             "runs": list(self._library.folders()),
             "training": self._library.training_of(parameters["run"]),
             "formats": FORMATS,

@@ -1,5 +1,6 @@
 import gzip
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from orchestrator.config import RunConfig
 from orchestrator.errors import EntryUnreadable, RunExists, UsageError
 from orchestrator.export import ExportFilter, export_run
 from orchestrator.import_run import import_run
+from orchestrator.imports.base import Source
+from orchestrator.imports.inspect_logs import InspectReader
 from orchestrator.manifest import is_own, read_manifest
 from orchestrator.run_list import describe_run
 from orchestrator.show import main as show
@@ -130,6 +133,100 @@ def test_conversations_go_out_as_they_came_in(tmp_path):
     with RunReader.open(tmp_path / "run") as run:
         export_run(run, tmp_path / "out.json", format_name="agenttraj")
     assert json.loads((tmp_path / "out.json").read_text()) == entries
+
+
+def log_entry(**fields) -> dict:
+    """A sample of another's task, as Inspect's library tells it: tools, thoughts, an image."""
+
+    def said(source: str, role: str, content: object, name: str, **more) -> dict:
+        return {"source": source, "role": role, "content": content, "id": name, **more}
+
+    calls = [{"id": f"c{n}", "function": "ls", "arguments": {"n": n}} for n in (1, 2)]
+    thought = [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "I look."}]
+    seen = [{"type": "text", "text": "a.txt"}, {"type": "image", "image": "data:,"}]
+    told = [
+        said("input", "system", "You are an agent.", "m1"),
+        said("input", "user", "For example:", "m2"),
+        said("input", "assistant", "Done.", "m3"),
+        said("input", "user", "List the files.", "m4"),
+    ]
+    played = [
+        said("generate", "assistant", thought, "m5", tool_calls=calls[:1]),
+        {"role": "tool", "content": seen, "id": "m6"},
+        said("generate", "assistant", "Twice.", "m7", tool_calls=calls),
+        {"role": "tool", "content": "x", "id": "m8"},
+        {"role": "tool", "content": "y", "id": "m9"},
+        said("generate", "assistant", "Done.", "m10"),
+    ]
+    answer = {"message": played[0], "stop_reason": "tool_calls"}
+    usage = {"input_tokens": 7, "output_tokens": 3, "reasoning_tokens": 1, "total_tokens": 10}
+    sample = {
+        "id": 3,
+        "epoch": 2,
+        "input": told,
+        "messages": told + played,
+        "events": [
+            {"event": "state"},
+            {"event": "model", "output": {"choices": [answer], "usage": usage, "time": 0.5}},
+        ],
+        "scores": {"match": {"value": "C"}, "other": {"value": 3}},
+        "uuid": "u-1",
+        "started_at": "2026-01-01T00:00:01+00:00",
+        "completed_at": "2026-01-01T00:00:03+00:00",
+        "target": "a.txt",
+        "choices": ["a"],
+        **fields,
+    }
+    return {"task": "inspect_evals/files", "model": "m", "args": {}, "sample": sample}
+
+
+def test_a_sample_of_inspect_becomes_an_episode():
+    source = Source(path=Path("a.eval"), digest="d", policy="unknown")
+    episode = InspectReader().to_episode(0, log_entry(), source)
+    assert (episode.environment, episode.item_id, episode.sample) == ("files", "3", 1)
+    assert (episode.policy, episode.episode_id) == ("m", "u-1")
+    assert [it.text for it in episode.messages if it.sampled] == ["I look.", "Twice.", "Done."]
+    assert [it.observation for it in episode.steps] == ["List the files.", "a.txt", "x\ny", ""]
+    assert episode.steps[1].input.tool_call.arguments_json == '{"n": 1}'
+    assert json.loads(episode.steps[2].parsed_action)[1] == {"name": "ls", "arguments": {"n": 2}}
+    first, *others = episode.generations
+    assert (first.reasoning, first.prompt_tokens, first.reasoning_tokens) == ("hm", 7, 1)
+    assert first.seconds == 0.5 and [it.prompt_tokens for it in others] == [0, 0]
+    assert (episode.score, episode.success) == (1.0, True)
+    assert episode.ended_unix_ms - episode.started_unix_ms == 2000
+    assert source.left_out == {"parts of type image": 1, "further scorers": 1, "choices": 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"scores": {"a": {"value": "P"}}}, (0.5, None, 0)),
+        ({"scores": {"a": {"value": 7.0}}}, (7.0, None, 0)),
+        ({"scores": {"a": {"value": {"x": 1}}}}, (None, None, 0)),
+        ({"scores": {"a": {"value": float("nan")}}}, (None, None, 0)),
+        ({"limit": {"type": "token", "limit": 9}, "scores": {}}, (None, None, 27)),
+        ({"error": {"message": "it broke"}}, (None, None, 0)),
+    ],
+)
+def test_what_a_sample_does_not_say_stays_absent(fields, expected):
+    source = Source(path=Path("a.eval"), digest="d", policy="unknown", environment="mine")
+    episode = InspectReader().to_episode(0, log_entry(**fields), source)
+    found = [getattr(episode, it) if episode.HasField(it) else None for it in ("score", "success")]
+    assert (*found, episode.stop_reason) == expected
+    assert episode.environment == "mine"
+    assert episode.error.message == fields.get("error", {}).get("message", "")
+
+
+def test_logs_of_inspect_need_its_library(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "inspect_ai.log", None)
+    for name, content in (
+        ("a.eval", "PK"),
+        ("a.json", '{"version": 2, "eval": {}, "samples": []}'),
+    ):
+        path = tmp_path / name
+        path.write_text(content)
+        assert command.main([str(path), "--out", str(tmp_path / "run")]) == 2
+        assert "pip install" in capsys.readouterr().err
 
 
 def test_an_export_as_atif_comes_back_with_conversation_tokens_and_rewards(tmp_path):

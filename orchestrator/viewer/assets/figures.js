@@ -44,3 +44,10 @@ export function measured(value, bounds, interval, show = percent) {
   const shown = bounds ? `${show(bounds[0])}..${show(bounds[1])}` : show(value);
   return [shown, interval ? `[${show(interval[0])}, ${show(interval[1])}]` : ""];
 }
+
+// Where a run comes from that was not played here from the start; "" = it was.
+export function origin({ played_from: run, imported_from: files = [] }) {
+  const more = files.length > 2 ? ` and ${files.length - 2} more` : "";
+  if (files.length) return `imported from ${files.slice(0, 2).join(", ")}${more}`;
+  return run ? `played on from ${run}` : "";
+}

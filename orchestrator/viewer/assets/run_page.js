@@ -4,7 +4,7 @@ import { histogram, line } from "./charts.js";
 import { comparison } from "./compare_page.js";
 import { fill, make, phrase, scrolled } from "./elements.js";
 import { saving } from "./exports.js";
-import { amount, dollars, measured, number, percent, seconds } from "./figures.js";
+import { amount, dollars, measured, number, origin, percent, seconds } from "./figures.js";
 import { delay, follow } from "./following.js";
 import { playingNow } from "./live_page.js";
 import { address, ask } from "./server.js";
@@ -42,9 +42,11 @@ function contents(run, data, playing) {
   return [heading(run, data), { reading, counting, whole }[data.stage](run, data, playing)];
 }
 
-function heading(run, { manifest, folder }) {
+function heading(run, { manifest, folder, ...data }) {
+  const from = origin(data);
   return [
     make("h1", {}, run),
+    from ? make("p", {}, make("bdi", {}, from)) : null,
     make("p", { class: "quiet" }, phrase`${manifest.run_id}: policy ${manifest.policy}, seed ${manifest.run_seed}, begun ${manifest.created}, `,
       phrase`started ${manifest.sessions.length} times, in ${folder}`),
   ];

@@ -2,7 +2,7 @@
 
 import { comparison } from "./compare_page.js";
 import { fill, make, scrolled } from "./elements.js";
-import { amount, dollars, measured, number } from "./figures.js";
+import { amount, dollars, measured, number, origin } from "./figures.js";
 import { follow } from "./following.js";
 import { address, ask } from "./server.js";
 import { trainingsTable } from "./trainings.js";
@@ -67,7 +67,7 @@ export async function showRuns({ page, parameters, go, tell, signal }) {
   function draw() {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const shown = runs.filter((run) => {
-      const text = [run.run, run.state, ...run.policies.map((it) => it.policy), ...run.environments].join(" ").toLowerCase();
+      const text = [run.run, run.state, origin(run), ...run.policies.map((it) => it.policy), ...run.environments].join(" ").toLowerCase();
       return words.every((word) => text.includes(word));
     });
     const focused = document.activeElement?.id;
@@ -158,7 +158,8 @@ function facts(run, rowspan, chosen, choose) {
   box.checked = chosen.has(side);
   return [
     make("th", { scope: "row", rowspan }, run.state === "unreadable" ? make("bdi", {}, run.run)
-      : [box, " ", make("a", { href: address("/run", { run: run.run }) }, make("bdi", {}, run.run))]),
+      : [box, " ", make("a", { href: address("/run", { run: run.run }) }, make("bdi", {}, run.run))],
+      origin(run) ? make("div", { class: "quiet small" }, make("bdi", {}, origin(run))) : null),
     make("td", { rowspan }, make("span", { class: `state ${run.state}` }, run.state),
       run.problem ? make("div", { class: "failed small" }, run.problem) : null),
     make("td", { rowspan }, run.environments.join(", ")),

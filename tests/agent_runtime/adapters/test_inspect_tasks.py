@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 
@@ -17,6 +19,9 @@ from inspect_ai.log import EvalLog, EvalSample, list_eval_logs, read_eval_log
 from inspect_ai.model import Model, ModelOutput, ModelUsage, get_model
 
 import agentgym
+from orchestrator.errors import EntryUnreadable
+from orchestrator.import_run import import_run
+from orchestrator.store import RunReader
 from tests.agent_runtime.adapters.scripted import scripted_replies
 from tests.kit.fake_openai import Behaviour, FakeOpenAI, serving_in_thread
 
@@ -87,6 +92,14 @@ def test_inspects_command_plays_as_the_library_does(tmp_path: Path, target: str)
     assert log.results is not None
     means = {it.name: it.metrics["mean"].value for it in log.results.scores}
     assert means == {"score": 1.0, "success": 1.0}
+    import_run([Path(url2pathname(urlsplit(log.location).path))], tmp_path / "run")
+    with RunReader.open(tmp_path / "run") as run:
+        for episode in run.episodes():
+            said = [it.text for it in episode.messages]
+            assert said == [text for _, text in expected[episode.item_id]]
+            assert (episode.environment, episode.split) == ("textcraft", "eval")
+            assert (episode.score, episode.success, episode.terminated) == (1.0, True, True)
+            assert all(it.prompt_tokens for it in episode.generations)
 
 
 def test_rounds_and_limits_end_an_episode_that_counts_as_far_as_it_went(
@@ -118,6 +131,15 @@ def test_what_fails_is_the_samples_error(tmp_path: Path, target: str) -> None:
     log, sample = played(tmp_path, model, target=target, options={"nonsense": 1})
     assert log.status == "error" and sample.error is not None
     assert "nonsense" in sample.error.message and not sample.scores
+
+
+@pytest.mark.parametrize("name", ["a.eval", "a.json"])
+def test_a_damaged_log_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text('{"version": 2, "eval": {}, "samples": []}')
+    with pytest.raises(EntryUnreadable, match=f"{name}.*Inspect cannot read it"):
+        import_run([path], tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_unknown_split_says_which_there_are(target: str) -> None:

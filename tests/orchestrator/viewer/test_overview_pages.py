@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 pytest.importorskip("playwright", reason="needs playwright")
 pytest.importorskip("starlette", reason="needs the extra viewer")
 
+from orchestrator.import_run import import_run
 from tests.kit.viewer import TOKEN, RunningViewer, open_browser, run_viewer
 from tests.orchestrator.trainings import (
     append_log,
@@ -51,6 +53,22 @@ def page(viewer: RunningViewer) -> Iterator[Any]:
         page.goto(viewer.page("/", token=TOKEN))
         yield page
         assert problems == []
+
+
+def test_a_run_of_others_episodes_says_where_they_are_from(
+    page: Any, viewer: RunningViewer, runs: Path
+) -> None:
+    turns = [("human", None, "Go."), ("gpt", True, "up"), ("human", None, "Ok.")]
+    told = [{"from": who, "loss": loss, "value": text} for who, loss, text in turns]
+    path = runs.parent / "<b>theirs.json"
+    path.write_text(json.dumps([{"conversations": told, "item_id": "maze_1"}]))
+    import_run([path], runs / "imports" / "theirs")
+    page.goto(viewer.page("/"))
+    page.get_by_label("Filter").fill("imported")
+    row = page.get_by_role("row", name="runs/imports/theirs")
+    row.get_by_text("imported from <b>theirs.json", exact=True).wait_for()
+    row.get_by_role("link").click()
+    page.get_by_text("imported from <b>theirs.json", exact=True).wait_for()
 
 
 def test_runs_are_grouped_and_chosen_ones_compared_with_the_first(
