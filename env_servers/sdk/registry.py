@@ -30,6 +30,7 @@ BUILT_IN: Final = (
     "sciworld",
     "searchqa",
     "sheet",
+    "shell",
     "textcraft",
     "todo",
     "weather",

@@ -81,6 +81,10 @@ def intent_and_start(environment: type[Environment], tasks: TaskSet, task: Task)
     return drawn.intent, drawn.start
 
 
+def request_and_files(environment: type[Environment], tasks: TaskSet, task: Task) -> Hashable:
+    return task.payload.request, task.payload.start.digest
+
+
 class Rule(NamedTuple):
     """How an environment's tasks are compared."""
 
@@ -102,6 +106,7 @@ RULES: Final = {
     "sciworld": Rule(payload),
     "searchqa": Rule(question, 17),
     "sheet": Rule(goal, 3),
+    "shell": Rule(request_and_files, 11, 1),
     "textcraft": Rule(shown),
     "todo": Rule(goal_and_account, 3),
     "weather": Rule(goal_and_place, 3),

@@ -1,0 +1,13 @@
+"""The shell keeps the contract of all environments."""
+
+from __future__ import annotations
+
+import pytest
+
+from env_servers.sdk.contract import EnvironmentContract, Terms
+
+
+@pytest.mark.slow
+class TestShell(EnvironmentContract):
+    environment_name = "shell"
+    terms = Terms(items_per_split=1, expert_items_per_split=3, steps=6)
