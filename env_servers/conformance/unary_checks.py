@@ -28,6 +28,8 @@ _SERVICE: Final = "agentgym.env.v1.EnvironmentService"
 _PAGE: Final = 3
 _OPTIONAL_LIMITS: Final = ("max_episodes_per_client", "max_journal_bytes", "idle_limit_ms")
 """Bounds that a server need not have."""
+_IMAGE_LIMITS: Final = ("max_images", "max_image_bytes", "max_images_bytes")
+"""Bounds that say nothing without the capability IMAGES."""
 
 
 async def list_environments(harness: Harness) -> pb.ListEnvironmentsResponse:
@@ -60,9 +62,11 @@ async def environments_describe_themselves(harness: Harness) -> None:
     expect(described.max_rounds > 0, "max_rounds is 0")
     starts = {start.action_format for start in described.conversation_starts}
     expect_equal(starts, set(described.action_formats), "formats with a conversation start")
+    has_images = pb.CAPABILITY_IMAGES in described.capabilities
+    optional = _OPTIONAL_LIMITS if has_images else _OPTIONAL_LIMITS + _IMAGE_LIMITS
     for field in pb.Limits.DESCRIPTOR.fields:
         value = getattr(described.limits, field.name)
-        expect(value > 0 or field.name in _OPTIONAL_LIMITS, f"limits.{field.name} is 0")
+        expect(value > 0 or field.name in optional, f"limits.{field.name} is 0")
 
 
 async def revisions_are_negotiated(harness: Harness) -> None:
