@@ -22,8 +22,8 @@ from agent_runtime import tracing
 from agent_runtime.answer_time import answers_timed
 from agent_runtime.conversation import Message, Role, normalize_reply
 from agent_runtime.episode import RemoteEpisode, Transition
-from agent_runtime.errors import AgentRuntimeError, ImagesNotTaken, OutcomeNotFinite
-from agent_runtime.images import RecordedImages
+from agent_runtime.errors import AgentRuntimeError, OutcomeNotFinite
+from agent_runtime.images import RecordedImages, require_texts
 from agent_runtime.live_record import LiveRecord, Waiting, add_messages
 from agent_runtime.logs import bind_context
 from agent_runtime.policies.base import (
@@ -333,8 +333,10 @@ class EpisodeRun:
 
     async def _reply(self, session: PolicySession, turn: int, calls: int) -> str | None:
         """Ask the policy for its next reply and record it; None = the context is full."""
-        if not session.takes_images and any(message.images for message in self._messages):
-            raise ImagesNotTaken(self._record.policy)
+        if not session.takes_images:
+            require_texts(
+                (it for said in self._messages for it in said.images), self._record.policy
+            )
         seed = self._plan.turn_seed(turn)
         self._shown.wait_for(Waiting.POLICY)
         started = time.perf_counter()

@@ -7,11 +7,18 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from agent_runtime.errors import ImageUnusable
+from agent_runtime.errors import ImagesNotTaken, ImageUnusable
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 
-__all__ = ["IMAGE_TYPES", "MAX_RECORDED_BYTES", "Image", "RecordedImages", "shown_images"]
+__all__ = [
+    "IMAGE_TYPES",
+    "MAX_RECORDED_BYTES",
+    "Image",
+    "RecordedImages",
+    "require_texts",
+    "shown_images",
+]
 
 IMAGE_TYPES: Final = frozenset(("image/png", "image/jpeg", "image/webp"))
 """What an image may be: bitmaps, which models take and browsers show without running anything."""
@@ -35,6 +42,12 @@ class Image(NamedTuple):
     def _repr_html_(self) -> str:
         """Show it in a notebook."""
         return f'<img alt="observation" src="{html.escape(self.data_url, quote=True)}">'
+
+
+def require_texts(images: Iterable[Image], player: str) -> None:
+    """Raise ImagesNotTaken where there are images, for a player who would not be shown them."""
+    if any(True for _ in images):
+        raise ImagesNotTaken(player)
 
 
 class RecordedImages:

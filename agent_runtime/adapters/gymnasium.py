@@ -8,7 +8,8 @@
     observation, reward, terminated, truncated, info = env.step("inventory")
 
 What Gymnasium has no word for is in `info`: `item_id`; `score`, where there is one;
-`parsed_action`, where the server read one; `scored`, for Gymnasium has no absent reward: it is 0.0.
+`parsed_action`, where the server read one; `scored`, for Gymnasium has no absent reward: it is 0.0;
+`images`, where an option asks for them: their number and sizes vary, which no space of it says.
 """
 
 from __future__ import annotations
@@ -423,6 +424,8 @@ def _info(item_id: str, state: Transition) -> dict[str, Any]:
     info: dict[str, Any] = {"item_id": item_id, "scored": state.reward is not None}
     if state.score is not None:
         info["score"] = state.score
+    if state.images:
+        info["images"] = state.images
     if state.parsed_action is not None:
         info["parsed_action"] = state.parsed_action
     return info

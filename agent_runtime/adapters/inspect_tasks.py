@@ -16,6 +16,7 @@ from typing import Any, Final, TypedDict, Unpack
 
 from agent_runtime.conversation import normalize_reply
 from agent_runtime.extras import install_command
+from agent_runtime.images import require_texts
 from agent_runtime.library.sync import Environment, Episode, make
 
 try:
@@ -131,6 +132,7 @@ def play_episode(env: Environment, settings: Settings) -> Solver:
 
 def _observe(state: TaskState, episode: Episode) -> None:
     """Show the model what the reset or step led to, and note what the episode is worth now."""
+    require_texts(episode.images, "the solver of Inspect's tasks")
     state.messages.append(ChatMessageUser(content=episode.text))
     state.store.set(
         _OUTCOME,

@@ -34,6 +34,7 @@ from agent_runtime.channel import ConnectionOptions
 from agent_runtime.conversation import CHAT_ROLES, Message, Role, normalize_reply
 from agent_runtime.errors import AgentRuntimeError, ContextOverflow, PolicyMisconfigured
 from agent_runtime.extras import install_command
+from agent_runtime.images import require_texts
 from agent_runtime.ledger import Origin
 from agent_runtime.library.sync import Vector, make
 from agent_runtime.library.vector import Batch
@@ -207,6 +208,7 @@ class Rollouts:
             if error is not None:
                 raise error
             assert state is not None
+            require_texts(state.images, "TRL's trainer")
             messages = [*self._start, Message(Role.USER, state.text)]
             score = score_or_reward(state.score, state.reward)
             conversation = TokenizedConversation(sampler.renderer)
@@ -279,6 +281,7 @@ def _observe(played: Sequence[_Played], batch: Batch, replies: Sequence[str | No
                 raise error
             it.failed, it.score, it.over = error, None, True
         elif reply is not None and step is not None:
+            require_texts(step.images, "TRL's trainer")
             it.messages.append(Message(Role.ASSISTANT, reply, sampled=True))
             it.messages.append(Message(Role.USER, step.text))
             it.score, it.over = score_or_reward(step.score, step.reward), step.ended

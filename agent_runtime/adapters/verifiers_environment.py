@@ -22,6 +22,7 @@ from typing import Any, Final
 from agent_runtime.conversation import normalize_reply
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.extras import install_command
+from agent_runtime.images import require_texts
 from agent_runtime.library.sync import Environment, Episode, make
 
 try:
@@ -140,6 +141,7 @@ class VerifiersEnv(vf.MultiTurnEnv):
         """Open the episode and show its first observation."""
         try:
             episode = await asyncio.to_thread(self._open_episode, state["info"]["item_id"])
+            require_texts(episode.images, "the environment of verifiers")
         except AgentRuntimeError as error:
             raise vf.InfraError(str(error)) from error
         state[_EPISODE] = episode
@@ -157,6 +159,7 @@ class VerifiersEnv(vf.MultiTurnEnv):
         reply = normalize_reply(content if isinstance(content, str) else "")
         try:
             await asyncio.to_thread(episode.reply, reply)
+            require_texts(episode.images, "the environment of verifiers")
         except AgentRuntimeError as error:
             raise vf.InfraError(str(error)) from error
         state[_SCORE] = episode.score

@@ -166,8 +166,11 @@ class Backend:
         profile: str = "",
         options: Mapping[str, Any] | None = None,
         action_format: types_pb2.ActionFormat = types_pb2.ACTION_FORMAT_UNSPECIFIED,
+        images: bool = False,
     ) -> HeldEpisode:
         """Open an episode on the least loaded server of an environment.
+
+        `images`: the gateway's protocol has a place for them, where the options ask for some.
 
         Raises:
             AgentRuntimeError: The server refused, or there is none.
@@ -179,6 +182,7 @@ class Backend:
             seed=seed,
             profile=profile,
             action_format=action_format,
+            images=images,
         )
         if options:
             settings = struct_pb2.Struct()

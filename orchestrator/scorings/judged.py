@@ -27,15 +27,21 @@ def _quoted(record: episode_pb2.Episode) -> dict[str, str]:
     replies = [record.messages[at].text for at in reply_places(record)]
     return {
         "instruction": record.messages[0].text if record.messages else _NONE,
-        "task": record.steps[0].observation if record.steps else _NONE,
+        "task": _shown(record.steps[0].observation, record.steps[0]) if record.steps else _NONE,
         "transcript": _transcript(record),
         "answer": replies[-1] if replies else _NONE,
     }
 
 
+def _shown(text: str, part: episode_pb2.Message | episode_pb2.Step) -> str:
+    """Return a text, and how many images the judge is not shown with it."""
+    count = len(part.images)
+    return f"{text}\n[{count} images, which are not shown here]" if count else text
+
+
 def _transcript(record: episode_pb2.Episode) -> str:
     """Return replies and observations in their order, after the first observation."""
-    texts = [message.text for message in record.messages]
+    texts = [_shown(message.text, message) for message in record.messages]
     replies = reply_places(record)
     lines: list[str] = []
     for at in range(replies[0] if replies else len(texts), len(texts)):

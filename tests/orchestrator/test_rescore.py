@@ -24,7 +24,13 @@ from orchestrator.scorings.table import SCORES_FILE, ScoresReader, ScoresWriter,
 from orchestrator.store import RunReader, RunStore
 from tests.kit.fake_openai import Behaviour, FakeOpenAI, serving_in_thread
 from tests.orchestrator.judges import ASKED
-from tests.orchestrator.records import build_episode, build_failed, build_manifest, build_session
+from tests.orchestrator.records import (
+    build_episode,
+    build_failed,
+    build_manifest,
+    build_seeing,
+    build_session,
+)
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 QUICK = Behaviour(quickest=0.001, slowest=0.01)
@@ -335,6 +341,16 @@ def rows_of(run: Path) -> int:
             return 0
         with ScoresReader.open(reader, "killed") as scores:
             return len(scores.latest())
+
+
+def test_a_judge_is_told_of_the_images_that_it_is_not_shown(tmp_path, rubric, capsys):
+    folder = tmp_path / "seeing"
+    with RunStore.create(folder, build_manifest(), build_session()) as store:
+        store.append_all([build_seeing()])
+    assert rescore.main([str(folder), *judge_by("fair", rubric)]) == 0
+    assert show.main([str(folder), "--scores", "judge-rubric", "--item", "maze_1", "--json"]) == 0
+    judgement = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert "[1 images, which are not shown here]" in judgement["detail"]["prompt"]
 
 
 def test_a_limit_ends_a_scoring_in_order_and_a_higher_one_goes_on(run, rubric, capsys):

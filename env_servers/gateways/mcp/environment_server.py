@@ -1,7 +1,8 @@
 """An environment as an MCP server: its functions are tools, its tasks resources.
 
 `reset` opens an episode; the environment's functions play it, or the one tool `act` where it has
-none. Each result has the observation as text, and reward, score and end as structured content.
+none. Each result has the observation as text, its images as such, and reward, score and end as
+structured content.
 MCP's HTTP holds no connection, so an episode is named: `reset` tells its `episode_id`, which every
 other call repeats. Over stdio there is one client, and no name.
 """
@@ -19,6 +20,7 @@ from mcp_types import (
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
+    ImageContent,
     ListResourcesResult,
     ListToolsResult,
     PaginatedRequestParams,
@@ -48,6 +50,7 @@ _RESET: Final[Mapping[str, Any]] = {
     "index": {"type": "integer", "minimum": 0, "description": "The task, by its place."},
     "split": {"type": "string", "description": "Tasks to choose from; default: the first split."},
     "seed": {"type": "integer", "minimum": 0, "description": "Alone it chooses the task."},
+    "options": {"type": "object", "description": "Of the environment, as its README has them."},
 }
 _ACT: Final[Mapping[str, Any]] = {
     "name": "act",
@@ -132,7 +135,10 @@ class EnvironmentServer:
         surplus = ", ".join(sorted(set(arguments) - set(_RESET)))
         if surplus:
             raise BadRequest(f"reset does not know {surplus[:200]}: {', '.join(_RESET)}")
-        reset = validate(Reset, arguments)
+        options = arguments.pop("options", {})
+        if not isinstance(options, dict):
+            raise BadRequest("`options` is an object")
+        reset = validate(Reset, {**options, **arguments})
         name = _ALONE if self._alone else ""
         if self.sessions.find(name) is None:
             name = self.sessions.create(name)
@@ -226,5 +232,9 @@ def _result(answer: Mapping[str, Any]) -> CallToolResult:
     if answer["done"] or observation["seq"] == 0:
         # Agents that are shown the text alone need the name, and hear how it ended.
         texts.append(orjson.dumps(told).decode())
-    content = [TextContent(type="text", text=it) for it in texts]
+    content: list[TextContent | ImageContent] = [TextContent(type="text", text=it) for it in texts]
+    content += [
+        ImageContent(data=it["data"], mime_type=it["media_type"])
+        for it in observation.get("images", ())
+    ]
     return CallToolResult(content=list(content), structured_content=told)

@@ -6,6 +6,7 @@ does not know, an answer is `{observation, reward, done}`. A reward that nobody 
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeVar
 
@@ -119,6 +120,13 @@ class Tasks(BaseModel):
     stop: int | None = Field(default=None, ge=0)
 
 
+class Image(BaseModel):
+    """One image of an observation."""
+
+    media_type: str = Field(description="image/png, image/jpeg or image/webp")
+    data: str = Field(description="The file in base64")
+
+
 class Observation(BaseModel):
     """What an answer's `observation` holds."""
 
@@ -132,6 +140,9 @@ class Observation(BaseModel):
     stop_reason: str | None
     parsed_action: str | None = Field(description="What was played")
     info: dict[str, Any]
+    images: list[Image] = Field(
+        default_factory=list[Image], description="Left out where an observation has none"
+    )
     instruction: str | None = Field(
         default=None, description="After a reset: what the agent is told"
     )
@@ -206,6 +217,11 @@ def to_result(last: Transition, episode_id: str, item_id: str, **extra: Any) -> 
         "info": dict(last.info or {}),
         **extra,
     }
+    if last.images:
+        observation["images"] = [
+            {"media_type": it.media_type, "data": base64.b64encode(it.content).decode()}
+            for it in last.images
+        ]
     return {"observation": observation, "reward": last.reward, "done": last.ended}
 
 

@@ -86,7 +86,12 @@ class Environment:
                 place = (next(self._next) if reset.seed is None else reset.seed) % size
             item = await self.backend.item_at(self.name, split, place)
         return await self.backend.open(
-            self.name, item, seed=reset.seed or 0, profile=reset.profile, options=reset.options
+            self.name,
+            item,
+            seed=reset.seed or 0,
+            profile=reset.profile,
+            options=reset.options,
+            images=True,
         )
 
 

@@ -89,6 +89,8 @@ def to_event(episode: str, last: Transition) -> pb.Event:
     )
     if last.info is not None:
         event.info.update(dict(last.info))
+    for image in last.images:
+        event.images.add(media_type=image.media_type, content=image.content)
     return event
 
 

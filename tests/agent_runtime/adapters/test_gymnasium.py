@@ -114,6 +114,19 @@ def test_what_does_not_exist_is_named(target: str) -> None:
     env.close()
 
 
+def test_images_are_in_info_of_one_and_of_many(target: str) -> None:
+    given = {"target": target, "options": {"images": 2}}
+    env = gymnasium.make("agentgym/Echo-v0", **given)
+    observation, info = env.reset(seed=1)
+    assert isinstance(observation, str)
+    assert [image.media_type for image in info["images"]] == ["image/png"] * 2
+    env.close()
+    vector = gymnasium.make_vec("agentgym/Echo-v0", num_envs=3, **given)
+    _, infos = vector.reset(seed=1)
+    assert [len(images) for images in infos["images"]] == [2, 2, 2]
+    vector.close()
+
+
 def test_a_space_of_all_texts_is_as_gymnasium_wants_its_spaces() -> None:
     space = Unicode(12)
     assert all(text in space for text in ("", "a\nb", "漢字 🙂", "x" * 12))

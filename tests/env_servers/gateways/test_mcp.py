@@ -1,5 +1,6 @@
 """Environments as MCP servers, played by the official client over HTTP and stdio."""
 
+import base64
 import contextlib
 import json
 import sys
@@ -48,10 +49,23 @@ async def test_an_environment_is_played_by_its_functions_over_http(mode):
             assert played.structured_content["seq"] == 1
 
 
+async def test_images_are_content_of_their_own():
+    async with open_mcp("echo") as (_, address):
+        async with mcp.Client(f"http://{address}/mcp") as client:
+            opened = await client.call_tool("reset", {"options": {"images": 2}})
+            images = [it for it in opened.content if it.type == "image"]
+            assert [it.mime_type for it in images] == ["image/png"] * 2
+            assert base64.b64decode(images[0].data).startswith(b"\x89PNG")
+            assert "images" not in opened.structured_content
+            plain = await client.call_tool("reset", {})
+            assert {it.type for it in plain.content} == {"text"}
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "reason"),
     [
         ("reset", {"surplus": 1}, "BAD_REQUEST"),
+        ("reset", {"options": 1}, "BAD_REQUEST"),
         ("reset", {"seed": "x"}, "VALIDATION_ERROR"),
         ("reset", {"item_id": "maze_x"}, "UNKNOWN_ITEM"),
         ("reset", {"split": "none"}, "UNKNOWN_SPLIT"),

@@ -1,5 +1,6 @@
 """OpenEnv's protocol: whose answer it is, errors, sessions, tasks and tools."""
 
+import base64
 import json
 
 import httpx
@@ -101,6 +102,15 @@ async def test_seeds_and_places_choose_tasks_and_an_ended_episode_says_so():
         assert over["data"]["reason"] == "EPISODE_ENDED"
         last = (await ask(socket, "state"))["data"]["last"]
         assert last == step["data"]
+
+
+async def test_an_option_brings_images():
+    async with open_openenv("echo") as (_, address), connect(f"ws://{address}/ws") as socket:
+        (image,) = (await ask(socket, "reset", {"images": 1}))["data"]["observation"]["images"]
+        assert image["media_type"] == "image/png"
+        assert base64.b64decode(image["data"]).startswith(b"\x89PNG")
+        plain = (await ask(socket, "reset", {}))["data"]["observation"]
+        assert "images" not in plain
 
 
 async def test_http_holds_an_episode_by_its_id_and_plays_a_request_once():

@@ -80,6 +80,16 @@ async def test_pictures_are_shown_in_a_sandbox():
         assert (await client.get(f"{address}/views/none")).status_code == 404
 
 
+async def test_images_come_to_who_asks_for_them():
+    async with open_rest("echo") as gateway, gateway_client(gateway) as client:
+        for asks in (True, False):
+            body = {"itemId": "echo_1000000", "options": {"images": 1}, "images": asks}
+            event = (await client.post("/v1/episodes", json=body)).json()["event"]
+            images = event.get("images", [])
+            assert [it["mediaType"] for it in images] == ["image/png"] * asks
+            assert all(base64.b64decode(it["content"]).startswith(b"\x89PNG") for it in images)
+
+
 async def test_answers_are_told_as_they_come():
     async with open_rest("maze") as gateway, gateway_client(gateway) as client:
         address, _ = await opened(client)
