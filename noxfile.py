@@ -106,7 +106,7 @@ def verifiers(session: nox.Session) -> None:
     # Without our pins: it wants other versions than they name.
     session.install("-q", "-e", ".[verifiers]", *tools)
     adapter = "verifiers_environment"
-    _pyright(session, f"agent_runtime/adapters/{adapter}.py", f"gen/agentgym/{adapter}.py")
+    _pyright(session, f"agent_runtime/adapters/{adapter}.py", "gen/agentgym_verifiers.py")
     tests = f"tests/agent_runtime/adapters/test_{adapter}.py"
     session.run("python", "-m", "pytest", tests, *session.posargs)
 
