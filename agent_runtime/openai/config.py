@@ -51,6 +51,9 @@ class OpenAIOptions:
     """What requests say of the server's prompt cache: nothing; key: the episode as
     prompt_cache_key, which keeps its turns on one machine; breakpoints: cache_control at the first
     user message and the last message."""
+    max_images: int | None = None
+    """Images of the conversation that a request has, the last ones, for servers that take only so
+    many (vLLM's --limit-mm-per-prompt); default: all."""
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """How the server calls the length limit; reasoning models want max_completion_tokens."""
     stream: bool = False
@@ -81,6 +84,8 @@ class OpenAIOptions:
             raise ValueError("prompt_cache breakpoints are of the API chat")
         if self.stream and self.api != "chat":
             raise ValueError("stream is of the API chat")
+        if self.max_images is not None and self.max_images < 1:
+            raise ValueError("max_images is at least 1")
         if self.reasoning_summary and self.api != "responses":
             raise ValueError("reasoning_summary is of the API responses")
 

@@ -115,6 +115,7 @@ class TextSession(PolicySession):
         self._api = api
         self.streams = options.stream
         self._opening = options.opening()
+        self._max_images = options.max_images
         self._context = context
         self._max_new_tokens = max_new_tokens
         self._answers: dict[int, Answer] = {}
@@ -144,6 +145,8 @@ class TextSession(PolicySession):
                 same_completion=True,
                 cost_usd=self._server.pricing.unbilled,
             )
+        if self._max_images is not None:
+            messages = _with_last_images(messages, self._max_images)
         request = self._api.request(self._turns(messages), seed)
         repeats: Counter[str] = Counter()
         try:
@@ -200,6 +203,17 @@ class TextSession(PolicySession):
             output_items=answer.items,
             from_cache=asked.from_cache,
         )
+
+
+def _with_last_images(messages: Sequence[Message], count: int) -> list[Message]:
+    """Return a conversation that has its last images alone."""
+    surplus = sum(len(message.images) for message in messages) - count
+    kept: list[Message] = []
+    for message in messages:
+        dropped = min(max(surplus, 0), len(message.images))
+        surplus -= dropped
+        kept.append(message._replace(images=message.images[dropped:]) if dropped else message)
+    return kept
 
 
 def _estimate(request: Mapping[str, Any], messages: Sequence[Message]) -> int:

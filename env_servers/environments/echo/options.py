@@ -50,7 +50,8 @@ class EchoOptions:
     view_bytes: int = field(default=0, repr=False)
     """The view of a state is at least so long. Not in `repr`, of which state hashes are made."""
     images: int = field(default=0, repr=False)
-    """Every observation has so many images. Not in `repr`, as they count by themselves."""
+    """Every observation has so many images; true = 1. Not in `repr`, as they count by
+    themselves."""
     image_bytes: int = field(default=0, repr=False)
     """Each of them is at least so long."""
 
@@ -74,6 +75,8 @@ def _checked(name: str, value: Any) -> Any:
         if not isinstance(value, bool):
             raise InvalidOption(f"option {name} is {value!r:.100}", valid=("true", "false"))
         return value
+    if name == "images" and isinstance(value, bool):
+        return int(value)
     highest = _HIGHEST.get(name, 10**9)
     valid = f"a number from 0 to {highest}"
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= highest:

@@ -12,6 +12,7 @@ import unittest
 from typing import ClassVar
 
 from env_servers.sdk.contract import (
+    image_checks,
     play_checks,
     player_checks,
     spec_checks,
@@ -143,3 +144,6 @@ class EnvironmentContract:
 
     def test_looking_changes_nothing(self) -> None:
         self.holds(view_checks.looking_changes_nothing)
+
+    def test_images_come_out_again(self) -> None:
+        self.holds(image_checks.images_come_out_again)

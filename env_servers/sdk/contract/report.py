@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from env_servers.sdk.contract import (
+    image_checks,
     play_checks,
     player_checks,
     spec_checks,
@@ -53,6 +54,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     view_checks.every_state_has_views,
     view_checks.hostile_actions_are_shown_as_text,
     view_checks.looking_changes_nothing,
+    image_checks.images_come_out_again,
 )
 """The contract, cheap checks first."""
 

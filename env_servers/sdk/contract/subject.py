@@ -6,9 +6,10 @@ Samples are made once and shared by all checks; they depend on nothing but the t
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from env_servers.sdk.contract.hostile import SHORT_TEXTS
 from env_servers.sdk.contract.rehearsal import (
@@ -46,6 +47,8 @@ class Terms:
     """Least share of items that the expert solves within `max_rounds`."""
     noop_score: float = 0.0
     """Highest score that doing nothing may earn."""
+    image_options: Mapping[str, Any] = field(default_factory=lambda: {"images": True})
+    """Options of a reset that ask for images, where the environment has some."""
 
 
 @dataclass(frozen=True, slots=True)

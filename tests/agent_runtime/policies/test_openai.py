@@ -116,6 +116,21 @@ async def test_images_are_parts_of_a_message() -> None:
     }
 
 
+async def test_only_the_last_images_are_sent_where_a_server_takes_no_more() -> None:
+    told = [
+        MESSAGES[1]._replace(images=(BLUE, RED)),
+        MESSAGES[2],
+        MESSAGES[3]._replace(images=(BLUE,)),
+    ]
+    async with playing(options={"max_images": 2}) as (server, session):
+        await session.reply(told, turn=0, seed=1)
+    first, _, last = server.bodies[0]["messages"]
+    assert [part["image_url"]["url"] for part in first["content"][1:]] == [RED.data_url]
+    assert [part["image_url"]["url"] for part in last["content"][1:]] == [BLUE.data_url]
+    with pytest.raises(ValueError, match="at least 1"):
+        OpenAIOptions(max_images=0)
+
+
 async def test_what_a_tool_shows_follows_its_result() -> None:
     calls = [
         {"id": f"call{n}", "type": "function", "function": {"name": "move", "arguments": "{}"}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 import random
 import re
 from dataclasses import replace
@@ -15,6 +16,8 @@ from env_servers.sdk import (
     Environment,
     EnvironmentSpec,
     Grammar,
+    Image,
+    ImageType,
     MediaType,
     Observation,
     Parameter,
@@ -26,6 +29,7 @@ from env_servers.sdk import (
     Verb,
     View,
 )
+from env_servers.toolkit.png import encode_png
 
 STEP_LIMIT = 12
 START = ConversationStart("Count down to zero.")
@@ -509,3 +513,44 @@ class PaperOfTheEpisode(Countdown):
 
     def render(self):
         return [View("left", "Left", MediaType.TEXT, b"%d" % self.number)]
+
+
+# Images
+
+
+class Sighted(Countdown):
+    """Shows what is left, where that is asked for."""
+
+    spec = replace(Countdown.spec, has_images=True)
+
+    def reset(self, task, options):
+        options.require(self.spec.profiles, ("images",))
+        self.shows = options.wants("images")
+        return self.seen(super().reset(task, replace(options, options={})))
+
+    def step(self, action):
+        return self.seen(super().step(action))
+
+    def seen(self, observation):
+        return observation._replace(images=self.draw() if self.shows else ())
+
+    def draw(self):
+        color = bytes((self.left % 256, 0, 0))
+        return (Image(ImageType.PNG, encode_png(1, b"\0", color)),)
+
+
+class Unseen(Sighted):
+    def draw(self):
+        return ()
+
+
+class Mislabelled(Sighted):
+    def draw(self):
+        return (Image(ImageType.PNG, b"GIF89a"),)
+
+
+class OtherFilm(Sighted):
+    """Each process has another one."""
+
+    def draw(self):
+        return (Image(ImageType.PNG, super().draw()[0].content + b"%d" % os.getpid()),)

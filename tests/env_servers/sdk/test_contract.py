@@ -68,6 +68,7 @@ DEFECTS = {
     ],
     "hostile_actions_are_shown_as_text": [c.Believer, c.RawTerminal],
     "looking_changes_nothing": [c.Observer, c.OtherPaper, c.PaperOfTheEpisode],
+    "images_come_out_again": [c.Unseen, c.Mislabelled, c.OtherFilm],
 }
 BY_NAME = {check.__name__: check for check in CHECKS}
 
@@ -75,6 +76,11 @@ BY_NAME = {check.__name__: check for check in CHECKS}
 class TestCountdown(EnvironmentContract):
     environment = c.Countdown
     terms = Terms(items_per_split=2)
+
+
+class TestSighted(EnvironmentContract):
+    environment = c.Sighted
+    terms = Terms(items_per_split=1)
 
 
 def test_every_check_has_a_defect_that_it_must_catch():

@@ -41,6 +41,27 @@ def viewer(runs: tuple[Path, str]) -> Iterator[RunningViewer]:
         yield running
 
 
+def test_the_images_of_a_branch_are_shown_and_forgotten_with_it(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("seeing")
+    with ServerProcess(folder, environments=["echo"]) as server:
+        flags = ["--env", "echo", "--policy", "expert", "--episodes", "1", "--max-rounds", "3"]
+        flags += ["--options", '{"images": 1}', "--servers", server.address]
+        assert sample.main([*flags, "--out", str(folder / "runs" / "first")]) == 0
+        servers = LiveServers(FleetConfig(servers=(server.address,)))
+        with run_viewer(folder / "runs", servers=servers) as viewer:
+            opened = open_branch(viewer, turn=1)
+            key = opened["branch"]
+            played = viewer.post("branch", do="act", branch=key, reply="Action: other")
+            assert [it["step"]["images"] for it in played["turns"]] == [[0], [1], [2]]
+            image = viewer.request(f"/api/branch_image?branch={key}&place=2")
+            assert (image[0], image[2][1:4]) == (200, b"PNG")
+            viewer.post("branch", do="undo", branch=key)
+            gone = viewer.ask("branch_image", branch=key, place=2)
+            assert gone["error"] == "the episode has 2 images, none is 2"
+
+
 def first_episode(viewer: RunningViewer) -> dict[str, Any]:
     return viewer.ask("episodes", run="runs/first")["rows"][0]
 
