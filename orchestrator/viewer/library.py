@@ -34,6 +34,8 @@ _OPEN: Final = 4
 """Runs whose columns stay in memory."""
 _LOOK_AGAIN: Final = 2.0
 """Seconds for which the folders are taken for what they were."""
+_LOOK_FOR_ONE: Final = 0.2
+"""The same where a run is asked for that was not among them."""
 _FILES: Final = (MANIFEST_FILE, LOCK_FILE, TALLY_FILE, *database_files(DATABASE_FILE)[:2])
 
 
@@ -91,9 +93,9 @@ class Library:
         trainings = self.trainings()
         return next((it for it in map(str, PurePosixPath(name).parents) if it in trainings), None)
 
-    def _look(self) -> None:
+    def _look(self, *, age: float = _LOOK_AGAIN) -> None:
         now = time.monotonic()
-        if now - self._looked >= _LOOK_AGAIN:
+        if now - self._looked >= age:
             self._found = dict(_below(self._roots, find_runs)) | dict(_played(self._roots))
             self._trainings = dict(_below(self._roots, find_trainings))
             self._looked = now
@@ -125,6 +127,10 @@ class Library:
         `OpenedRun.is_read` tells, and reading goes on.
         """
         folders = self.folders()
+        if name not in folders:  # it may have been made since
+            with self._lock:
+                self._look(age=_LOOK_FOR_ONE)
+                folders = self._found
         if name not in folders:
             raise RunNotFound(Path(name), valid=list(folders)[:5])
         with self._lock:
