@@ -6,7 +6,8 @@
 Reads top to bottom: a step plays a group of episodes for each of a few tasks with the current
 weights, compares each episode with its own group, and moves the probability of every token that was
 sampled, by the ratio to the probability with which it was *recorded*, clipped. Nothing is
-re-tokenized, and no logprob of the past is recomputed: what was sampled is what is learned from.
+re-tokenized: what was sampled is what is learned from. The loss is `training.trainer.policy_loss`,
+what episodes are compared with `training.data.advantages`; both have options for other algorithms.
 
 Sources: GRPO and its estimate of the divergence https://arxiv.org/abs/2402.03300; averaging over
 tokens and asymmetric clipping https://arxiv.org/abs/2503.14476; the number of turns that
@@ -24,7 +25,7 @@ import random
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -53,8 +54,15 @@ from orchestrator.store import RunReader
 from orchestrator.training_folder import LOG_FILE
 from training.config.cli import run_recipe
 from training.config.start import Start
+from training.data.advantages import (
+    AdvantageConfig,
+    episode_advantages,
+    telling_groups,
+    turn_advantages,
+)
 from training.data.sequences import TokenSequence
-from training.data.trajectories import WeightVersions, group_advantages, read_trajectories
+from training.data.trajectories import WeightVersions, read_trajectories
+from training.errors import DataError
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
 from training.rollouts.on_policy import Rollouts, Task, read_rollouts
 from training.rollouts.results import Row, as_table, read_metric
@@ -74,15 +82,19 @@ from training.trainer.models import (
     save_checkpoint,
 )
 from training.trainer.packing import Step, local_micro_batches
+from training.trainer.policy_loss import (
+    ClipConfig,
+    Objective,
+    SampledTokens,
+    load_objective,
+    policy_loss,
+)
 
 __all__ = [
-    "ClipConfig",
     "GRPORecipe",
-    "Loss",
     "TurnLimit",
     "main",
     "plan",
-    "policy_loss",
     "prune_weights",
     "train",
 ]
@@ -110,23 +122,6 @@ class TurnLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClipConfig:
-    """The loss of a token."""
-
-    eps_low: float = 0.2
-    """Where the ratio falls below 1 - eps_low, making the token less likely gains nothing."""
-    eps_high: float = 0.2
-    """Where the ratio rises above 1 + eps_high, making the token likelier gains nothing."""
-    kl_coef: float = 0.0
-    """Weight of the divergence from the reference, which are the starting weights; 0 = no
-    reference model is loaded."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.eps_low < 1 or self.eps_high <= 0 or self.kl_coef < 0:
-            raise ValueError("eps_low is between 0 and 1, eps_high above 0, kl_coef at least 0")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GRPORecipe:
     """One run of GRPO."""
 
@@ -140,6 +135,9 @@ class GRPORecipe:
         default_factory=lambda: OptimizerConfig(lr=1e-6, schedule="constant", warmup=0.0)
     )
     clip: ClipConfig = field(default_factory=ClipConfig)
+    objective: str = ""
+    """A loss of one's own in place of `policy_loss`: "package.module:function"."""
+    advantages: AdvantageConfig = field(default_factory=AdvantageConfig)
     steps: int = 100
     """Rounds of playing and learning."""
     tasks: int = 16
@@ -148,9 +146,12 @@ class GRPORecipe:
     """Episodes per task."""
     temperature: float = 1.0
     normalise: bool = True
-    """Divide advantages by their group's deviation."""
-    average: Literal["tokens", "sequences"] = "tokens"
-    """What counts alike: every token of a step, or every episode however long."""
+    """Divide advantages by a deviation: their group's, or as `advantages` says."""
+    average: Literal["tokens", "sequences", "constant"] = "tokens"
+    """What counts alike: every token of a step, every episode however long, or every token of every
+    step: then the sum is over the number of sequences times `average_tokens` (Dr. GRPO)."""
+    average_tokens: int = 0
+    """Of an episode, for `average = "constant"`: the same number in every step."""
     minibatches: int = 1
     """Updates per pass over a step's episodes."""
     ppo_epochs: int = 1
@@ -183,6 +184,8 @@ class GRPORecipe:
             raise ValueError(
                 "group is at least 2, temperature above 0, max_off_policy_steps at least 0"
             )
+        if (self.average == "constant") != (self.average_tokens > 0):
+            raise ValueError('average_tokens is above 0 with average = "constant", else 0')
         if not self.model.path:
             raise ValueError("model.path is a checkpoint: GRPO improves an agent that can play")
 
@@ -196,63 +199,12 @@ class GRPORecipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
-    """The loss of some tokens, and sums over them that describe it."""
-
-    total: torch.Tensor
-    """Scalar, to be differentiated."""
-    clipped: float = 0.0
-    """Tokens whose gradient the clip removed."""
-    kl: float = 0.0
-    """Sum of the estimates of KL(policy || reference), in nats."""
-    ratio_dev: float = 0.0
-    """Sum of |ratio - 1|: how far the weights are from those that sampled."""
-
-
-def policy_loss(
-    logprobs: torch.Tensor,
-    old_logprobs: torch.Tensor,
-    advantages: torch.Tensor,
-    token_weights: torch.Tensor,
-    clip: ClipConfig,
-    ref_logprobs: torch.Tensor | None = None,
-) -> Loss:
-    """Return the clipped policy-gradient loss of sampled tokens.
-
-    A token's loss is -min(r A, clip(r, 1 - eps_low, 1 + eps_high) A) with
-    r = exp(logprob - old logprob), plus kl_coef (exp(d) - d - 1) with d = ref logprob - logprob, an
-    unbiased estimate of the divergence that is never negative.
-
-    Args:
-        logprobs: [tokens], in nats: of the weights that are trained.
-        old_logprobs: [tokens]: as recorded when the tokens were sampled.
-        advantages: [tokens]: of each token's episode.
-        token_weights: [tokens]: what each token counts in the sum.
-        clip: Bounds of the ratio and weight of the divergence.
-        ref_logprobs: [tokens]: of the reference model; None = without it.
-    """
-    ratio = torch.exp(logprobs - old_logprobs)
-    unclipped = ratio * advantages
-    clipped = ratio.clamp(1 - clip.eps_low, 1 + clip.eps_high) * advantages
-    token_loss = -torch.minimum(unclipped, clipped)
-    kl = torch.zeros(())
-    if ref_logprobs is not None and clip.kl_coef:
-        ref_gap = ref_logprobs - logprobs
-        token_kl = torch.exp(ref_gap) - ref_gap - 1
-        token_loss = token_loss + clip.kl_coef * token_kl
-        kl = token_kl.detach().sum()
-    with torch.no_grad():
-        clipped_tokens = float((clipped < unclipped).sum())
-        ratio_dev = float((ratio - 1).abs().sum())
-    return Loss((token_weights * token_loss).sum(), clipped_tokens, float(kl), ratio_dev)
-
-
-@dataclass(frozen=True, slots=True)
 class Example:
-    """One sequence of a step, with its advantage."""
+    """One sequence of a step."""
 
     sequence: TokenSequence
-    advantage: float
+    advantages: NDArray[np.float32]
+    """[targets]"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +212,7 @@ class ScoredStep:
     """A step's episodes as examples."""
 
     examples: tuple[Example, ...]
-    """Those of an advantage other than 0: the others have no gradient."""
+    """Those with an advantage other than 0: the others have no gradient."""
     rewards: tuple[float, ...]
     groups: int
     informative_groups: int
@@ -295,12 +247,12 @@ def score_groups(
         _reward(episode) / perfect_scores.get(episode.environment, 1.0) for episode in episodes
     ]
     tasks = [(episode.environment, episode.item_id) for episode in episodes]
-    advantages = group_advantages(rewards, tasks, normalise=recipe.normalise)
+    advantages = _turns_advantages(episodes, rewards, tasks, recipe)
     max_age = recipe.max_off_policy_steps
     examples: list[Example] = []
     off_policy_tokens = tokens = 0
     surprise = 0.0
-    for episode, advantage in zip(episodes, advantages, strict=True):
+    for episode, of_turns in zip(episodes, advantages, strict=True):
         trajectories = read_trajectories(
             episode, step=step, max_off_policy_steps=max_age, versions=versions
         )
@@ -310,17 +262,52 @@ def score_groups(
             tokens += trajectory.sequence.targets
             # 0 where a token is no target
             surprise -= float(trajectory.sequence.logprobs.sum(dtype=np.float64))
-        if advantage:
-            examples += [Example(trajectory.sequence, advantage) for trajectory in trajectories]
-    informative = {task for task, advantage in zip(tasks, advantages, strict=True) if advantage}
+            of_tokens = of_turns[trajectory.turns]
+            if of_tokens.any():
+                examples.append(Example(trajectory.sequence, of_tokens))
     return ScoredStep(
         examples=tuple(examples),
         rewards=tuple(rewards),
         groups=len(set(tasks)),
-        informative_groups=len(informative),
+        informative_groups=telling_groups(rewards, tasks),
         off_policy_tokens=off_policy_tokens,
         entropy=surprise / tokens if tokens else None,
     )
+
+
+def _turns_advantages(
+    episodes: Sequence[episode_pb2.Episode],
+    rewards: Sequence[float],
+    tasks: Sequence[Task],
+    recipe: GRPORecipe,
+) -> list[NDArray[np.float32]]:
+    """Return the advantage of each turn of each episode: its episode's, and its own."""
+    config = recipe.advantages
+    of_episodes = episode_advantages(rewards, tasks, config, normalise=recipe.normalise)
+    # A reply that no step answered, for its episode was cut off there, is a turn as well.
+    counts = [
+        max((call.turn + 1 for call in episode.generations), default=0) for episode in episodes
+    ]
+    advantages = [
+        np.full(count, advantage, np.float32)
+        for count, advantage in zip(counts, of_episodes, strict=True)
+    ]
+    if config.turn_weight:
+        begun = [
+            [step.state_hash for step in episode.steps[:count]]
+            for episode, count in zip(episodes, counts, strict=True)
+        ]
+        for episode, states in zip(episodes, begun, strict=True):
+            if not all(states):
+                raise DataError(
+                    f"episode {episode.episode_id} has a state without a hash, and turns are "
+                    f"compared by states: set advantages.turn_weight = 0 for {episode.environment}",
+                    field="advantages.turn_weight",
+                )
+        own = turn_advantages(rewards, tasks, begun, config, normalise=recipe.normalise)
+        for of_turns, further in zip(advantages, own, strict=True):
+            of_turns[: len(further)] += config.turn_weight * np.array(further, np.float32)
+    return advantages
 
 
 def _reward(episode: episode_pb2.Episode) -> float:
@@ -328,102 +315,183 @@ def _reward(episode: episode_pb2.Episode) -> float:
     return 0.0 if score is None else score
 
 
-_SUMMED: Final = ("tokens", "clip_frac", "kl", "ratio_dev")
+_SUMMED: Final = ("tokens", "clip_frac", "kl", "ratio_dev", "cap_frac")
 """Metrics that are sums over the tokens of all processes; all but the first become means."""
+_GAPS: Final = ("logprob_gap", "compared")
+"""Of the first update's tokens: the sum of |logprob - recorded logprob| before it; their number."""
 
 
-def learn(
-    learner: Learner,
-    examples: Sequence[Example],
-    recipe: GRPORecipe,
-    dist: DistributedContext,
-    reference: torch.nn.Module | None,
-) -> dict[str, float]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learning:
+    """What all updates of a run have in common."""
+
+    recipe: GRPORecipe
+    dist: DistributedContext
+    reference: torch.nn.Module | None = None
+    objective: Objective = policy_loss
+
+
+def learn(learner: Learner, examples: Sequence[Example], learning: Learning) -> dict[str, float]:
     """Update the weights by a step's examples.
 
     Every process comes with all examples and computes its share of them.
 
     Returns:
         Means per token, the mean loss of the updates, and the gradient's norm and the learning rate
-        of the last one.
+        of the last one. `logprob_gap` is what trainer and engine differ by, in nats per token, and
+        what the weights have changed by since tokens were sampled that are some steps old.
     """
-    metrics: dict[str, float] = dict.fromkeys((*_SUMMED, "loss", "grad_norm"), 0.0)
-    updates = 0
-    for epoch in range(recipe.ppo_epochs):
-        order = list(examples)
-        random.Random(seeds.derive("grpo-order", recipe.seed, learner.step, epoch)).shuffle(order)
-        size = -(-len(order) // recipe.minibatches)
-        for start in range(0, len(order), size):
-            _update(learner, order[start : start + size], recipe, dist, reference, metrics)
-            updates += 1
-    *sums, loss = dist.all_reduce_sum([metrics[name] for name in (*_SUMMED, "loss")])
+    names = (*_SUMMED, "loss", *_GAPS)
+    metrics: dict[str, float] = dict.fromkeys((*names, "grad_norm"), 0.0)
+    minibatches = _minibatches(examples, learning.recipe, learner.step)
+    # Of a single update, the weights before it are those that it is computed with.
+    proximal = (
+        _proximal(learner, minibatches, learning)
+        if learning.recipe.clip.importance_cap and len(minibatches) > 1
+        else {}
+    )
+    for number, minibatch in enumerate(minibatches):
+        _update(learner, minibatch, learning, proximal, metrics, first=not number)
+    *sums, loss, gap, compared = learning.dist.all_reduce_sum([metrics[name] for name in names])
     tokens = max(sums[0], 1.0)
     means = {name: total / tokens for name, total in zip(_SUMMED[1:], sums[1:], strict=True)}
-    return metrics | {"tokens": sums[0], "loss": loss / max(updates, 1)} | means
+    means |= {"loss": loss / max(len(minibatches), 1), "logprob_gap": gap / max(compared, 1.0)}
+    kept = {name: metrics[name] for name in ("grad_norm", "lr") if name in metrics}
+    return {"tokens": sums[0], **means, **kept}
+
+
+def _minibatches(
+    examples: Sequence[Example], recipe: GRPORecipe, updates: int
+) -> list[Sequence[Example]]:
+    """Return the examples of each update; `updates` were made before."""
+    minibatches: list[Sequence[Example]] = []
+    size = -(-len(examples) // recipe.minibatches)
+    for epoch in range(recipe.ppo_epochs):
+        order = list(examples)
+        number = updates + len(minibatches)
+        random.Random(seeds.derive("grpo-order", recipe.seed, number, epoch)).shuffle(order)
+        minibatches += [order[start : start + size] for start in range(0, len(order), size)]
+    return minibatches
+
+
+def _proximal(
+    learner: Learner, minibatches: Sequence[Sequence[Example]], learning: Learning
+) -> dict[int, torch.Tensor]:
+    """Return the logprobs of each example's targets before any update, by its `id`.
+
+    Each process has those of the examples that it will compute.
+    """
+    found: dict[int, torch.Tensor] = {}
+    for minibatch in minibatches:
+        for examples in _shares(minibatch, learning):
+            batch = collate([it.sequence for it in examples], learning.dist.device)
+            with torch.no_grad():
+                logprobs = _logprobs(learner.model, batch, learning)
+            end = 0
+            for it in examples:
+                start, end = end, end + it.sequence.targets
+                found[id(it)] = logprobs[start:end]
+    return found
+
+
+def _shares(minibatch: Sequence[Example], learning: Learning) -> Iterator[list[Example]]:
+    """Yield this process's micro-batches of an update; as many as any other process has."""
+    lengths = np.array([len(example.sequence) for example in minibatch], np.int32)
+    step = _micro_batches(lengths, learning.recipe.micro_tokens)
+    dist = learning.dist
+    for indices in local_micro_batches(step, dist.rank, dist.world_size, lengths):
+        yield [minibatch[index] for index in indices]
 
 
 def _update(
     learner: Learner,
     minibatch: Sequence[Example],
-    recipe: GRPORecipe,
-    dist: DistributedContext,
-    reference: torch.nn.Module | None,
+    learning: Learning,
+    proximal: Mapping[int, torch.Tensor],
     metrics: dict[str, float],
+    *,
+    first: bool,
 ) -> None:
     """Update the weights once; adds this process's sums to `metrics`."""
     learner.begin_step()
     targets = sum(example.sequence.targets for example in minibatch)
-    lengths = np.array([len(example.sequence) for example in minibatch], np.int32)
-    step = _micro_batches(lengths, recipe.micro_tokens)
-    for indices in local_micro_batches(step, dist.rank, dist.world_size, lengths):
-        examples = [minibatch[index] for index in indices]
-        batch = collate([example.sequence for example in examples], dist.device)
-        logprobs, ref_logprobs = _logprobs(learner.model, reference, batch, recipe, dist)
+    for examples in _shares(minibatch, learning):
+        batch = collate([example.sequence for example in examples], learning.dist.device)
+        logprobs = _logprobs(learner.model, batch, learning)
+        ref_logprobs = None
+        if learning.reference is not None:
+            with torch.no_grad():
+                ref_logprobs = _logprobs(learning.reference, batch, learning)
         if not examples:
             # This process has no micro-batch left, but the others wait for it in the collective
             # operations of the backward pass.
             learner.backward(0.0 * logprobs.sum())
             continue
-        assert batch.old_logprobs is not None, "trajectories have logprobs"
-        advantages = _by_target([example.advantage for example in examples], batch)
-        counts = _by_target([example.sequence.targets for example in examples], batch)
-        token_weights = (
-            torch.full_like(logprobs, 1 / targets)
-            if recipe.average == "tokens"
-            else 1 / (counts * len(minibatch))
+        tokens = SampledTokens(
+            logprobs=logprobs,
+            old_logprobs=_old_logprobs(logprobs, batch, examples, proximal, learning.recipe),
+            recorded_logprobs=_recorded(batch),
+            advantages=_put(np.concatenate([it.advantages for it in examples]), batch),
+            weights=_weights(examples, len(minibatch), targets, batch, learning.recipe),
+            sequences=batch.sequence_index,
+            ref_logprobs=ref_logprobs,
         )
-        loss = policy_loss(
-            logprobs, batch.old_logprobs, advantages, token_weights, recipe.clip, ref_logprobs
-        )
+        loss = learning.objective(tokens, learning.recipe.clip)
         learner.backward(loss.total)
         metrics["loss"] += float(loss.total.detach())
         metrics["tokens"] += len(logprobs)
         metrics["clip_frac"] += loss.clipped
         metrics["kl"] += loss.kl
         metrics["ratio_dev"] += loss.ratio_dev
+        metrics["cap_frac"] += loss.capped
+        if first:
+            gap = (logprobs.detach() - tokens.recorded_logprobs).abs().sum()
+            metrics["logprob_gap"] += float(gap)
+            metrics["compared"] += len(logprobs)
     metrics["grad_norm"], metrics["lr"] = learner.update()
 
 
-def _logprobs(
-    model: torch.nn.Module,
-    reference: torch.nn.Module | None,
+def _logprobs(model: torch.nn.Module, batch: Batch, learning: Learning) -> torch.Tensor:
+    """Return the targets' logprobs at the temperature at which they were sampled, [targets]."""
+    with precision_context(learning.recipe.model, learning.dist):
+        return target_logprobs(model, batch, temperature=learning.recipe.temperature)
+
+
+def _recorded(batch: Batch) -> torch.Tensor:
+    assert batch.old_logprobs is not None, "trajectories have logprobs"
+    return batch.old_logprobs
+
+
+def _old_logprobs(
+    logprobs: torch.Tensor,
     batch: Batch,
+    examples: Sequence[Example],
+    proximal: Mapping[int, torch.Tensor],
     recipe: GRPORecipe,
-    dist: DistributedContext,
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return the targets' logprobs under the model and, without gradient, the reference."""
-    ref_logprobs = None
-    with precision_context(recipe.model, dist):
-        logprobs = target_logprobs(model, batch, temperature=recipe.temperature)
-        if reference is not None:
-            with torch.no_grad():
-                ref_logprobs = target_logprobs(reference, batch, temperature=recipe.temperature)
-    return logprobs, ref_logprobs
+) -> torch.Tensor:
+    """Return what ratios are to, [targets]."""
+    if not recipe.clip.importance_cap:
+        return _recorded(batch)
+    if not proximal:
+        return logprobs.detach()
+    return torch.cat([proximal[id(it)] for it in examples])
 
 
-def _by_target(values: Sequence[float], batch: Batch) -> torch.Tensor:
-    """Return for each target of a batch, [targets], the value of its sequence."""
-    return torch.tensor(values, device=batch.targets.device)[batch.sequence_index]
+def _weights(
+    examples: Sequence[Example], sequences: int, targets: int, batch: Batch, recipe: GRPORecipe
+) -> torch.Tensor:
+    """Return what each target counts, [targets]; `sequences` and `targets` are the update's."""
+    counts = np.array([it.sequence.targets for it in examples])
+    of_sequences = {
+        "tokens": np.full(len(counts), 1 / targets),
+        "sequences": 1 / (counts * sequences),
+        "constant": np.full(len(counts), 1 / (sequences * max(recipe.average_tokens, 1))),
+    }[recipe.average]
+    return _put(np.repeat(of_sequences, counts).astype(np.float32), batch)
+
+
+def _put(values: NDArray[np.float32], batch: Batch) -> torch.Tensor:
+    return torch.tensor(values, device=batch.targets.device)
 
 
 def _micro_batches(lengths: NDArray[np.int32], micro_tokens: int) -> Step:
@@ -567,6 +635,7 @@ class _TrainingSteps:
         self._dist = dist
         self._console = console
         self._run_id = run_id
+        self._objective = load_objective(recipe.objective)
         session = dist.broadcast(secrets.token_hex(4))
         self._versions = WeightVersions(run_id, session)
         self._tasks: dict[str, list[str]] = {
@@ -646,6 +715,9 @@ class _TrainingSteps:
     ) -> None:
         """`rollouts` is of the first process, which plays; the others read what was played."""
         recipe = self._recipe
+        learning = Learning(
+            recipe=recipe, dist=self._dist, reference=reference, objective=self._objective
+        )
         ahead: asyncio.Task[list[episode_pb2.Episode]] | None = None
         while self._step < recipe.steps:
             step = self._step
@@ -667,7 +739,7 @@ class _TrainingSteps:
             scored = score_groups(episodes, recipe, step, self._perfect_scores, versions)
             metrics: dict[str, float] = {}
             if scored.examples:
-                work = (learner, scored.examples, recipe, self._dist, reference)
+                work = (learner, scored.examples, learning)
                 # In a thread, so that the next step may be played meanwhile.
                 metrics = (
                     learn(*work) if rollouts is None else await asyncio.to_thread(learn, *work)

@@ -7,6 +7,7 @@ once, which old recipe files and recorded runs still use.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -23,10 +24,26 @@ from orchestrator.configuration import (
 from orchestrator.errors import ConfigurationError, Difference
 from training.errors import RecipeError
 
-__all__ = ["RENAMED_KEYS", "build", "load_recipe", "recipe_differences", "rename_keys", "to_plain"]
+__all__ = [
+    "KEYS_ADDED",
+    "RENAMED_KEYS",
+    "build",
+    "load_recipe",
+    "recipe_differences",
+    "rename_keys",
+    "to_plain",
+]
 
 T = TypeVar("T")
 
+KEYS_ADDED: Final[Mapping[str, str | float]] = {
+    "advantages.baseline": "group",
+    "advantages.deviation": "group",
+    "advantages.turn_discount": 0.95,
+    "clip.kl_estimator": "k3",
+    "clip.ratio": "token",
+}
+"""Keys of later programs that cannot be off, with what programs before them did."""
 RENAMED_KEYS: Final[Mapping[str, str]] = {
     "agent_eval.env": "environments",
     "at_once": "max_workers",
@@ -90,11 +107,17 @@ def recipe_differences(
     """Return the keys in which a recorded recipe and a requested one differ.
 
     A key that the recorded recipe did not have equals one that is off now (null, false, 0 or
-    empty), so that a newer program can resume what an older one began.
+    empty), or is what `KEYS_ADDED` says, so that a newer program can resume what an older one
+    began.
     """
     changes = differences(rename_keys(recorded), requested, absent_is_off=True)
     # A section that was empty and has keys now: each key that is not off stands for itself.
-    return [change for change in changes if (change.old, change.new) != ("{}", "-")]
+    return [
+        change
+        for change in changes
+        if (change.old, change.new) != ("{}", "-")
+        and (change.old, change.new) != ("-", json.dumps(KEYS_ADDED.get(change.field)))
+    ]
 
 
 def rename_keys(values: Mapping[str, Any]) -> Plain:

@@ -6,9 +6,8 @@ that sampled it. A record that lacks either is refused, never patched.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,7 +18,7 @@ from agentgym.episode.v1 import episode_pb2
 from training.data.sequences import Provenance, TokenSequence, make_sequence
 from training.errors import LogprobsMissing
 
-__all__ = ["Trajectory", "WeightVersions", "group_advantages", "read_trajectories"]
+__all__ = ["Trajectory", "WeightVersions", "read_trajectories"]
 
 _STEP: Final = re.compile(r"(?:(?P<run>[0-9a-f]+)-[0-9a-f]+-)?step-(?P<step>\d+)")
 
@@ -68,6 +67,8 @@ class Trajectory:
     """Ids, targets and logprobs; targets are the sampled tokens that are fresh enough."""
     stale: int
     """Sampled tokens that are no targets, because the weights have moved on too far."""
+    turns: NDArray[np.int64]
+    """[targets]: the turn of the episode in which each was sampled, from 0."""
 
 
 def read_trajectories(
@@ -109,7 +110,10 @@ def read_trajectories(
         )
         sequence = make_sequence(np.array(segment.ids, np.uint32), fresh, logprobs, origin)
         if sequence is not None:
-            trajectories.append(Trajectory(sequence, int(sampled.sum() - fresh.sum())))
+            stale = int(sampled.sum() - fresh.sum())
+            calls = np.array(segment.generations, np.int64)[: len(sequence)][sequence.mask] - 1
+            turns = np.array([call.turn for call in episode.generations], np.int64)[calls]
+            trajectories.append(Trajectory(sequence, stale, turns))
     return trajectories
 
 
@@ -152,28 +156,3 @@ def _sampling_steps(
             field="token_segments.policy_versions",
         )
     return steps
-
-
-def group_advantages(
-    rewards: Sequence[float], groups: Sequence[object], *, normalise: bool
-) -> list[float]:
-    """Return each reward less its group's mean; with `normalise`, over the group's deviation.
-
-    A group whose rewards are all equal, or of one, has advantages of 0: it says nothing about
-    which of its episodes was better.
-    """
-    members: dict[object, list[float]] = {}
-    for reward, group in zip(rewards, groups, strict=True):
-        members.setdefault(group, []).append(reward)
-    return [
-        _advantage(reward, members[group], normalise)
-        for reward, group in zip(rewards, groups, strict=True)
-    ]
-
-
-def _advantage(reward: float, group: Sequence[float], normalise: bool) -> float:
-    mean = math.fsum(group) / len(group)
-    if max(group) == min(group):
-        return 0.0
-    deviation = math.sqrt(math.fsum((other - mean) ** 2 for other in group) / len(group))
-    return (reward - mean) / deviation if normalise else reward - mean

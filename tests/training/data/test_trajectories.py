@@ -12,7 +12,6 @@ from tests.orchestrator.records import build_episode
 from tests.training.makers import chatml_renderer, played_episode
 from training.data.trajectories import (
     WeightVersions,
-    group_advantages,
     read_trajectories,
 )
 from training.errors import LogprobsMissing
@@ -100,14 +99,8 @@ def test_a_run_without_logprobs_is_refused_with_the_field_and_the_fix(renderer, 
     assert caught.value.field == "token_segments.logprobs"
 
 
-def test_advantages_compare_with_the_own_group_alone():
-    rewards = [1.0, 0.0, 5.0, 5.0, 3.0]
-    groups = ["a", "a", "b", "b", "c"]
-    assert group_advantages(rewards, groups, normalise=True) == [1.0, -1.0, 0.0, 0.0, 0.0]
-    assert group_advantages(rewards, groups, normalise=False) == [0.5, -0.5, 0.0, 0.0, 0.0]
-
-
-def test_advantages_of_a_group_sum_to_zero_and_have_unit_deviation():
-    found = group_advantages([0.1, 0.7, 0.3, 0.9], ["g"] * 4, normalise=True)
-    assert math.fsum(found) == pytest.approx(0.0, abs=1e-12)
-    assert math.fsum(it * it for it in found) / 4 == pytest.approx(1.0)
+def test_each_target_knows_the_turn_that_it_was_sampled_in(renderer):
+    (trajectory,) = read_trajectories(versioned(renderer, "step-0"))
+    assert sorted(set(trajectory.turns)) == [0, 1]
+    assert (np.diff(trajectory.turns) >= 0).all()
+    assert len(trajectory.turns) == trajectory.sequence.targets

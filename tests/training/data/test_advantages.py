@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from training.data.advantages import (
+    AdvantageConfig,
+    episode_advantages,
+    telling_groups,
+    turn_advantages,
+)
+
+REWARDS = [1.0, 0.0, 5.0, 5.0, 3.0]
+GROUPS = ["a", "a", "b", "b", "c"]
+
+
+def advantages(normalise: bool = False, **config) -> list[float]:
+    return episode_advantages(REWARDS, GROUPS, AdvantageConfig(**config), normalise=normalise)
+
+
+def test_episodes_are_compared_with_their_own_group_alone():
+    assert advantages() == [0.5, -0.5, 0.0, 0.0, 0.0]
+    assert advantages(normalise=True) == [1.0, -1.0, 0.0, 0.0, 0.0]
+    assert telling_groups(REWARDS, GROUPS) == 1
+
+
+def test_advantages_of_a_group_sum_to_zero_and_have_unit_deviation():
+    found = episode_advantages([0.1, 0.7, 0.3, 0.9], ["g"] * 4, AdvantageConfig(), normalise=True)
+    assert math.fsum(found) == pytest.approx(0.0, abs=1e-12)
+    assert math.fsum(it * it for it in found) / 4 == pytest.approx(1.0)
+
+
+def test_leaving_one_out_compares_with_the_others_alone():
+    found = episode_advantages(
+        [1.0, 0.0, 0.0, 0.5], ["g"] * 4, AdvantageConfig(baseline="leave_one_out"), normalise=False
+    )
+    assert found == pytest.approx([1 - 0.5 / 3, -0.5, -0.5, 0.5 - 1 / 3])
+
+
+def test_the_batch_compares_all_episodes_of_a_step():
+    found = advantages(baseline="batch", normalise=True)
+    assert math.fsum(found) == pytest.approx(0.0, abs=1e-12)
+    assert math.fsum(it * it for it in found) / 5 == pytest.approx(1.0)
+    assert found[2] == found[3] > 0 > found[0] > found[1]
+    same = episode_advantages(
+        [2.0] * 3, GROUPS[:3], AdvantageConfig(baseline="batch"), normalise=True
+    )
+    assert same == [0.0] * 3
+
+
+def test_groups_may_share_the_deviation_of_all():
+    found = episode_advantages(
+        [1.0, 0.0, 0.6, 0.4],
+        ["a", "a", "b", "b"],
+        AdvantageConfig(deviation="batch"),
+        normalise=True,
+    )
+    assert found[0] == pytest.approx(5 * found[2]), "the small difference stays the smaller one"
+
+
+def test_turns_that_began_in_one_state_are_compared_with_each_other():
+    """Two episodes leave the first state for different ones; the one that wins comes back once."""
+    states = [[b"s", b"x"], [b"s", b"y", b"s", b"x"], [b"s"]]
+    config = AdvantageConfig(turn_weight=1.0, turn_discount=0.5)
+    rewards, groups = [0.0, 1.0, 1.0], ["a", "a", "b"]
+    lost, won, other = turn_advantages(rewards, groups, states, config, normalise=False)
+    # Returns from s: 0 of the first; 1/8 and 1/2 of the second.
+    mean = (0 + 1 / 8 + 1 / 2) / 3
+    assert [lost[0], won[0], won[2]] == pytest.approx([-mean, 1 / 8 - mean, 1 / 2 - mean])
+    assert [lost[1], won[3]] == [-0.5, 0.5]
+    assert won[1] == 0.0, "nobody else was there"
+    assert other == [0.0], "another task's states are other states"
+
+
+@pytest.mark.parametrize("changes", [{"turn_weight": -1}, {"turn_discount": 0}])
+def test_what_cannot_be_is_refused(changes):
+    with pytest.raises(ValueError, match="turn_discount above 0"):
+        AdvantageConfig(**changes)

@@ -1,0 +1,151 @@
+"""How much better an episode, or a turn of it, was than others: what moves its tokens' probability.
+
+Pure functions of rewards and states. An advantage of 0 moves nothing.
+
+Sources: groups of one task https://arxiv.org/abs/2402.03300; without division
+https://arxiv.org/abs/2503.20783; the others' mean https://arxiv.org/abs/2402.14740; the whole
+batch's mean and deviation https://arxiv.org/abs/2501.03262; credit of turns in the same
+state https://arxiv.org/abs/2505.10978.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["AdvantageConfig", "episode_advantages", "telling_groups", "turn_advantages"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvantageConfig:
+    """What rewards are compared with."""
+
+    baseline: Literal["group", "leave_one_out", "batch"] = "group"
+    """What is taken off a reward: the mean of its task's episodes, of the other ones of its task
+    (RLOO), or of all of the step (REINFORCE++)."""
+    deviation: Literal["group", "batch"] = "group"
+    """Whose deviation advantages are divided by, where they are: their task's, or the step's."""
+    turn_weight: float = 0.0
+    """Above 0, each turn has a further advantage of this weight: its discounted return less the
+    mean over all turns of the task that began in the same state (GiGPO)."""
+    turn_discount: float = 0.95
+    """What a reward counts one turn earlier."""
+
+    def __post_init__(self) -> None:
+        if self.turn_weight < 0 or not 0 < self.turn_discount <= 1:
+            raise ValueError("turn_weight is at least 0, turn_discount above 0 and at most 1")
+
+
+def episode_advantages(
+    rewards: Sequence[float],
+    groups: Sequence[Hashable],
+    config: AdvantageConfig,
+    *,
+    normalise: bool,
+) -> list[float]:
+    """Return the advantage of each episode.
+
+    A group whose rewards are all equal, or of one, has advantages of 0 unless the baseline is the
+    batch's: it says nothing about which of its episodes was better.
+
+    Args:
+        rewards: Of the episodes.
+        groups: The task of each.
+        config: What they are compared with.
+        normalise: Divide by the deviation.
+    """
+    members = _by_group(rewards, groups)
+    if config.baseline == "batch":
+        advantages = [reward - _mean(rewards) for reward in rewards]
+    else:
+        advantages = [
+            _difference(reward, members[group], config.baseline)
+            for reward, group in zip(rewards, groups, strict=True)
+        ]
+    if not normalise:
+        return advantages
+    if config.deviation == "batch" or config.baseline == "batch":
+        scale = _deviation(advantages)
+        return [advantage / scale if scale else 0.0 for advantage in advantages]
+    return [
+        advantage / _deviation(members[group]) if advantage else 0.0
+        for advantage, group in zip(advantages, groups, strict=True)
+    ]
+
+
+def telling_groups(rewards: Sequence[float], groups: Sequence[Hashable]) -> int:
+    """Return the number of groups whose rewards differ."""
+    return sum(max(it) > min(it) for it in _by_group(rewards, groups).values())
+
+
+def turn_advantages(
+    rewards: Sequence[float],
+    groups: Sequence[Hashable],
+    states: Sequence[Sequence[bytes]],
+    config: AdvantageConfig,
+    *,
+    normalise: bool,
+) -> list[list[float]]:
+    """Return the advantage of each turn of each episode over others in the same state.
+
+    The reward of an episode counts as earned by its last turn.
+
+    Args:
+        rewards: Of the episodes.
+        groups: The task of each.
+        states: Of each episode, the hash of the state that each turn began in.
+        config: Has the discount.
+        normalise: Divide by the deviation among the turns of a state.
+    """
+    returns: dict[tuple[Hashable, bytes], list[float]] = {}
+    for reward, group, begun in zip(rewards, groups, states, strict=True):
+        for turn, state in enumerate(begun):
+            returns.setdefault((group, state), []).append(
+                _discounted(reward, len(begun) - 1 - turn, config)
+            )
+    return [
+        [
+            _advantage(
+                _discounted(reward, len(begun) - 1 - turn, config),
+                returns[group, state],
+                normalise=normalise,
+            )
+            for turn, state in enumerate(begun)
+        ]
+        for reward, group, begun in zip(rewards, groups, states, strict=True)
+    ]
+
+
+def _discounted(reward: float, turns_to_go: int, config: AdvantageConfig) -> float:
+    return reward * config.turn_discount**turns_to_go
+
+
+def _by_group(rewards: Sequence[float], groups: Sequence[Hashable]) -> dict[Hashable, list[float]]:
+    members: dict[Hashable, list[float]] = {}
+    for reward, group in zip(rewards, groups, strict=True):
+        members.setdefault(group, []).append(reward)
+    return members
+
+
+def _difference(reward: float, group: Sequence[float], baseline: str) -> float:
+    if max(group) == min(group):
+        return 0.0
+    difference = reward - _mean(group)
+    # The mean of the others is off by as much more.
+    return difference * len(group) / (len(group) - 1) if baseline == "leave_one_out" else difference
+
+
+def _advantage(value: float, others: Sequence[float], *, normalise: bool) -> float:
+    difference = _difference(value, others, "group")
+    return difference / _deviation(others) if difference and normalise else difference
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    mean = _mean(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
