@@ -14,6 +14,8 @@ What gateways share, from below:
     errors.py     what went wrong, for people and programs: `Problem`
     backend.py    a fleet of servers, and episodes on it: `Backend`, `HeldEpisode`
     leases.py     ids that clients hold episodes by, and when an unused one is closed: `Leases`
+    sessions.py   the episodes of clients that are asked for by functions: `Sessions`, `Environment`
+    messages.py   what those clients say: `Action`, `Reset`
     access.py     who may ask, how much, and that no traceback leaves: `Access`
     options.py    flags: those of all gateways, and of each kind
     serving.py    from flags to a server that ends in order

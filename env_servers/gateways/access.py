@@ -6,18 +6,22 @@ Checked before a request reaches the gateway's own application, for HTTP and Web
   of the *origins* that the operator named are let through, with what CORS wants.
 - A token, where there is one: `Authorization: Bearer TOKEN`, or as the password of basic
   authentication, which clients that know of no token send for http://any:TOKEN@host.
-- The size of a body: one that says it is too long is not read, one that does not say is cut off.
+- The size of a body: one that says it is too long is not kept, one that does not say is cut off.
+  What still comes of it is thrown away, up to a bound: a connection that is closed with something
+  unread is reset, and the client may lose the answer.
 
 An error that nobody expected is logged with its traceback, and answered without.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+import contextlib
 import hmac
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Final
+from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
@@ -32,6 +36,9 @@ log = get_logger(__name__)
 
 BODY_LIMIT: Final = 8 << 20
 """Bytes of a request's body: twice the longest action that servers take by default."""
+_LATE_BYTES: Final = 8 * BODY_LIMIT
+"""Of a body that is too long, thrown away after the answer."""
+_LATE_SECONDS: Final = 10.0
 _POLICY_VIOLATION: Final = 1008
 """How a WebSocket is closed that must not be opened."""
 
@@ -113,11 +120,9 @@ class Access:
         headers = dict(scope["headers"])
         refused = self._check(scope, headers)
         if refused is not None:
-            await self._refuse(scope, send, *refused)
+            await self._refuse(scope, receive, send, *refused)
             return
-        if scope["type"] == "http" and b"content-length" not in headers:
-            receive = self._counted(receive)
-        await self._guarded(scope, receive, send)
+        await self._guarded(scope, _Counted(receive, self._body_limit), send)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
         """Return status and sentence of a refusal; None = the request may pass."""
@@ -159,27 +164,30 @@ class Access:
             return False
         return hmac.compare_digest(shown, self._token)
 
-    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _guarded(self, scope: Scope, receive: _Counted, send: Send) -> None:
         started = False
 
         async def noted(message: Message) -> None:
             nonlocal started
-            started = True
-            await send(message)
+            if not receive.exceeded:  # else it is what the application makes of the cut
+                started = True
+                await send(message)
 
         try:
             await self._answer(scope, receive, noted)
-        except _BodyTooLong:
-            if not started:
-                sentence = f"the body is longer than {self._body_limit:,} bytes"
-                await self._refuse(scope, send, 413, sentence)
         except Exception:  # boundary of a request: it fails alone
-            log.exception("gateway failed", method=scope.get("method"), path=scope["path"])
-            if not started:
-                sentence = "the gateway failed; its log says where"
-                await self._refuse(scope, send, 500, sentence)
+            if not receive.exceeded:
+                log.exception("gateway failed", method=scope.get("method"), path=scope["path"])
+                if not started:
+                    sentence = "the gateway failed; its log says where"
+                    await self._refuse(scope, receive, send, 500, sentence)
+        if receive.exceeded and not started:
+            sentence = f"the body is longer than {self._body_limit:,} bytes"
+            await self._refuse(scope, receive.rest, send, 413, sentence)
 
-    async def _refuse(self, scope: Scope, send: Send, status: int, sentence: str) -> None:
+    async def _refuse(
+        self, scope: Scope, receive: Receive, send: Send, status: int, sentence: str
+    ) -> None:
         if scope["type"] == "websocket":
             await send(
                 {"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": sentence[:120]}
@@ -190,23 +198,62 @@ class Access:
         if status == 401:
             extra.append((b"www-authenticate", b'Basic realm="gateway", charset="UTF-8"'))
         if status == 413:
-            extra.append((b"connection", b"close"))  # the rest of the body is not read
+            extra.append((b"connection", b"close"))
+            send = _after_the_body(scope, receive, send)
         await reply(send, status, content_type, body, extra, head=scope["method"] == "HEAD")
 
-    def _counted(self, receive: Receive) -> Receive:
-        """Return `receive` for a body that does not say how long it is."""
-        left = self._body_limit
 
-        async def counted() -> Message:
-            nonlocal left
-            message = await receive()
-            body: Any = message.get("body", b"")
-            left -= len(body)
-            if left < 0:
-                raise _BodyTooLong
-            return message
+class _Counted:
+    """`receive` that ends a body at its limit: one need not say how long it is."""
 
-        return counted
+    def __init__(self, receive: Receive, limit: int) -> None:
+        self._receive = receive
+        self._left = limit
+        self._ended = False
+        self.exceeded = False
+        """The body went past the limit; nothing that is read of it counts."""
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._left -= len(message.get("body", b""))
+        if self._left < 0:
+            self.exceeded = True
+            self._ended = not message.get("more_body", False)
+            raise _BodyTooLong
+        return message
+
+    async def rest(self) -> Message:
+        """Return what comes after the cut."""
+        if self._ended:
+            return {"type": "http.request", "body": b"", "more_body": False}
+        return await self._receive()
+
+
+def _after_the_body(scope: Scope, receive: Receive, send: Send) -> Send:
+    """Return `send` for an answer that is said at once, and ends when the request has."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] != "http.response.body":
+            await send(message)
+            return
+        await send({**message, "more_body": True})
+        # Who asks before it sends has nothing under way.
+        if not any(name == b"expect" for name, _ in scope["headers"]):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LATE_SECONDS):
+                    await _throw_away(receive)
+        await send({"type": "http.response.body", "body": b""})
+
+    return sending
+
+
+async def _throw_away(receive: Receive) -> None:
+    left = _LATE_BYTES
+    while left > 0:
+        message = await receive()
+        if not message.get("more_body", False):  # the end, or the client has gone
+            return
+        left -= len(message["body"])
 
 
 def _is_preflight(scope: Scope, headers: dict[bytes, bytes]) -> bool:

@@ -108,7 +108,7 @@ async def open_backend(options: GatewayOptions) -> AsyncGenerator[Backend]:
         servers=options.target,
         spawn=options.servers,
         data=options.data,
-        server_options=tuple(it for text in options.set for it in ("--set", text)),
+        server_options=("--set", *options.set) if options.set else (),
         wait_for_servers=_WAIT_SECONDS,
     )
     async with Fleet(list(names), config, connection) as fleet:

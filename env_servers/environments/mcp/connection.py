@@ -70,11 +70,6 @@ class Connection:
             raise
         return connection
 
-    def identity(self) -> str:
-        """Return what the server calls itself: its name and version."""
-        info = self._ready.result().server_info
-        return "" if info is None else f"{info.name} {info.version}"
-
     def tools(self) -> Sequence[Tool]:
         """Return the server's tools; raises ServiceUnavailable."""
         return self._wait(self._list)

@@ -17,7 +17,7 @@ from env_servers.gateways.backend import Backend
 from env_servers.gateways.errors import UnknownId
 from env_servers.gateways.leases import Leases
 from env_servers.gateways.mcp.environment_server import EnvironmentServer
-from env_servers.gateways.openenv.session import Environment, Session
+from env_servers.gateways.sessions import Environment, Session
 from orchestrator.errors import UsageError
 
 __all__ = ["McpGateway"]

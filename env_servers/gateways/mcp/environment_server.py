@@ -34,8 +34,8 @@ from mcp_types import (
 
 from agent_runtime.errors import AgentRuntimeError
 from env_servers.gateways.errors import BadRequest, GatewayError, problem_of
-from env_servers.gateways.openenv.messages import Action, Reset, validate
-from env_servers.gateways.openenv.session import Environment, Sessions
+from env_servers.gateways.messages import Action, Reset, validate
+from env_servers.gateways.sessions import Environment, Sessions
 from orchestrator.errors import UsageError
 
 __all__ = ["EnvironmentServer"]

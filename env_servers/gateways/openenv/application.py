@@ -20,21 +20,18 @@ from agent_runtime.errors import AgentRuntimeError
 from env_servers.gateways.backend import Backend
 from env_servers.gateways.errors import BadRequest, GatewayError, UnknownId, problem_of
 from env_servers.gateways.leases import Leases
-from env_servers.gateways.openenv.conversation import Conversation
-from env_servers.gateways.openenv.messages import (
+from env_servers.gateways.messages import (
     Action,
     InvalidMessage,
     Observation,
     Reset,
     State,
-    Step,
-    Tasks,
-    error_message,
-    parse,
     validate,
 )
-from env_servers.gateways.openenv.session import Environment, Session, Sessions
+from env_servers.gateways.openenv.conversation import Conversation
+from env_servers.gateways.openenv.messages import Step, Tasks, error_message, parse
 from env_servers.gateways.openenv.tools import Tools
+from env_servers.gateways.sessions import Environment, Session, Sessions
 from orchestrator.errors import UsageError
 
 __all__ = ["OpenEnvGateway"]

@@ -25,16 +25,10 @@ from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.logs import get_logger
 from env_servers.gateways.errors import BadRequest, GatewayError, problem_of
 from env_servers.gateways.leases import Lease
-from env_servers.gateways.openenv.messages import (
-    Action,
-    InvalidMessage,
-    Reset,
-    error_message,
-    parse,
-    validate,
-)
-from env_servers.gateways.openenv.session import Session, Sessions
+from env_servers.gateways.messages import Action, InvalidMessage, Reset, validate
+from env_servers.gateways.openenv.messages import error_message, parse
 from env_servers.gateways.openenv.tools import Tools
+from env_servers.gateways.sessions import Session, Sessions
 
 __all__ = ["Conversation"]
 

@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from agent_runtime.errors import AgentRuntimeError
 from env_servers.gateways.errors import BadRequest, GatewayError, UnknownId, problem_of
 from env_servers.gateways.leases import Lease
-from env_servers.gateways.openenv.messages import Action, InvalidMessage, parse, validate
-from env_servers.gateways.openenv.session import Session, Sessions
+from env_servers.gateways.messages import Action, InvalidMessage, validate
+from env_servers.gateways.openenv.messages import parse
+from env_servers.gateways.sessions import Session, Sessions
 
 __all__ = ["Tools"]
 

@@ -49,6 +49,12 @@ def test_a_gateway_starts_its_servers_answers_and_ends_with_them(tmp_path):
     assert "Traceback" not in said.decode()
 
 
+def test_every_setting_reaches_the_servers(capsys):
+    settings = ("weather.nonsense=1", "weather.timeout=9")
+    assert main(["gateway", "rest", "weather", "--port", "0", "--set", *settings]) == 2
+    assert "unknown setting 'nonsense'" in capsys.readouterr().err
+
+
 def test_agentgym_has_no_echo(capsys, server_process):
     server = server_process(environments=["echo"])
     assert main(["gateway", "agentgym", "--target", server.address, "--port", "0"]) == 2

@@ -13,7 +13,7 @@ from agent_runtime.episode import Transition
 from env_servers.gateways.backend import Backend, HeldEpisode
 from env_servers.gateways.errors import BadRequest, EpisodeLapsed, UnknownId
 from env_servers.gateways.leases import Lease, Leases
-from env_servers.gateways.openenv.messages import Action, Reset, State, to_result
+from env_servers.gateways.messages import Action, Reset, State, to_result
 
 __all__ = ["Environment", "Session", "Sessions"]
 
