@@ -25,7 +25,7 @@ from tests.kit.data import REPOSITORY
 from tests.kit.proxy import FaultyProxy
 from tests.kit.server_process import ServerProcess
 
-__all__ = ["build", "needs", "needs_library", "plays_through_losses"]
+__all__ = ["build", "go_workspace", "needs", "needs_library", "plays_through_losses"]
 
 ENVIRONMENTS = ("wordle", "textcraft")
 EPISODES = 10
@@ -62,6 +62,20 @@ def build(language: str, *commands: Sequence[str], **environment: str) -> Path:
         )
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}"
     return folder
+
+
+def go_workspace() -> dict[str, str]:
+    """Variables that let Go find the client and Debian's packages; skip the test without."""
+    needs("buf", "go", "protoc-gen-go", "protoc-gen-go-grpc")
+    packages = Path("/usr/share/gocode")
+    if not (packages / "src/google.golang.org/protobuf").is_dir():
+        pytest.skip("not installed: golang-google-grpc-dev, golang-github-golang-protobuf-1-5-dev")
+    workspace = REPOSITORY / "clients/go/build/gopath"
+    source = workspace / "src/agentgym"
+    source.parent.mkdir(parents=True, exist_ok=True)
+    if not source.is_symlink():
+        source.symlink_to(REPOSITORY / "clients/go")
+    return {"GO111MODULE": "off", "GOPATH": f"{workspace}:{packages}"}
 
 
 async def plays_through_losses(
