@@ -14,9 +14,12 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
+from google.protobuf import struct_pb2
+
 from agent_runtime.connection import Connection
 from agent_runtime.errors import CommandGivenUp, ConnectionLost, EnvironmentFailure
 from agent_runtime.images import Image
+from agent_runtime.judgements import give_back, judgements_of
 from agent_runtime.logs import get_logger
 from agent_runtime.patience import Patience
 from agent_runtime.pending import Pending, StreamBroke
@@ -138,6 +141,8 @@ class RemoteEpisode:
         self._seconds_alone = 0.0
         """How long its last command took that was the only suspect one."""
         self._journal: list[tuple[str, Any, int]] = []
+        self._judgements: list[struct_pb2.Value] = []
+        """What judges said so far, given back in a rebuild: they are not asked again."""
         self._hashes: list[bytes] = []
 
     @property
@@ -195,6 +200,7 @@ class RemoteEpisode:
         fork = pb.Fork(from_episode_id=self.episode_id, lease_ms=self._reset.lease_ms)
         await copy._command(self.seq, "fork", fork, 0)
         copy._journal, copy._hashes = list(self._journal), list(self._hashes)
+        copy._judgements = list(self._judgements)
         copy.seq = self.seq
         self.connection.register(copy)
         return copy
@@ -297,6 +303,8 @@ class RemoteEpisode:
         self._journal.append((body, value, action_format))
         self._hashes.append(event.state_hash)
         self.seq = seq
+        if event.HasField("info"):
+            self._judgements += judgements_of(event.info)
         return _to_transition(event)
 
     async def _command(
@@ -481,6 +489,7 @@ class RemoteEpisode:
         reset = pb.Reset()
         reset.CopyFrom(self._reset)
         reset.initial_state_hash = self._hashes[0]
+        give_back(reset, self._judgements)
         size = 0
         for entry in islice(self._entries(), _MAX_JOURNAL_ENTRIES):
             size += entry.input.ByteSize()

@@ -19,10 +19,10 @@ from agent_runtime.errors import ContextOverflow, PolicyError, PolicyMisconfigur
 from agent_runtime.logs import get_logger
 from agent_runtime.policies.base import Completion, EpisodeContext, Policy
 from agent_runtime.redaction import redact_text
-from agent_runtime.rubric import AnswerOffFormat, Rubric
 from agent_runtime.sampling import FinishReason
 from agent_runtime.spending import Pricing
 from agentgym.env.v1 import environment_pb2, types_pb2
+from agentgym.rubric import AnswerOffFormat, Rubric
 
 __all__ = ["Judge", "Judgement", "NoVote", "Vote"]
 

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from agent_runtime.episode import RemoteEpisode, Transition
 from agent_runtime.errors import AgentRuntimeError
+from agent_runtime.judgements import give_back, judgements_of
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.client import ClientConfig, connection_options
@@ -145,6 +146,8 @@ def recorded_reset(record: episode_pb2.Episode, *, profile: str = "") -> pb.Rese
     )
     if record.HasField("options"):
         reset.options.CopyFrom(record.options)
+    for step in record.steps:
+        give_back(reset, judgements_of(step.info))
     return reset
 
 

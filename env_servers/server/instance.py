@@ -30,6 +30,7 @@ from env_servers.sdk import (
 )
 from env_servers.sdk.images import proof_of
 from env_servers.sdk.images import require_fit as require_fit_images
+from env_servers.sdk.judging import JUDGEMENTS
 from env_servers.sdk.views import require_fit as require_fit_views
 from env_servers.server.inputs import Action, StepInput
 
@@ -100,7 +101,9 @@ class ResetSpec(NamedTuple):
 
 
 def _json(options: Mapping[str, Any]) -> str:
-    return json.dumps(options, sort_keys=True)
+    # What judges said before is given back for a rebuild: it begins no other episode.
+    chosen = {name: value for name, value in options.items() if name != JUDGEMENTS}
+    return json.dumps(chosen, sort_keys=True)
 
 
 class Result(NamedTuple):

@@ -13,7 +13,7 @@ environments with Gymnasium. `agentgym.env` and `agentgym.episode` are generated
 and stand alone: nothing of the library is loaded before one of its names is used.
 """
 
-# This file, aio.py, gymnasium.py, inspect_tasks.py and trl_rollouts.py are written by
+# This file, aio.py, gymnasium.py, inspect_tasks.py, rubric.py and trl_rollouts.py are written by
 # hand; everything else here is generated.
 
 from __future__ import annotations

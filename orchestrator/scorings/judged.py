@@ -8,8 +8,8 @@ from typing import Final
 
 from agent_runtime.errors import PolicyUnavailable
 from agent_runtime.judge import Judge, Judgement, NoVote
-from agent_runtime.rubric import Rubric
 from agentgym.episode.v1 import episode_pb2
+from agentgym.rubric import Rubric
 from orchestrator import configuration, seeds
 from orchestrator.errors import ConfigurationError
 from orchestrator.records import stop_reason_name, summarise

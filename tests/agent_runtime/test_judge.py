@@ -12,7 +12,7 @@ from agent_runtime.errors import ContextOverflow, PolicyError, PolicyMisconfigur
 from agent_runtime.judge import Judge, Judgement, NoVote
 from agent_runtime.policies import Completion, EpisodeContext, FinishReason, Policy, PolicySession
 from agent_runtime.policies.scripted import ScriptedPolicy
-from agent_runtime.rubric import Grade, Rubric
+from agentgym.rubric import Grade, Rubric
 
 RUBRIC = Rubric(
     template="Question: {{question}} Answer: {{answer}} Is it right?",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_runtime.rubric import AnswerOffFormat, Grade, Rubric
+from agentgym.rubric import AnswerOffFormat, Grade, Rubric
 
 RUBRIC = Rubric(
     template="How did it go? {{ transcript }} It scored {{score}}.",

@@ -37,6 +37,8 @@ from env_servers.sdk import (
     Task,
     View,
 )
+from env_servers.sdk.judging import JUDGEMENTS, Judgement, Recorded, recorded_judgements
+from env_servers.toolkit.judges import judge_of
 
 __all__ = ["ShellEnvironment"]
 
@@ -86,15 +88,19 @@ class ShellEnvironment(AsyncEnvironment):
 
     tasks: ShellTasks
     _state: _State
+    _seed: int
+    _recorded: Recorded
 
     @classmethod
     def load_tasks(cls, config: EnvironmentConfig) -> ShellTasks:
+        judge = judge_of(config.settings)
         sandbox = Sandbox()
         sandbox.require()
-        return ShellTasks(sandbox)
+        return ShellTasks(sandbox, judge)
 
     async def reset_async(self, task: Task, options: ResetOptions) -> Observation:
-        options.require(self.spec.profiles)
+        options.require(self.spec.profiles, (JUDGEMENTS,))
+        self._seed, self._recorded = options.seed, recorded_judgements(options.options)
         self._state = _State(task.payload, task.payload.start)
         files = "\n".join(task.payload.start.files)
         return Observation(f"{task.payload.request}\n\nThe files:\n{files}")
@@ -137,12 +143,26 @@ class ShellEnvironment(AsyncEnvironment):
         right = not self._state.puzzle.flaws(self._state.tree)
         for trial in self._state.puzzle.trials:
             right = right and await self._passes(trial)
+        judgement = await self._judged() if right else None
+        if judgement is not None:
+            right = judgement.success
         self._state = replace(self._state, command=SUBMIT, shown="")
         return Observation(
             "Handed in.",
             reward=float(right),
             terminated=True,
             stop_reason=StopReason.GOAL_REACHED if right else StopReason.ANSWERED,
+            info=None if judgement is None else {JUDGEMENTS: [judgement.as_info()]},
+        )
+
+    async def _judged(self) -> Judgement | None:
+        """Return the verdict on the folder; None = the task has nothing to judge."""
+        puzzle, examiner = self._state.puzzle, self.tasks.examiner
+        if puzzle.opinion is None or examiner is None:
+            return None
+        prompt = puzzle.opinion.prompt(puzzle.start, self._state.tree)
+        return await examiner.examine(
+            puzzle.opinion.rubric, prompt, seed=self._seed, recorded=self._recorded
         )
 
     async def _passes(self, trial: Trial) -> bool:

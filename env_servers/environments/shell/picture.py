@@ -23,6 +23,8 @@ def draw(puzzle: Puzzle, tree: Tree, command: str, shown: str) -> list[View]:
     checks = "\n".join(flaws) or "all files are as they were asked for"
     if puzzle.trials:
         checks += f"\n{len(puzzle.trials)} trials are run when it is handed in"
+    if puzzle.opinion:
+        checks += "\na judge reads it when it is handed in"
     last = f"$ {command[:_COMMAND_CHARS]}\n{shown}" if command else "no command yet"
     parts = [
         ("Task", puzzle.request),

@@ -3,7 +3,8 @@
 The template says in the author's words what to judge; this module adds what no author should have
 to think of: marks around all text that strangers wrote, and the form of the answer. An answer that
 is not in that form is no verdict, whatever it may mean. Pure: who answers, and how often, is
-`agent_runtime.judge`'s.
+`agent_runtime.judge`'s, and for rewards `env_servers.sdk.judging`'s. Neither may import the other,
+so what both have to know stands here.
 
     rubric = Rubric(template="Is {{answer}} the answer to {{question}}?")
     prompt = rubric.prompt({"question": question, "answer": answer})
