@@ -31,6 +31,8 @@ def _torch(session: nox.Session) -> None:
     session.install(
         "-q", *PINS, "-e", ".[models,test,train,trl]", "transformers==5.23.0", "gguf==0.19.0"
     )
+    # For the types of an example; what it needs is for GPUs.
+    session.install("-q", "--no-deps", "verl==0.9.1")
     session.install("-q", *PINS, "pyright")
 
 

@@ -122,6 +122,14 @@ def test_a_tiny_model_is_trained_and_plays(tmp_path: Path) -> None:
     assert (tmp_path / "trained" / "manifest.json").is_file()
 
 
+def test_the_tasks_of_a_split_are_written_as_verl_reads_them(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra `parquet` is not installed")
+    run_example("verl_tasks.py", "maze", "eval", str(tmp_path / "tasks.parquet"))
+    rows = parquet.read_table(tmp_path / "tasks.parquet").to_pylist()
+    assert len(rows) == 200 and {row["agent_name"] for row in rows} == {"agentgym"}
+    assert rows[3]["extra_info"] == {"index": 3, "item_id": rows[3]["prompt"][0]["content"]}
+
+
 @pytest.mark.torch
 @pytest.mark.slow
 def test_trl_learns_for_twenty_steps_and_tells_the_reward_of_each(tmp_path: Path) -> None:
