@@ -94,7 +94,7 @@ class EpisodePlan:
             action_format=self.action_format,
             profile=self.profile,
             lease_ms=lease_ms,
-            images=True,
+            images=pb.CAPABILITY_IMAGES in self.environment.capabilities,
         )
         if self.options.fields:
             reset.options.CopyFrom(self.options)

@@ -76,7 +76,7 @@ class Transition(NamedTuple):
         return self.terminated or self.truncated
 
 
-def _to_transition(event: pb.Event) -> Transition:
+def _to_transition(event: pb.Event, *, takes_images: bool) -> Transition:
     has = event.HasField
     # The named tuple's own constructor costs three times as much.
     return _new_transition(
@@ -92,7 +92,8 @@ def _to_transition(event: pb.Event) -> Transition:
             event.state_hash,
             event.parsed_action if has("parsed_action") else None,
             dict(event.info) if has("info") else None,
-            _images(event) if event.images else (),
+            # Asking an event for them costs more than any other field, so not where none come.
+            _images(event) if takes_images else (),
         ),
     )
 
@@ -130,6 +131,7 @@ class RemoteEpisode:
         self.rebuilds = 0
         """Times that the episode was opened again with its journal."""
         self._reset = reset
+        self._takes_images = reset.images
         self._deterministic = deterministic
         self._reroute = reroute
         self._deadline_ms = int(step_deadline * 1000)
@@ -152,7 +154,8 @@ class RemoteEpisode:
 
     async def reset(self) -> Transition:
         """Open the episode; raises EnvironmentFailure, ConnectionLost."""
-        transition = _to_transition(await self._command(0, "reset", self._reset, 0))
+        event = await self._command(0, "reset", self._reset, 0)
+        transition = _to_transition(event, takes_images=self._takes_images)
         self._hashes.append(transition.state_hash)
         self.seq = 0
         self._note_progress()
@@ -305,7 +308,7 @@ class RemoteEpisode:
         self.seq = seq
         if event.HasField("info"):
             self._judgements += judgements_of(event.info)
-        return _to_transition(event)
+        return _to_transition(event, takes_images=self._takes_images)
 
     async def _command(
         self,

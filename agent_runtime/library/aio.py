@@ -281,7 +281,7 @@ class Environment:
             seed=seed,
             profile=profile,
             action_format=_format(action_format, self.action_formats),
-            images=True,
+            images="images" in self.capabilities,
         )
         if options:
             reset.options.update(dict(options))
