@@ -13,6 +13,7 @@ pytest.importorskip("torch", reason="the extra `train` is not installed")
 pytest.importorskip("trl", reason="needs the extra `trl`: nox -s torch")
 
 import torch
+from accelerate.utils import DistributedType
 from transformers import AutoTokenizer
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
@@ -184,6 +185,46 @@ def test_an_episode_whose_environment_fails_is_left_out(
         assert rewards == told["agentgym_score"] and logged["scored"] == 0.5
         with pytest.raises(agentgym.EnvironmentFailure, match="is broken"):
             rollouts([fragile.BREAKS] * 2, trainer)
+
+
+def test_what_vllm_answers_is_taken_as_it_is_up_to_the_end_of_a_reply(
+    target: str, trainer_of: Callable[..., GRPOTrainer]
+) -> None:
+    """In place of vLLM, what TRL calls: it answers with a reply, its end and one id more."""
+    end = HuggingFaceRenderer(BUNDLED_AGENT).stop_ids[0]
+    asked: list[int] = []
+
+    class VLLM:
+        def generate(self, prompts: list[list[int]], images: None, num_generations: int) -> Any:
+            asked.append(len(prompts) * num_generations)
+            ids = [[7, 8, end, 9] for _ in prompts]
+            return prompts, ids, [[[-0.5], [-0.25], [-0.125], [-4.0]] for _ in prompts], None
+
+    with Rollouts("wordle", target=target, **SETTINGS) as rollouts:
+        trainer = trainer_of(rollouts)
+        trainer.use_vllm, trainer.vllm_generation = True, VLLM()
+        told = rollouts(["lmrlgym_wordle_25"] * 2, trainer)
+    assert asked == [2] * SETTINGS["max_rounds"]
+    for ids, mask, logprobs in zip(
+        told["completion_ids"], told["env_mask"], told["logprobs"], strict=True
+    ):
+        assert turns(ids, mask) == [[7, 8, end]] * SETTINGS["max_rounds"]
+        assert logprobs[:3] == logprobs[-3:] == [-0.5, -0.25, -0.125]
+
+
+def test_a_trainer_that_cannot_play_whole_episodes_is_told(
+    target: str, trainer_of: Callable[..., GRPOTrainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Rollouts("wordle", target=target, **SETTINGS) as rollouts:
+        trainer = trainer_of(rollouts)
+        with monkeypatch.context() as patch:
+            patch.setattr(trainer, "use_transformers_continuous_batching", True)
+            with pytest.raises(PolicyMisconfigured, match="tells no logprobs"):
+                rollouts(["lmrlgym_wordle_25"], trainer)
+        patched = "accelerate.Accelerator.distributed_type"
+        monkeypatch.setattr(patched, DistributedType.FSDP)
+        with pytest.raises(PolicyMisconfigured, match="sample together"):
+            rollouts(["lmrlgym_wordle_25"], trainer)
 
 
 def test_a_server_that_is_gone_ends_the_training(
