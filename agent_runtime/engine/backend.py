@@ -53,6 +53,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def shares_prefixes(self) -> bool:
+        """Whether a step gains by groups of contexts that begin alike."""
+        ...
+
+    @property
     def bytes_per_token(self) -> int:
         """Bytes that one position of one slot takes."""
         ...

@@ -213,7 +213,9 @@ class InferenceEngine:
             return []
         for copy in plan.copies:
             self._cache.copy(copy.source, copy.target, copy.count)
-        groups = group_chunks(plan.chunks, self.context_length)
+        # A kept cache may hold different keys and values for the same ids.
+        share = self.backend.shares_prefixes and len(self._cached_versions) == 1
+        groups = group_chunks(plan.chunks, self.context_length, share_prefixes=share)
         rows = (chunk for group in groups for chunk in group.rows)
         # In the order of the layout's logit_indices.
         sampling = [chunk for chunk in rows if chunk is not None and chunk.samples]

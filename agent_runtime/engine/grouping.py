@@ -5,6 +5,9 @@ rectangle: a row per slot, `width` tokens in each row, attending to `length` cac
 of neighbouring slots are a view of the cache; other rows have to be copied out of it, so a few
 unused rows between them are cheaper than a copy. Invariant: every chunk is in exactly one group.
 
+Episodes of one environment begin with the same instruction, which each slot holds a copy of. A
+group whose rows begin alike may read that beginning from one slot for all of them, once.
+
 Pure: no tensors.
 """
 
@@ -14,14 +17,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent_runtime.engine.scheduling import Chunk
+from agent_runtime.engine.scheduling import Chunk, common_prefix
 
-__all__ = ["Group", "group_chunks"]
+__all__ = ["Group", "SharedPrefix", "group_chunks"]
 
 _GATHER_COST: Final = 3
 """Cost of copying a row out of the cache and reading the copy, relative to reading it in place."""
 _LENGTH_MULTIPLE: Final = 16
 """Lengths are rounded up to a multiple of this: aligned rows, fewer different shapes."""
+_LEAST_SHARED: Final = 64
+"""Positions; reading a shorter beginning once for all rows costs more calls than it saves."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPrefix:
+    """A beginning that all contexts of a group have in common."""
+
+    slot: int
+    """A slot that holds it, as all of the group do."""
+    count: int
+    """Its positions, all before the first token of every chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,61 +51,103 @@ class Group:
     """Tokens of the longest chunk."""
     length: int
     """Cached positions that the longest context needs, rounded up."""
+    prefix: SharedPrefix | None = None
 
 
-def group_chunks(chunks: Sequence[Chunk], capacity: int) -> list[Group]:
+def group_chunks(
+    chunks: Sequence[Chunk], capacity: int, *, share_prefixes: bool = False
+) -> list[Group]:
     """Arrange all chunks of a step in groups.
 
     Args:
         chunks: What the step computes.
         capacity: Positions of a cache slot.
+        share_prefixes: Make groups of contexts that begin alike. Equal ids under one salt have to
+            have equal keys and values then.
     """
+    groups: list[Group] = []
+    for cluster, prefix in _cluster(chunks) if share_prefixes else [(chunks, None)]:
+        groups += _group_cluster(cluster, capacity, prefix)
+    return groups
+
+
+def _cluster(chunks: Sequence[Chunk]) -> list[tuple[Sequence[Chunk], SharedPrefix | None]]:
+    """Part chunks by how their contexts begin."""
+    alone: list[Chunk] = []
+    by_beginning: dict[tuple[str, tuple[int, ...]], list[Chunk]] = {}
+    for chunk in chunks:
+        generation = chunk.generation
+        if chunk.start < _LEAST_SHARED:
+            alone.append(chunk)
+            continue
+        beginning = (generation.request.cache_salt, tuple(generation.ids[:_LEAST_SHARED]))
+        by_beginning.setdefault(beginning, []).append(chunk)
+    clusters: list[tuple[Sequence[Chunk], SharedPrefix | None]] = []
+    for cluster in by_beginning.values():
+        if len(cluster) == 1:
+            alone += cluster
+            continue
+        first = cluster[0]
+        count = min(chunk.start for chunk in cluster)
+        for chunk in cluster[1:]:
+            count = common_prefix(first.generation.ids, chunk.generation.ids, count)
+        count -= count % _LENGTH_MULTIPLE
+        clusters.append((cluster, SharedPrefix(first.slot, count)))
+    return [*clusters, (alone, None)] if alone else clusters
+
+
+def _group_cluster(
+    chunks: Sequence[Chunk], capacity: int, prefix: SharedPrefix | None
+) -> list[Group]:
     decoding = [chunk for chunk in chunks if len(chunk.ids) == 1]
     prefilling = sorted(
         (chunk for chunk in chunks if len(chunk.ids) > 1),
         key=lambda chunk: (-len(chunk.ids), chunk.slot),
     )
-    groups = _group_decoding(decoding, capacity) if decoding else []
+    groups = _group_decoding(decoding, capacity, prefix) if decoding else []
     first = 0
     for index in range(1, len(prefilling) + 1):
         # Chunks come longest first: a new group where padding would more than double a row.
         if index == len(prefilling) or 2 * len(prefilling[index].ids) < len(prefilling[first].ids):
-            groups.append(_make_group(prefilling[first:index], capacity))
+            groups.append(_make_group(prefilling[first:index], capacity, prefix))
             first = index
     return groups
 
 
-def _group_decoding(chunks: list[Chunk], capacity: int) -> list[Group]:
+def _group_decoding(chunks: list[Chunk], capacity: int, prefix: SharedPrefix | None) -> list[Group]:
     """Return the cheaper of two ways to decode.
 
     Either all slots from the first to the last in place, or copies of rows, bucketed by length.
     """
+    shared = prefix.count if prefix else 0
     chunks = sorted(chunks, key=lambda chunk: chunk.slot)
     low, high = chunks[0].slot, chunks[-1].slot
     length = _round_up(max(chunk.end for chunk in chunks), capacity)
     buckets: dict[int, list[Chunk]] = {}
     for chunk in chunks:
-        buckets.setdefault(chunk.end.bit_length(), []).append(chunk)
-    bucketed = [_make_group(bucket, capacity) for bucket in buckets.values()]
+        buckets.setdefault((chunk.end - shared).bit_length(), []).append(chunk)
+    bucketed = [_make_group(bucket, capacity, prefix) for bucket in buckets.values()]
     bucketed_cost = sum(
-        len(group.rows) * group.length * (1 if isinstance(group.slots, range) else _GATHER_COST)
+        len(group.rows)
+        * (group.length - shared)
+        * (1 if isinstance(group.slots, range) else _GATHER_COST)
         for group in bucketed
     )
-    if (high - low + 1) * length > bucketed_cost:
+    if (high - low + 1) * (length - shared) > bucketed_cost:
         return bucketed
     chunk_by_slot = {chunk.slot: chunk for chunk in chunks}
     slots = range(low, high + 1)
-    return [Group(slots, [chunk_by_slot.get(slot) for slot in slots], 1, length)]
+    return [Group(slots, [chunk_by_slot.get(slot) for slot in slots], 1, length, prefix)]
 
 
-def _make_group(chunks: list[Chunk], capacity: int) -> Group:
+def _make_group(chunks: list[Chunk], capacity: int, prefix: SharedPrefix | None) -> Group:
     chunks = sorted(chunks, key=lambda chunk: chunk.slot)
     slots: Sequence[int] = [chunk.slot for chunk in chunks]
     if slots[-1] - slots[0] + 1 == len(slots):
         slots = range(slots[0], slots[-1] + 1)
     width = max(len(chunk.ids) for chunk in chunks)
     length = _round_up(max(chunk.end for chunk in chunks), capacity)
-    return Group(slots, list(chunks), width, length)
+    return Group(slots, list(chunks), width, length, prefix)
 
 
 def _round_up(length: int, capacity: int) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent_runtime.engine.grouping import Group
+from agent_runtime.engine.grouping import Group, SharedPrefix
 
 __all__ = ["Layout", "Rectangle", "make_layout"]
 
@@ -34,6 +34,8 @@ class Rectangle:
     """[tokens]: for each token of the group its cell; None where `pad_indices` is."""
     last_visible: list[int]
     """[rows * width]: for each cell the last cached position that it attends to."""
+    prefix: SharedPrefix | None = None
+    """Positions that all rows may read from one slot; each row's own slot holds them, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,4 +90,5 @@ def _make_rectangle(group: Group, begin: int) -> Rectangle:
         pad_indices=pad_indices if padded else None,
         unpad_indices=unpad_indices if padded else None,
         last_visible=last_visible,
+        prefix=group.prefix,
     )

@@ -9,15 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its common name)
 
+from agent_runtime.engine.attention import attend_by_products
 from agent_runtime.engine.checkpoint import Architecture, match_weights
+from agent_runtime.engine.grouping import SharedPrefix
 from agent_runtime.engine.layout import Layout, Rectangle
-from agent_runtime.engine.parameters import allocate_parameters
+from agent_runtime.engine.linear import Parameter, has_fast_bfloat16, linear, pack
+from agent_runtime.engine.parameters import EMBEDDING, allocate_parameters
 
 __all__ = ["Batch", "KeyValueCache", "Llama", "make_batch"]
+
+_MOST_SCORES: Final = 1 << 26
+"""Attention scores that are in memory at once; beyond that the kernel that keeps none is used."""
 
 
 class KeyValueCache:
@@ -74,6 +81,7 @@ class _RectangleTensors:
     unpad_indices: torch.Tensor | None
     mask: torch.Tensor
     """[rows, 1, width, length], 0 or -inf, to be added to the attention scores."""
+    prefix: SharedPrefix | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +132,7 @@ def _to_tensors(
         pad_indices=tensor(rectangle.pad_indices),
         unpad_indices=tensor(rectangle.unpad_indices),
         mask=mask,
+        prefix=rectangle.prefix,
     )
 
 
@@ -141,11 +150,11 @@ class Llama:
         """Allocate the weights, which `load_weights` fills; `capacity` = longest context."""
         self.architecture = architecture
         self.device, self.dtype = device, dtype
-        self._destinations: dict[str, torch.Tensor] = {}
-        """By a checkpoint's name: the rows of a matrix that the tensor is copied into."""
+        self._parameters: list[Parameter] = []
         parameters = allocate_parameters(architecture, self._allocate)
         self._embedding, self._layers = parameters.embedding, parameters.layers
-        self._norm, self._head = parameters.norm, parameters.head
+        self._norm, self._own_head = parameters.norm, parameters.head
+        self._head = torch.empty(0)
         angles = torch.outer(torch.arange(capacity).float(), _frequencies(architecture))
         cos, sin = angles.cos(), angles.sin()
         self._cos = torch.cat([cos, cos], -1)[:, None].to(device, dtype)
@@ -156,17 +165,24 @@ class Llama:
     def load_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
         """Copy weights over the present ones; see `backend.Backend.load_weights`."""
         tied = self.architecture.tied_embeddings
-        expected = {name: tuple(tensor.shape) for name, tensor in self._destinations.items()}
+        expected = {
+            name: shape
+            for parameter in self._parameters
+            for name, shape in parameter.expected.items()
+        }
         named = match_weights(weights, lambda tensor: tensor.shape, expected, tied_embeddings=tied)
         with torch.inference_mode():
-            for name, destination in self._destinations.items():
-                destination.copy_(named[name])
+            for parameter in self._parameters:
+                parameter.load(named)
+            self._head = self._own_head.tensor
+            if self._own_head is self._embedding:  # which is looked up, so it keeps its own order
+                self._head = pack(self._head)
 
     def free(self) -> None:
         """Free the weights; nothing can be computed afterwards."""
-        self._destinations.clear()
-        self._layers.clear()
-        self._embedding = self._head = self._norm = torch.empty(0)
+        for parameter in self._parameters:
+            parameter.free()
+        self._head = torch.empty(0)
 
     @torch.inference_mode()
     def forward(self, batch: Batch, cache: KeyValueCache) -> torch.Tensor:
@@ -177,14 +193,14 @@ class Llama:
         a = self.architecture
         qk_heads = a.heads + a.kv_heads
         count = len(batch.ids)
-        hidden = F.embedding(batch.ids, self._embedding)  # [tokens, hidden_size]
+        hidden = F.embedding(batch.ids, self._embedding.tensor)  # [tokens, hidden_size]
         cos, sin = self._cos[batch.positions], self._sin[batch.positions]
         for index, layer in enumerate(self._layers):
-            x = F.rms_norm(hidden, (a.hidden_size,), layer.input_norm, a.norm_eps)
-            qkv = F.linear(x, layer.qkv, layer.qkv_bias).view(count, -1, a.head_dim)
+            x = F.rms_norm(hidden, (a.hidden_size,), layer.input_norm.tensor, a.norm_eps)
+            qkv = layer.qkv.multiply(x, layer.qkv_bias).view(count, -1, a.head_dim)
             qk, v = qkv[:, :qk_heads], qkv[:, qk_heads:]  # [tokens, heads, head_dim]
             if layer.head_norms is not None:
-                qk = self._normalise_heads(qk, layer.head_norms)
+                qk = self._normalise_heads(qk, layer.head_norms.tensor)
             qk = torch.addcmul(qk * cos, qk.roll(a.head_dim // 2, -1), sin)
             cache.keys[index][batch.slots, :, batch.positions] = qk[:, a.heads :]
             cache.values[index][batch.slots, :, batch.positions] = v
@@ -193,32 +209,49 @@ class Llama:
                 for each in batch.rectangles
             ]
             mixed = parts[0] if len(parts) == 1 else torch.cat(parts)
-            hidden = hidden + F.linear(mixed, layer.output, layer.output_bias)
-            x = F.rms_norm(hidden, (a.hidden_size,), layer.post_norm, a.norm_eps)
-            gate, up = F.linear(x, layer.gate_up, layer.gate_up_bias).chunk(2, -1)
-            hidden = hidden + F.linear(F.silu(gate) * up, layer.down, layer.down_bias)
-        hidden = F.rms_norm(hidden[batch.logit_indices], (a.hidden_size,), self._norm, a.norm_eps)
-        return F.linear(hidden, self._head).float()
+            hidden = hidden + layer.output.multiply(mixed, layer.output_bias)
+            x = F.rms_norm(hidden, (a.hidden_size,), layer.post_norm.tensor, a.norm_eps)
+            gate, up = layer.gate_up.multiply(x, layer.gate_up_bias).chunk(2, -1)
+            hidden = hidden + layer.down.multiply(F.silu(gate) * up, layer.down_bias)
+        hidden = hidden[batch.logit_indices]
+        hidden = F.rms_norm(hidden, (a.hidden_size,), self._norm.tensor, a.norm_eps)
+        return linear(hidden, self._head).float()
 
     def _attend(
         self, queries: torch.Tensor, rectangle: _RectangleTensors, cache: KeyValueCache, layer: int
     ) -> torch.Tensor:
         """Attend from a rectangle's tokens: [tokens, heads, head_dim] to [tokens, hidden]."""
-        a, mask = self.architecture, rectangle.mask
+        a, prefix = self.architecture, rectangle.prefix
         rows, width, length = rectangle.shape
-        keys, values = cache.keys[layer], cache.values[layer]
-        if isinstance(rectangle.slots, tuple):
-            low, high = rectangle.slots
-            keys, values = keys[low:high, :, :length], values[low:high, :, :length]
-        else:
-            keys = keys[:, :, :length].index_select(0, rectangle.slots)
-            values = values[:, :, :length].index_select(0, rectangle.slots)
         if rectangle.pad_indices is not None:
             queries = queries[rectangle.pad_indices]
-        if width == 1:
+        multiplied = self.device.type == "cpu" and (
+            width == 1 or (self.dtype == torch.bfloat16 and has_fast_bfloat16(self.device))
+        )
+        multiplied &= rows * width * a.heads * length <= _MOST_SCORES
+        begin = prefix.count if prefix is not None and multiplied else 0
+        keys, values = (
+            _of_slots(each[layer], rectangle.slots, begin, length)
+            for each in (cache.keys, cache.values)
+        )
+        if multiplied:
+            shared = None
+            if prefix is not None:
+                shared = tuple(
+                    each[layer][prefix.slot, :, :begin] for each in (cache.keys, cache.values)
+                )
+            flat = attend_by_products(
+                queries.view(rows, width, a.heads, a.head_dim),
+                keys,
+                values,
+                rectangle.mask[..., begin:],
+                shared,
+            )
+        elif width == 1:
             # Heads that share keys become rows of one query matrix: the keys are read once.
             folded = queries.reshape(rows, a.kv_heads, -1, a.head_dim)
-            mixed = F.scaled_dot_product_attention(folded, keys, values, attn_mask=mask)
+            mixed = F.scaled_dot_product_attention(folded, keys, values, attn_mask=rectangle.mask)
+            flat = mixed.reshape(rows, a.heads * a.head_dim)
         else:
             wide = queries.reshape(rows, width, a.heads, a.head_dim).transpose(1, 2)
             if self.device.type != "cpu":
@@ -226,9 +259,9 @@ class Llama:
                 keys = keys.repeat_interleave(a.heads // a.kv_heads, 1)
                 values = values.repeat_interleave(a.heads // a.kv_heads, 1)
             mixed = F.scaled_dot_product_attention(
-                wide, keys, values, attn_mask=mask, enable_gqa=keys.shape[1] != a.heads
-            ).transpose(1, 2)
-        flat = mixed.reshape(rows * width, a.heads * a.head_dim)
+                wide, keys, values, attn_mask=rectangle.mask, enable_gqa=keys.shape[1] != a.heads
+            )
+            flat = mixed.transpose(1, 2).reshape(rows * width, a.heads * a.head_dim)
         return flat if rectangle.unpad_indices is None else flat[rectangle.unpad_indices]
 
     def _normalise_heads(self, qk: torch.Tensor, norms: torch.Tensor) -> torch.Tensor:
@@ -239,14 +272,26 @@ class Llama:
 
     def _allocate(
         self, shape: tuple[int, ...], *names: str, rows: Sequence[int] = (), kind: str = "weight"
-    ) -> torch.Tensor:
+    ) -> Parameter:
         """Implement `parameters.AllocateParameter`."""
-        tensor = torch.empty(shape, device=self.device, dtype=self.dtype)
-        begin = 0
-        for name, count in zip(names, rows or shape[:1], strict=True):
-            self._destinations[f"{name}.{kind}"] = tensor[begin : begin + count]
-            begin += count
-        return tensor
+        parts = {
+            f"{name}.{kind}": count for name, count in zip(names, rows or shape[:1], strict=True)
+        }
+        looked_up = names == (EMBEDDING,)
+        parameter = Parameter(
+            shape, parts, multiplied=not looked_up, device=self.device, dtype=self.dtype
+        )
+        self._parameters.append(parameter)
+        return parameter
+
+
+def _of_slots(
+    cached: torch.Tensor, slots: tuple[int, int] | torch.Tensor, begin: int, end: int
+) -> torch.Tensor:
+    """Return positions of some slots [rows, kv_heads, end - begin, head_dim]."""
+    if isinstance(slots, tuple):
+        return cached[slots[0] : slots[1], :, begin:end]
+    return cached[:, :, begin:end].index_select(0, slots)
 
 
 def _frequencies(architecture: Architecture) -> torch.Tensor:

@@ -54,6 +54,10 @@ class NumpyBackend:
         return "numpy"
 
     @property
+    def shares_prefixes(self) -> bool:
+        return False
+
+    @property
     def bytes_per_token(self) -> int:
         a = self.architecture
         return 2 * a.layers * a.kv_heads * a.head_dim * 4

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from agent_runtime.engine.checkpoint import Architecture
 
-__all__ = ["AllocateParameter", "Layer", "Parameters", "allocate_parameters"]
+__all__ = ["EMBEDDING", "AllocateParameter", "Layer", "Parameters", "allocate_parameters"]
 
+EMBEDDING: Final = "model.embed_tokens"
+"""The matrix whose rows are looked up by token ids."""
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -72,7 +74,7 @@ def allocate_parameters(
     """Return room for all weights of a model."""
     a = architecture
     vocabulary = (a.vocab_size, a.hidden_size)
-    embedding = allocate(vocabulary, "model.embed_tokens")
+    embedding = allocate(vocabulary, EMBEDDING)
     return Parameters(
         embedding=embedding,
         layers=[_layer(a, f"model.layers.{index}", allocate) for index in range(a.layers)],

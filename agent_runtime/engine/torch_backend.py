@@ -21,6 +21,7 @@ from agent_runtime.engine.checkpoint import Architecture, weight_files
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.generation import SampledTokens
 from agent_runtime.engine.layout import Layout
+from agent_runtime.engine.linear import has_fast_bfloat16
 from agent_runtime.engine.llama import KeyValueCache, Llama, make_batch
 from agent_runtime.engine.memory import available_memory
 from agent_runtime.engine.sampler import sample, score
@@ -57,6 +58,10 @@ class TorchBackend:
     @property
     def name(self) -> Literal["torch"]:
         return "torch"
+
+    @property
+    def shares_prefixes(self) -> bool:
+        return self.device.type == "cpu"
 
     @property
     def bytes_per_token(self) -> int:
@@ -128,5 +133,7 @@ def _dtype(
 ) -> torch.dtype:
     name = options.dtype
     if name == "auto":
-        name = "float32" if device.type == "cpu" else architecture.dtype
+        # bfloat16 on a CPU only where it computes in it, and the weights lose nothing by it.
+        half = architecture.dtype == "bfloat16" and has_fast_bfloat16(device)
+        name = "float32" if device.type == "cpu" and not half else architecture.dtype
     return getattr(torch, name)

@@ -34,7 +34,13 @@ SETTINGS = [
 
 def engine_for(folder: Path, backend: Any) -> InferenceEngine:
     options = EmbeddedOptions(
-        backend=backend, threads=1, max_slots=5, cache_gib=0.2, device="cpu", prefill_tokens=64
+        backend=backend,
+        threads=1,
+        max_slots=5,
+        cache_gib=0.2,
+        device="cpu",
+        dtype="float32",
+        prefill_tokens=64,
     )
     return load_engine(folder, options)
 

@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch", reason="the extra `torch` is not installed"
 from agent_runtime.engine import GenerationRequest, GenerationResult  # noqa: E402
 from agent_runtime.engine.checkpoint import weights_digest  # noqa: E402
 from agent_runtime.engine.engine import InferenceEngine, load_engine  # noqa: E402
+from agent_runtime.engine.grouping import Group, group_chunks  # noqa: E402
 from agent_runtime.engine.torch_backend import read_weights  # noqa: E402
 from agent_runtime.errors import (  # noqa: E402
     ContextOverflow,
@@ -161,6 +162,47 @@ def test_kept_keys_and_copied_prefixes_change_no_reply(folder: Path) -> None:
             context.extend([*result.ids, turn, turn + 1])
     assert cached > 600
     assert together.totals.cached == cached
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_an_instruction_that_many_share_is_computed_once(folder: Path, dtype: str) -> None:
+    """Two environments with an instruction each, all episodes begun in one moment."""
+    first, second = prompts([100, 120])
+    tails = prompts([4, 17, 9, 30, 2], seed=2)
+    starts = [instruction + tail for instruction in (first, second) for tail in tails]
+    engine = engine_for(folder, dtype=dtype, max_slots=12)
+    requests = [GenerationRequest(prompt=each, sampling=GREEDY) for each in starts]
+    results = generate(engine, requests)
+    totals = engine.totals
+    computed = totals.prompts - totals.cached
+    assert totals.prompts == sum(map(len, starts))
+    assert computed == len(first) + len(second) + 2 * sum(map(len, tails))
+    scores = engine_for(folder, dtype=dtype)
+    for start, result in zip(starts, results, strict=True):
+        expected = scores.score(start + result.ids)[len(start) - 1 :]
+        rounding = 1e-4 if dtype == "float32" else 0.3
+        assert result.logprobs == pytest.approx(expected, abs=rounding)
+
+
+def test_contexts_that_may_differ_are_read_apart(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def group(*args: Any, share_prefixes: bool) -> list[Group]:
+        asked.append(share_prefixes)
+        return group_chunks(*args, share_prefixes=share_prefixes)
+
+    monkeypatch.setattr("agent_runtime.engine.engine.group_chunks", group)
+    engine = engine_for(folder)
+    one(engine, prompts([4])[0], sampling=GREEDY)
+    assert all(asked)
+    asked.clear()
+    # The kept cache has keys of old weights beside those of the new ones, for the same ids.
+    engine.update_weights(read_weights(folder), "second", keep_cache=True)
+    one(engine, prompts([4])[0], sampling=GREEDY)
+    assert asked
+    assert not any(asked)
 
 
 def test_a_seed_decides_whatever_else_is_generated(folder: Path) -> None:

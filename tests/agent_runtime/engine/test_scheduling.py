@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_runtime.engine.generation import GenerationRequest
-from agent_runtime.engine.grouping import group_chunks
+from agent_runtime.engine.grouping import SharedPrefix, group_chunks
 from agent_runtime.engine.scheduling import (
     BatchScheduler,
     Chunk,
@@ -362,6 +362,23 @@ def test_one_long_context_does_not_widen_all() -> None:
 def test_prompts_of_very_different_lengths_are_not_padded_to_one() -> None:
     groups = group_chunks([chunk(0, 0, 100), chunk(1, 0, 60), chunk(2, 0, 10)], 128)
     assert [(group.width, len(group.rows)) for group in groups] == [(100, 2), (10, 1)]
+
+
+def test_contexts_that_begin_alike_share_what_they_begin_with() -> None:
+    def begins(slot: int, first: int, own: int, salt: str = "") -> Chunk:
+        ids = [first] * 100 + [own] * 30
+        request = GenerationRequest(prompt=ids, cache_salt=salt)
+        return Chunk(Generation(request), slot, 129, ids[129:], True)
+
+    alike = [begins(slot, 1, slot + 10) for slot in range(3)]
+    chunks = [*alike, begins(3, 2, 9), begins(4, 1, 10, salt="other"), chunk(5, 20, 1)]
+    shared, *others = group_chunks(chunks, 200, share_prefixes=True)
+    assert shared.rows == alike
+    assert shared.prefix == SharedPrefix(slot=0, count=96)
+    assert all(group.prefix is None for group in others)
+    assert {row.slot for group in others for row in group.rows if row} == {3, 4, 5}
+    (group,) = group_chunks(alike, 200)
+    assert group.prefix is None
 
 
 @given(

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
+
+from agent_runtime.engine.linear import Parameter, has_fast_bfloat16, linear, pack  # noqa: E402
+
+pytestmark = pytest.mark.torch
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(512, 256), (24, 16)])
+def test_a_packed_matrix_multiplies_as_the_plain_one(dtype, shape) -> None:
+    draw = torch.Generator().manual_seed(0)
+    plain = torch.randn(shape, generator=draw).to(dtype)
+    for rows in (1, 3, 40):
+        x = torch.randn(rows, shape[1], generator=draw).to(dtype)
+        bias = torch.randn(shape[0], generator=draw).to(dtype)
+        expected = torch.nn.functional.linear(x, plain, bias)
+        eps = torch.finfo(dtype).eps
+        close = {"rtol": 8 * eps, "atol": 256 * eps}
+        torch.testing.assert_close(linear(x, pack(plain), bias), expected, **close)
+
+
+def test_weights_are_replaced_whatever_order_they_are_kept_in() -> None:
+    parts = {"q.weight": 300, "k.weight": 212}
+    matrix = Parameter((512, 256), parts, multiplied=True, device=CPU, dtype=torch.float32)
+    assert matrix.expected == {"q.weight": (300, 256), "k.weight": (212, 256)}
+    x = torch.randn(2, 256)
+    for seed in range(3):
+        draw = torch.Generator().manual_seed(seed)
+        named = {
+            name: torch.randn(shape, generator=draw) for name, shape in matrix.expected.items()
+        }
+        matrix.load(named)
+        expected = x @ torch.cat(list(named.values())).T
+        torch.testing.assert_close(matrix.multiply(x, None), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_bfloat16_is_chosen_only_where_it_is_computed_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    assert not has_fast_bfloat16(CPU)
+    assert not pack(torch.zeros(512, 256, dtype=torch.bfloat16)).is_mkldnn
