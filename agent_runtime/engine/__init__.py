@@ -15,7 +15,8 @@
     http_messages.py  SGLang's requests and replies
     http_server.py    the engine behind SGLang's HTTP interface
 
-    torch_backend.py  with llama.py (weights and forward pass) and sampler.py (from logits to
+    torch_backend.py  with llama.py (weights and forward pass), linear.py (matrices in the order
+                      that is fastest), attention.py (on CPUs) and sampler.py (from logits to
                       tokens): every size, CPU or GPU; extra `torch`
     numpy_backend.py  with llama_numpy.py, sampler_numpy.py and tensor_file.py (safetensors): small
                       models on a CPU; extra `agent`

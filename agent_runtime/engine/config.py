@@ -24,7 +24,8 @@ class EmbeddedOptions:
     device: str = "auto"
     """cpu, cuda or cuda:N; auto = CUDA where there is one."""
     dtype: Precision = "auto"
-    """Of weights and cache; auto = float32 on a CPU, else as the weights are stored."""
+    """Of weights and cache; auto = as the weights are stored, on a CPU bfloat16 where it computes
+    in it (AVX512-BF16, AMX), else float32."""
     threads: int | None = None
     """CPU threads of the engine; default: all cores but one."""
     context_length: int | None = None
