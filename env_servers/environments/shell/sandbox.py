@@ -14,8 +14,10 @@ import os
 import pwd
 import select
 import shutil
+import signal
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -155,7 +157,9 @@ class Sandbox:
                 try:
                     ending = exchange.run(time.monotonic() + SECONDS)
                 finally:
-                    process.kill()
+                    # The group: a sandbox that is just being made does not yet die with its parent.
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
                     exchange.drain()
         return _outcome(ending, exchange, tree)
 

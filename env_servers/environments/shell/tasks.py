@@ -56,7 +56,7 @@ class ShellTasks(RangeTaskSet):
     def get(self, item_id: str) -> Task:
         if self.examiner is None and _is_judged(item_index(item_id, names=("shell",))):
             raise EnvironmentUnavailable(
-                f"{item_id[:100]} needs a judge: --set judge.model=NAME --set judge.base_url=URL, "
+                f"{item_id[:100]} needs a judge: --set judge.model=NAME judge.base_url=URL, "
                 "or --set judge.model=scripted"
             )
         return super().get(item_id)

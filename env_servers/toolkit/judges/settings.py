@@ -1,7 +1,7 @@
 """From settings to a judge.
 
     --set judge.model=scripted
-    --set judge.model=NAME --set judge.base_url=http://localhost:30000/v1
+    --set judge.model=NAME judge.base_url=http://localhost:30000/v1
 
 | setting | |
 |---|---|
