@@ -169,7 +169,7 @@ class Environment(ABC):
 
     def advise_random(self, rng: random.Random) -> Advice:
         """Return a uniformly drawn plausible action."""
-        raise InvalidOption(f"{self.spec.name} has no random agent")
+        raise InvalidOption(f"{self.spec.name} has no random agent", valid="ADVISOR_NOOP")
 
     def advise_noop(self) -> Advice:
         """Return an action that changes nothing."""

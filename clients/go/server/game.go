@@ -207,7 +207,9 @@ func (g *game) advise(advisor envv1.Advisor, seed uint64) *future[Advice] {
 			if player, is := g.environment.(RandomPlayer); is {
 				return player.AdviseRandom(seed), nil
 			}
-			return Advice{}, lacksCapability(g.spec.Name+" has no random player", "RANDOM")
+			return Advice{}, &InvalidOption{
+				Message: g.spec.Name + " has no random player", Valid: "ADVISOR_NOOP",
+			}
 		}
 		if player, is := g.environment.(IdlePlayer); is {
 			return player.AdviseNoop(), nil

@@ -111,7 +111,7 @@ export class Episode {
 
   attach(session: Session, now: number): void {
     this.lastUsed = now;
-    if (this.session === session) return;
+    if (this.session === session || session.closed) return; // it was lost meanwhile: its lease runs
     this.session?.episodes.delete(this);
     this.session = session;
     session.episodes.add(this);

@@ -115,13 +115,15 @@ export class Game {
 
   advise(advisor: Advisor, seed: bigint): Advice {
     const { environment, spec } = this;
-    const lacking = (name: string) => lacksCapability(`${spec.name} has no ${name} player`, name);
     switch (advisor) {
       case Advisor.EXPERT:
-        if (!environment.adviseExpert) throw lacking("EXPERT");
+        if (!environment.adviseExpert) throw lacksCapability(`${spec.name} has no expert`, "EXPERT");
         return this.called(() => environment.adviseExpert?.(seed) as Advice);
       case Advisor.RANDOM:
-        if (!environment.adviseRandom) throw lacking("RANDOM");
+        if (!environment.adviseRandom) {
+          const message = `${spec.name} has no random player`;
+          throw unknown("UNKNOWN_OPTION", message, "ADVISOR_NOOP");
+        }
         return this.called(() => environment.adviseRandom?.(seed) as Advice);
       default:
         return this.called(() => environment.adviseNoop?.() ?? { action: "" });

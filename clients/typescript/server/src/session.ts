@@ -32,7 +32,8 @@ export class Session {
   private outbox: Event[] = [];
   private outboxBytes = 0;
   private scheduled = false;
-  private closed = false;
+  /** Nobody reads it any more. */
+  closed = false;
   private idle: () => void = () => {};
 
   constructor(

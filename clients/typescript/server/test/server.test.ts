@@ -90,3 +90,16 @@ test("an observation that breaks the contract is the environment's fault", async
 test("plain text beyond this machine is refused", async () => {
   await assert.rejects(EnvironmentServer.start([counter], { address: "0.0.0.0:0" }), /TLS/);
 });
+
+test("an opening whose stream was lost is held by nobody", async () => {
+  const limits = DEFAULT_LIMITS;
+  const handler = new Commands(new Environments([counter], limits), limits);
+  const client = { name: "", scopes: new Set(["play"] as const) };
+  const session = new Session(client, "test", limits, () => true);
+  handler.handle(session, create(CommandSchema, reset));
+  handler.detach(session);
+  await new Promise((resolve) => setImmediate(resolve));
+  const episode = handler.episodes.get("e");
+  assert.ok(episode);
+  assert.equal(episode.session, undefined);
+});
