@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Final
 
 from env_servers.environments.sciworld.simulator import Survey
-from env_servers.sdk import View
+from env_servers.sdk import MediaType, View
 from env_servers.toolkit.drawing import (
     Markup,
     Table,
@@ -45,7 +46,21 @@ def draw(survey: Survey) -> list[View]:
             section("Goals", goals.html()),
         ),
         text_view("text", "Room as text", "\n".join(lines)),
+        View("simulator", "What the simulator tells", MediaType.JSON, _as_json(survey)),
     ]
+
+
+def _as_json(survey: Survey) -> bytes:
+    told = {
+        "observation": survey.room,
+        "inventory": survey.inventory,
+        "task_description": survey.description,
+        "goal_progress": survey.progress,
+        "possible_actions": survey.actions,
+        "possible_objects": survey.objects,
+        "moves": survey.last.moves,
+    }
+    return json.dumps(told).encode()
 
 
 def _outline(text: str) -> Markup:

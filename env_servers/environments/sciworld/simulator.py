@@ -59,6 +59,10 @@ class Survey(NamedTuple):
     inventory: str
     progress: str
     """Of the task's goals; a line each, with tabs."""
+    actions: list[str]
+    """What can be done, in general: `open OBJ`."""
+    objects: list[str]
+    """What it can be done with, here."""
     last: Outcome
     """Of the last move."""
 
@@ -106,7 +110,9 @@ class Instance:
                 str(interface.getGoalProgressStr()),
             )
         )
-        return Survey(self.description(), room, inventory, progress, self._last)
+        actions = self._listed(self._actions)
+        objects = self._listed(interface.getPossibleObjects)
+        return Survey(self.description(), room, inventory, progress, actions, objects, self._last)
 
     def valid_actions(self) -> list[str]:
         """Return every action that can be done now, sorted; raises JvmDied."""

@@ -133,6 +133,7 @@ class WebArena(AsyncEnvironment):
     async def reset_async(self, task: Task, options: ResetOptions) -> Observation:
         options.require(self.spec.profiles, OPTIONS)
         view = read_view(options, browser_numbers=self.tasks.browser_numbers)
+        named = {"sites": task.category.split("+")} if options.wants("name_sites") else {}
         await self.close_async()
         payload = task.payload
         stage: Stage = (
@@ -153,7 +154,8 @@ class WebArena(AsyncEnvironment):
         except BaseException:
             stage.leave()
             raise
-        return Observation(first.text, info=_info(first), images=images)
+        told = {**(_info(first) or {}), **named}
+        return Observation(first.text, info=told or None, images=images)
 
     async def step_async(self, action: str) -> Observation:
         async with _browser(self.tasks.browser).turns.one():

@@ -10,7 +10,7 @@ from env_servers.sdk import InvalidOption, ResetOptions
 
 __all__ = ["NUMBERS", "OPTIONS", "numbered_by_browser", "read_view"]
 
-OPTIONS: Final = ("dialect", "images", "observation", "tree")
+OPTIONS: Final = ("dialect", "images", "name_sites", "observation", "tree")
 """The options of a reset."""
 NUMBERS: Final = "numbers"
 """The setting that says who numbers elements."""

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+import orjson
 from pydantic import BaseModel
 
 from agent_runtime.episode import Transition
@@ -328,8 +329,20 @@ async def _draw(episode: Any) -> str:
     raise _Refused("this state has no picture")
 
 
-_SIMULATOR_ROUTES: Final = ("/action_hint", "/goals", "/object_tree", "/state")
-"""Debugging aids of the original, which no client of its calls."""
+_SIMULATOR: Final = "simulator"
+"""The view of ScienceWorld that has its state as data."""
+_NOT_RESET: Final = "ERROR: Interface is not initialized -- call reset() before beginning."
+_HINTED: Final = 10
+"""Actions and objects of `/state`."""
+
+
+async def _simulator(episode: Any) -> dict[str, Any]:
+    """Return what the simulator tells of a state; raises AgentRuntimeError."""
+    drawn: pb.RenderResponse = await episode.render()
+    for view in drawn.views:
+        if view.name == _SIMULATOR:
+            return orjson.loads(view.content)
+    raise _Refused("the server behind this gateway tells nothing of the simulator")
 
 
 class _SciWorld(_IdEnvironment):
@@ -354,21 +367,52 @@ class _SciWorld(_IdEnvironment):
             *super().further_routes(by_id),
             self._route("POST", "/step_visual", BodyReader(_StepBody), self.step_visual),
             self._route("GET", "/task_description", by_id, self.describe_task),
-            *(self._route("GET", path, by_id, self.ask_simulator) for path in _SIMULATOR_ROUTES),
+            self._route("GET", "/action_hint", by_id, self.hint),
+            self._route("GET", "/goals", by_id, self.tell_goals),
+            self._route("GET", "/state", by_id, self.tell_state),
+            self._route("GET", "/object_tree", by_id, self.tell_objects),
         ]
 
     async def close(self, body: Any) -> Answer:
         closed = await super().close(body)
         return closed if closed.body == b"true" else _SERVER_ERROR
 
-    async def ask_simulator(self, number: int) -> Any:
+    async def hint(self, number: int) -> Any:
+        """Tell what can be done, and with what."""
+        lease = self.find(number)
+        async with lease as slot:
+            names = ("possible_actions", "possible_objects")
+            if slot.episode is None and not lease.lapsed:
+                return {name: [_NOT_RESET] for name in names}
+            told = await _simulator(self.played(lease, ""))
+            return {name: told[name] for name in names}
+
+    async def tell_goals(self, number: int) -> Any:
+        """Tell which goals are met."""
+        lease = self.find(number)
+        async with lease:
+            told = await _simulator(self.played(lease, _NOT_RESET))
+            return {"goals": told["goal_progress"]}
+
+    async def tell_state(self, number: int) -> Any:
+        """Tell the state without a move."""
+        lease = self.find(number)
+        async with lease:
+            told = await _simulator(self.played(lease, _NOT_RESET))
+            names = ("observation", "inventory", "task_description", "goal_progress")
+            return {
+                **{name: told[name] for name in names},
+                "possible_actions": told["possible_actions"][:_HINTED],
+                "possible_objects": told["possible_objects"][:_HINTED],
+                "current_moves": told["moves"],
+            }
+
+    async def tell_objects(self, number: int) -> Any:
         """Say that only the simulator knows."""
         lease = self.find(number)
         async with lease:
-            self.played(lease, "")
-            raise _Refused(
-                "a gateway cannot look into the simulator: it knows what an agent is told"
-            )
+            self.played(lease, _NOT_RESET)
+            raise _Refused("the tree of all objects stays in the simulator")
 
     def gone(self, number: int) -> str:
         if 0 <= number < self.slots.issued:
@@ -401,23 +445,28 @@ class _SciWorld(_IdEnvironment):
         slot = lease.held
         if slot.episode is None:
             return {"deleted": False, "done": False}
-        return {"deleted": False, **slot.facts["task"], **self._state(slot)}
+        seen = slot.facts.get("seen", {})
+        return {"deleted": False, **slot.facts["task"], **self._state(slot), **seen}
 
     async def describe_task(self, number: int) -> Any:
         """Tell the task's description."""
         lease = self.find(number)
         async with lease as slot:
             if slot.episode is None and not lease.lapsed:
-                sentence = "ERROR: Interface is not initialized -- call reset() before beginning."
-                return {"task_description": sentence}
+                return {"task_description": _NOT_RESET}
             self.played(lease, "")
             return {"task_description": slot.facts["task"]["task_description"]}
 
     async def step_visual(self, body: Any) -> Any:
-        """Play the action in a whole reply, and tell the step's fields."""
+        """Play the action in a whole reply; tell the step's fields, and what is carried."""
         _, named, action = body.action.partition("Action:")
         body.action = (action if named else body.action).removesuffix("</s>").strip()
-        return await self.step(body)
+        reply = await self.step(body)
+        async with self.find(body.id) as slot:
+            assert slot.episode is not None
+            told = await _simulator(slot.episode)
+            slot.facts["seen"] = {name: told[name] for name in ("inventory", "moves")}
+            return {**reply, **slot.facts["seen"]}
 
     def _state(self, slot: Slot) -> dict[str, Any]:
         facts = slot.facts

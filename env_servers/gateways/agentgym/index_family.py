@@ -1,4 +1,4 @@
-"""AgentGym's environments whose clients name them by `env_idx`: webshop, bird, searchqa, the tools.
+"""AgentGym's environments whose clients name them by `env_idx`: from webshop to the tools.
 
 An error of these servers is a response with status 500; the clients of webshop and bird then ask up
 to five times. Its body is a sentence here. Where there is no room it is 503, as webshop has it.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from pydantic import BaseModel
 
@@ -430,6 +430,94 @@ class _SearchQA(_Tool):
         return {**super().step_reply(slot, last), "info": None}
 
 
+class _WebArenaReset(BaseModel):
+    env_idx: int
+    seed: int = 0
+    idx: int
+
+
+class _WebArena(_IndexEnvironment):
+    """Reads whole replies. A reset is answered without the frame that every prompt has."""
+
+    kind = "webarena"
+    official_count = 812
+    reset_body = _WebArenaReset
+    reset_options = {"name_sites": True}
+    number_field = "idx"
+    lists = False
+
+    def further_routes(self, by_index: Read) -> Sequence[Route]:
+        return [
+            self._route("POST", "/close", self._body(_IndexBody), self.close),
+            self._route("GET", "/observation_metadata", by_index, self.ask_browser),
+            Route("GET", "/list_envs", self._broken),
+        ]
+
+    async def create(self, values: Any) -> Any:
+        return {"env_idx": await super().create(values)}
+
+    async def play(self, episode: HeldEpisode, action: str) -> Transition:
+        return await episode.step_reply(action)
+
+    def reset_reply(self, slot: Slot, first: Transition) -> Any:
+        prompt = _Prompt.read(first.text)
+        slot.facts["prompt"] = first.text
+        sites = list((first.info or {}).get("sites", ()))
+        return {"observation": prompt.content, "sites": sites, "object": prompt.objective}
+
+    def step_reply(self, slot: Slot, last: Transition) -> Any:
+        told = last.info or {}
+        if last.text.startswith(_FRAME):  # else it says what is wrong with the action
+            slot.facts["prompt"] = last.text
+        page = {"url": _Prompt.read(slot.facts["prompt"]).url}
+        return {
+            "observation": last.text,
+            "reward": earned(last),
+            "terminated": last.terminated,
+            "truncated": last.truncated,
+            "info": {"page": page, "fail_error": told.get("error", "")},
+        }
+
+    def observation(self, slot: Slot) -> str:
+        return slot.facts["prompt"]
+
+    async def ask_browser(self, number: int) -> Any:
+        """Say that only the browser knows."""
+        self.played(self.find(number))
+        raise Unknown("a gateway cannot look into the browser: it knows what an agent is told")
+
+    async def close(self, body: Any) -> Any:
+        """End an environment; closing what is not there is no error."""
+        return self.slots.end(body.env_idx)
+
+    async def _broken(self, _: object) -> Answer:
+        return Answer(500, b"Internal Server Error", _TEXT)  # the original's attribute is missing
+
+
+_FRAME: Final = "OBSERVATION:\n"
+
+
+class _Prompt(NamedTuple):
+    """The parts of a prompt."""
+
+    content: str
+    """The line of tabs, a blank line, the tree."""
+    url: str
+    objective: str
+
+    @classmethod
+    def read(cls, text: str) -> _Prompt:
+        """Return the parts; from the end, because only the tree has lines of its own."""
+        text, _, _ = text.rpartition("\nPREVIOUS ACTION: ")
+        text, _, objective = text.rpartition("\nOBJECTIVE: ")
+        content, _, url = text.rpartition("\nURL: ")
+        return cls(content.removeprefix(_FRAME), url, objective)
+
+
 INDEX_FAMILY: Final[Mapping[str, type[HttpEnvironment]]] = {
-    it.kind: it for it in (_WebShop, _Bird, _SearchQA, _Weather, _Movie, _Academia, _Todo, _Sheet)
+    it.kind: it
+    for it in (
+        *(_WebShop, _Bird, _SearchQA, _WebArena),
+        *(_Weather, _Movie, _Academia, _Todo, _Sheet),
+    )
 }

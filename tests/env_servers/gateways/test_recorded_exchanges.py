@@ -201,7 +201,9 @@ async def test_searchqa(data_dir):
 @pytest.mark.slow
 async def test_sciworld(data_dir):
     def inside(exchange):
-        paths = ("/action_hint", "/goals", "/object_tree", "/state", "/step_visual")
+        paths = ("/object_tree", "/state", "/step_visual")  # without the tree of all objects
+        if exchange["path"] == "/goals":  # before a reset: the stack of the original's Java
+            return "java.util" in str(exchange["reply"])
         return exchange["path"] in paths or exchange.get("note") == "detail after step_visual"
 
     def compare(exchange, there, here):
@@ -211,7 +213,7 @@ async def test_sciworld(data_dir):
     huge = noted("data_idx='1000000000000000000")  # said in other words
     prepared = {"differ": [inside, huge], "settings": {"sciworld.ids": "4639"}}
     compared, excused = await replay(data_dir, "sciworld", "sciworld", compare=compare, **prepared)
-    assert (compared, excused < 40) == (376, True)
+    assert (compared, excused < 20) == (376, True)
 
 
 def in_any_order(value):
