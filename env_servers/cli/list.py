@@ -116,6 +116,7 @@ def describe_environments(names: Sequence[str], data_dir: Path | None, console: 
             ("formats", ", ".join(form.name.lower() for form in spec.conversation_starts)),
             ("players", players),
             ("pictures", "drawn for people" if spec.has_views else "none"),
+            ("images", "by an option, for agents" if spec.has_images else "none"),
             (
                 "runs",
                 f"{spec.execution.value}, {'' if spec.deterministic else 'not '}deterministic",

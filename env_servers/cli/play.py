@@ -286,6 +286,9 @@ class _Session:
         score = "" if observation.score is None else f", score {observation.score:g}"
         self._console.rule(f"step {self._steps}{reward}{score}", align="left")
         self._say(observation.text)
+        if observation.images:
+            types = ", ".join(image.media_type for image in observation.images)
+            self._say(f"[images, which a terminal does not show: {types}]")
 
     def _say(self, text: str) -> None:
         """Plain text: nothing that an environment or a person wrote is markup or an escape."""

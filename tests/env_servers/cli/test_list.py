@@ -41,7 +41,10 @@ def test_everything_about_one_fits_80_columns_too():
 
 
 def test_it_is_said_whether_an_environment_draws_pictures(monkeypatch):
-    assert "pictures drawn for people" in " ".join(written(describe_environments, ["maze"]).split())
+    maze = " ".join(written(describe_environments, ["maze"]).split())
+    assert "pictures drawn for people images none" in maze
+    echo = " ".join(written(describe_environments, ["echo"]).split())
+    assert "images by an option, for agents" in echo
     spec = dataclasses.replace(EchoEnvironment.spec, has_views=False)
     monkeypatch.setattr(EchoEnvironment, "spec", spec)
     assert "pictures none" in " ".join(written(describe_environments, ["echo"]).split())

@@ -43,6 +43,11 @@ def test_the_game_ends_the_session(session):
     assert "you said: 'd'" not in shown
 
 
+def test_images_are_named(session):
+    _, shown = session("a", options=("images=2",))
+    assert shown.count("[images, which a terminal does not show: image/png, image/png]") == 2
+
+
 def test_quit_ends_the_session(session):
     result, shown = session("a", "/quit", "b")
     assert result.steps == 1
