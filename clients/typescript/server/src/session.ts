@@ -32,6 +32,7 @@ export class Session {
   private outbox: Event[] = [];
   private outboxBytes = 0;
   private scheduled = false;
+  private sent = Promise.resolve();
   /** Nobody reads it any more. */
   closed = false;
   private idle: () => void = () => {};
@@ -68,8 +69,14 @@ export class Session {
     });
   }
 
-  /** Send what there is, in messages of a bounded size. */
-  async flush(): Promise<void> {
+  /** Send what there is, after what is being sent. */
+  flush(): Promise<void> {
+    this.sent = this.sent.then(() => this.sendAll());
+    return this.sent;
+  }
+
+  /** Send in messages of a bounded size, as fast as they are read. */
+  private async sendAll(): Promise<void> {
     const events = this.outbox;
     this.outbox = [];
     this.outboxBytes = 0;
