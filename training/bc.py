@@ -106,14 +106,15 @@ class _Cloning(TrainingLoop):
         learner.begin_step()
         norm = self._total_weight(step)
         loss = torch.zeros((), device=self.dist.device)
-        for numbers in local_micro_batches(
+        micro_batches = local_micro_batches(
             step, self.dist.rank, self.dist.world_size, self._dataset.lengths
-        ):
+        )
+        for index, numbers in enumerate(micro_batches, 1):
             batch = self._batch(self._dataset, numbers)
             with precision_context(self._recipe.model, self.dist):
                 logprobs = target_logprobs(learner.model, batch)
             part = -(batch.weights * logprobs).sum() / norm
-            learner.backward(part)
+            learner.backward(part, last=index == len(micro_batches))
             loss += part.detach()
             meter.record_batch(batch)
         grad_norm, lr = learner.update()

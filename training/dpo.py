@@ -185,9 +185,12 @@ class _Preferring(TrainingLoop):
         learner.begin_step()
         count = sum(len(micro) for micro in step)
         sums = dict.fromkeys(_METRICS, 0.0)
-        for micro in local_micro_batches(step, self.dist.rank, self.dist.world_size, self.lengths):
+        micro_batches = local_micro_batches(
+            step, self.dist.rank, self.dist.world_size, self.lengths
+        )
+        for index, micro in enumerate(micro_batches, 1):
             loss, metrics = self._pair_loss(learner.model, self._pairs, micro, meter)
-            learner.backward(loss / count)
+            learner.backward(loss / count, last=index == len(micro_batches))
             sums = {name: sums[name] + metrics.get(name, 0.0) for name in _METRICS}
         grad_norm, lr = learner.update()
         totals = self.dist.all_reduce_sum(list(sums.values()))

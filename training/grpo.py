@@ -25,7 +25,7 @@ import random
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -394,13 +394,13 @@ def _proximal(
     return found
 
 
-def _shares(minibatch: Sequence[Example], learning: Learning) -> Iterator[list[Example]]:
-    """Yield this process's micro-batches of an update; as many as any other process has."""
+def _shares(minibatch: Sequence[Example], learning: Learning) -> list[list[Example]]:
+    """Return this process's micro-batches of an update; as many as any other process has."""
     lengths = np.array([len(example.sequence) for example in minibatch], np.int32)
     step = _micro_batches(lengths, learning.recipe.micro_tokens)
     dist = learning.dist
-    for indices in local_micro_batches(step, dist.rank, dist.world_size, lengths):
-        yield [minibatch[index] for index in indices]
+    local = local_micro_batches(step, dist.rank, dist.world_size, lengths)
+    return [[minibatch[index] for index in indices] for indices in local]
 
 
 def _update(
@@ -415,7 +415,9 @@ def _update(
     """Update the weights once; adds this process's sums to `metrics`."""
     learner.begin_step()
     targets = sum(example.sequence.targets for example in minibatch)
-    for examples in _shares(minibatch, learning):
+    shares = _shares(minibatch, learning)
+    for number, examples in enumerate(shares, 1):
+        last = number == len(shares)
         batch = collate([example.sequence for example in examples], learning.dist.device)
         logprobs = _logprobs(learner.model, batch, learning)
         ref_logprobs = None
@@ -425,7 +427,7 @@ def _update(
         if not examples:
             # This process has no micro-batch left, but the others wait for it in the collective
             # operations of the backward pass.
-            learner.backward(0.0 * logprobs.sum())
+            learner.backward(0.0 * logprobs.sum(), last=last)
             continue
         tokens = SampledTokens(
             logprobs=logprobs,
@@ -437,7 +439,7 @@ def _update(
             ref_logprobs=ref_logprobs,
         )
         loss = learning.objective(tokens, learning.recipe.clip)
-        learner.backward(loss.total)
+        learner.backward(loss.total, last=last)
         metrics["loss"] += float(loss.total.detach())
         metrics["tokens"] += len(logprobs)
         metrics["clip_frac"] += loss.clipped
@@ -685,7 +687,14 @@ class _TrainingSteps:
                 recipe.model.source, recipe.model, self._dist, frozen=True
             ).to(self._dist.device)
         total = recipe.steps * self._updates
-        learner = Learner(model, recipe.optimizer, self._dist, seed=recipe.seed, total=total)
+        learner = Learner(
+            model,
+            recipe.optimizer,
+            self._dist,
+            seed=recipe.seed,
+            total=total,
+            reduce_every_micro_batch=recipe.model.reduce_every_micro_batch,
+        )
         self._states.mkdir(parents=True, exist_ok=True)
         state = self._dist.broadcast(str(latest_state(self._states) or ""))
         if state:

@@ -205,11 +205,12 @@ def _timed_step(
     _wait(dist.device)
     began = time.perf_counter()
     learner.begin_step()
-    for micro in micros:
+    for number, micro in enumerate(micros, 1):
         batch = collate(micro, dist.device, pad_to=options.rows * shape["context"])
         with precision_context(config, dist):
             logprobs = target_logprobs(learner.model, batch)
-        learner.backward(-(batch.weights * logprobs).sum() / norm)
+        loss = -(batch.weights * logprobs).sum() / norm
+        learner.backward(loss, last=number == len(micros))
         tokens += batch.tokens
         targets += len(batch.logit_indices)
         squares += batch.squared_lengths

@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, cast
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from orchestrator.atomic_file import sync_folder
@@ -82,6 +83,7 @@ class Learner:
         *,
         seed: int,
         total: int,
+        reduce_every_micro_batch: bool = False,
     ) -> None:
         """Make the optimizer.
 
@@ -91,6 +93,7 @@ class Learner:
             dist: The processes that share the model.
             seed: Of dropout.
             total: Updates that the schedule spans.
+            reduce_every_micro_batch: See `ModelConfig`.
         """
         self.model = model
         self.config = config
@@ -99,6 +102,7 @@ class Learner:
         self.total = total
         self._dist = dist
         self._seed = seed
+        self._reduce_always = reduce_every_micro_batch
         self._parameters = [
             (name, parameter)
             for name, parameter in model.named_parameters()
@@ -121,11 +125,18 @@ class Learner:
         """Seed the random numbers (dropout) of this step, so that a resumed run has the same."""
         torch.manual_seed((self._seed * 1_000_003 + self.step) * 64 + self._dist.rank)
 
-    def backward(self, loss: torch.Tensor) -> None:
+    def backward(self, loss: torch.Tensor, *, last: bool) -> None:
         """Add the gradient of one micro-batch's part of the step's loss.
 
         The step's loss is the sum of the parts of all micro-batches of all processes.
+
+        Args:
+            loss: Scalar.
+            last: Whether this is the step's last micro-batch: the processes' gradients are summed
+                up then, once for all micro-batches.
         """
+        if isinstance(self.model, FSDPModule):
+            self.model.set_requires_gradient_sync(last or self._reduce_always)
         # FSDP averages gradients over processes, but the parts have to be added.
         (loss * self._dist.world_size).backward()
 

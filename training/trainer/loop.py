@@ -252,7 +252,14 @@ class TrainingLoop(ABC):
         self.prepare()
         recipe, run_dir, dist = self.recipe, self.session.run_dir, self.dist
         model = load_for_training(self.session.base, recipe.model, dist, seed=recipe.seed)
-        learner = Learner(model, recipe.optimizer, dist, seed=recipe.seed, total=self._total)
+        learner = Learner(
+            model,
+            recipe.optimizer,
+            dist,
+            seed=recipe.seed,
+            total=self._total,
+            reduce_every_micro_batch=recipe.model.reduce_every_micro_batch,
+        )
         state = dist.broadcast(str(latest_state(run_dir.states) or ""))
         if state:
             learner.load_state(Path(state))

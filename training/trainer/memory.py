@@ -162,7 +162,8 @@ def plan_memory(
         gathered = size.parameters if sharded or bf16 else 0
     return MemoryPlan(
         weights=4 * size.parameters // world_size,
-        gradients=4 * trained // world_size,
+        # Of all micro-batches but the last each process keeps the sum for itself.
+        gradients=4 * trained // (world_size if config.reduce_every_micro_batch else 1),
         moments=8 * trained // world_size,
         gathered=value_bytes * gathered,
         activations=value_bytes * saved_values * micro_tokens,
@@ -193,6 +194,7 @@ def require_memory(plan: MemoryPlan, dist: DistributedContext, *, micro_tokens: 
     raise NotEnoughMemory(
         f"{micro_tokens} tokens at once need {plan.describe()}; {dist.device} has "
         f"{available / _GIB:.2f} GiB free. Lower batch.micro_tokens or data.context, set "
-        "model.activation_checkpointing, use model.lora, or add processes (torchrun)",
+        "model.activation_checkpointing or model.reduce_every_micro_batch, use model.lora, or add "
+        "processes (torchrun)",
         field="batch.micro_tokens",
     )

@@ -142,6 +142,9 @@ class ModelConfig:
     gradients and moments are float32 always."""
     activation_checkpointing: bool = False
     """Compute activations again in the backward pass: less memory, a third more work."""
+    reduce_every_micro_batch: bool = False
+    """Sum up the processes' gradients after each micro-batch, not once per update: nothing keeps a
+    whole gradient then, for as many times the traffic."""
     compile: bool = False
     """Compile each block; micro-batches are then padded to their full size."""
 

@@ -54,7 +54,7 @@ def make(seed: int = 0, **options) -> Learner:
 
 def learn(learner: Learner, scale: float = 1.0) -> float:
     learner.begin_step()
-    learner.backward(scale * learner.model(torch.ones(2, 4)).pow(3).sum())
+    learner.backward(scale * learner.model(torch.ones(2, 4)).pow(3).sum(), last=True)
     return learner.update()[0]
 
 
@@ -150,6 +150,7 @@ def test_the_memory_plan_falls_with_what_it_recommends(folder: Path) -> None:
     assert total(activation_checkpointing=True) < total()
     assert total(lora=LoraSettings(rank=2)) < total()
     assert total(world_size=4) < total()
+    assert total(world_size=4, reduce_every_micro_batch=True) < total(world_size=4)
     plan = plan_memory(size, ModelConfig(path="x"), micro_tokens=10**9, world_size=1, sharded=False)
     with pytest.raises(NotEnoughMemory, match=r"batch\.micro_tokens: 1000000000 tokens at once"):
         require_memory(plan, CPU, micro_tokens=10**9)

@@ -1,0 +1,40 @@
+"""Sharded models in several processes over gloo, as they are on several GPUs over NCCL."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra `train` is not installed")
+pytest.importorskip("transformers", reason="the extra `train` is not installed")
+
+from tests.agent_runtime.tiny_models import save_model
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def seen(request, tmp_path_factory) -> dict[str, Any]:
+    """What the first of so many processes saw; the embedding is the head of this model."""
+    folder = save_model(tmp_path_factory.mktemp("model"), tie_word_embeddings=True)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    command += [str(request.param), "-m", "tests.training.trainer.sharded_models", str(folder)]
+    done = subprocess.run(
+        command, env=ENVIRONMENT, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_gradients_are_reduced_once_per_update_and_are_the_same(seen) -> None:
+    once, always = seen["once"], seen["always"]
+    assert always["reduce_scatters"] == 3 * once["reduce_scatters"] > 0
+    assert once["norm"] == pytest.approx(always["norm"], rel=1e-5)
