@@ -113,24 +113,33 @@ class MemoryPlan:
     logits: int
     reference: int = 0
     """A frozen second model."""
+    engine: int = 0
+    """What an inference engine beside the learner takes at least."""
 
     @property
     def total(self) -> int:
         """The sum, and a tenth more for what is not modelled."""
         parts = (self.weights, self.gradients, self.moments, self.gathered, self.activations)
-        return int(1.1 * (sum(parts) + self.logits + self.reference))
+        return int(1.1 * (sum(parts) + self.logits + self.reference)) + self.engine
 
     def describe(self) -> str:
         """Return one line with the GiB of each part."""
         names = ("weights", "gradients", "moments", "gathered", "activations", "logits")
         parts = [f"{name} {getattr(self, name) / _GIB:.2f}" for name in names]
-        if self.reference:
-            parts.append(f"reference {self.reference / _GIB:.2f}")
+        extra = (name for name in ("reference", "engine") if getattr(self, name))
+        parts += [f"{name} {getattr(self, name) / _GIB:.2f}" for name in extra]
         return f"{self.total / _GIB:.2f} GiB per device ({', '.join(parts)})"
 
 
 def plan_memory(
-    size: ModelSize, config: ModelConfig, *, micro_tokens: int, world_size: int, sharded: bool
+    size: ModelSize,
+    config: ModelConfig,
+    *,
+    micro_tokens: int,
+    world_size: int,
+    sharded: bool,
+    reference: bool = False,
+    engine: int = 0,
 ) -> MemoryPlan:
     """Return what one device needs to train a model.
 
@@ -140,14 +149,17 @@ def plan_memory(
         micro_tokens: Tokens of a micro-batch.
         world_size: Devices that share the model.
         sharded: Whether it is under FSDP.
+        reference: Whether a frozen copy of the model is computed beside it.
+        engine: Bytes of an inference engine on the same device.
     """
-    trained = size.parameters
+    trained, frozen = size.parameters, 0
     if config.lora is not None:
         # Two thin matrices beside each linear layer of a block: about seven of them.
         per_block = 7 * config.lora.rank * 2 * max(size.hidden, size.intermediate // 2)
-        trained = size.blocks * per_block
+        trained, frozen = size.blocks * per_block, size.parameters
     bf16 = uses_bf16(config, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     value_bytes = 2 if bf16 else 4
+    frozen_bytes = value_bytes if sharded else 4
     # Saved for the backward pass by each block, in values per token: inputs of norms, of linear
     # layers and of the attention, the MLP's three inner tensors.
     block_values = 10 * size.hidden + 3 * size.attention + 4 * size.intermediate
@@ -156,18 +168,26 @@ def plan_memory(
         if config.activation_checkpointing
         else size.blocks * block_values
     )
-    if world_size > 1:
-        gathered = 2 * size.largest_block + size.head + size.embedding
+    part = 2 * size.largest_block + size.head + size.embedding
+    if world_size > 1 or (sharded and frozen):
+        gathered = part
     else:
         gathered = size.parameters if sharded or bf16 else 0
+    reference_bytes = 0
+    if reference:
+        # Its blocks are gathered when the model's are not, its head and embedding with them.
+        roots = value_bytes * (size.head + size.embedding) if sharded else 0
+        reference_bytes = frozen_bytes * size.parameters // world_size + roots
     return MemoryPlan(
-        weights=4 * size.parameters // world_size,
+        weights=(4 * trained + frozen_bytes * frozen) // world_size,
         # Of all micro-batches but the last each process keeps the sum for itself.
         gradients=4 * trained // (world_size if config.reduce_every_micro_batch else 1),
         moments=8 * trained // world_size,
         gathered=value_bytes * gathered,
         activations=value_bytes * saved_values * micro_tokens,
         logits=2 * value_bytes * size.vocabulary * micro_tokens,
+        reference=reference_bytes,
+        engine=engine,
     )
 
 

@@ -1,8 +1,8 @@
 """Models for training: loaded or made from scratch, adapted, sharded, and saved.
 
 From a Hugging Face folder to a module that is ready for `target_logprobs`, and back to a folder
-that `transformers`, SGLang and the embedded engine load. Weights are kept in float32 and computed
-in the recipe's precision.
+that `transformers`, SGLang and the embedded engine load. Weights that are trained are kept
+in float32 and computed in the recipe's precision.
 """
 
 # transformers and peft leave most of their methods untyped, torch `manual_seed` and `compile`.
@@ -138,8 +138,9 @@ class ModelConfig:
     elsewhere; sdpa where the model has a sliding window. sdpa and flex_attention use block-diagonal
     masks."""
     precision: Literal["auto", "bf16", "float32"] = "auto"
-    """Of the computation: auto = bf16 on GPUs, float32 on CPUs, which are slow in bf16. Weights,
-    gradients and moments are float32 always."""
+    """Of the computation: auto = bf16 on GPUs, float32 on CPUs, which are slow in bf16. What is
+    trained, its gradients and moments are float32 always; what is frozen in a sharded model (below
+    adapters, a reference) is kept as it is computed, which changes no result."""
     activation_checkpointing: bool = False
     """Compute activations again in the backward pass: less memory, a third more work."""
     reduce_every_micro_batch: bool = False
@@ -303,6 +304,8 @@ def load_for_training(
 ) -> torch.nn.Module:
     """Load a model onto its device, sharded where there is a process group.
 
+    Of several processes the first one reads the weights, and each gets its shards of them.
+
     Args:
         path: A folder or a name on the hub.
         config: How it is computed.
@@ -318,19 +321,18 @@ def load_for_training(
     _disable_progress_bars()
     settings = hf_config(path)
     _check_architecture(config, settings)
-    model = _load_pretrained(path, config, settings)
-    if frozen:
-        model.requires_grad_(requires_grad=False)
-    elif config.lora is not None:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)  # the same adapters in every process
-            model = _add_adapters(model, config.lora)
-    if config.activation_checkpointing and not frozen:
-        base = _without_adapters(model)
-        # Renamed in transformers 5; version 6 removes the old name.
-        enable = getattr(base, "activation_checkpointing_enable", None)
-        (enable or base.gradient_checkpointing_enable)({"use_reentrant": False})
+    source = model = None
+    if dist.is_main:
+        model = _load_pretrained(path, config, settings)
+        model = _prepare(model, config, seed=seed, frozen=frozen)
+    if dist.world_size > 1:
+        # One process reads: all of them together might want more host memory than there is.
+        source, model = model, _make_empty(config, settings)
+        model = _prepare(model, config, seed=seed, frozen=frozen)
+    assert model is not None, "a single process is the main one"
     model = shard(model, config, dist) if dist.has_group else model.float()
+    if dist.world_size > 1:
+        _fill(model, source, dist)
     if config.compile:
         # After sharding, which gives each block a class of its own: transformers recomputes
         # activations in the `forward` of that class alone. The hooks that gather weights are called
@@ -360,6 +362,33 @@ def _load_pretrained(path: str | Path, config: ModelConfig, settings: Any) -> An
         )
     except (OSError, ValueError, ImportError, KeyError, SafetensorError) as error:
         raise ModelUnusable(f"cannot load {path}: {error}", field="model.path") from error
+
+
+def _make_empty(config: ModelConfig, settings: Any) -> Any:
+    """Make a model without memory for its weights."""
+    import transformers
+
+    auto_model: Any = transformers.AutoModelForCausalLM
+    with torch.device("meta"):
+        return auto_model.from_config(
+            settings, attn_implementation=resolve_attention(config, settings)
+        )
+
+
+def _prepare(model: Any, config: ModelConfig, *, seed: int, frozen: bool) -> Any:
+    """Freeze a model or give it adapters, and have it recompute activations where asked for."""
+    if frozen:
+        return model.requires_grad_(requires_grad=False)
+    if config.lora is not None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = _add_adapters(model, config.lora)
+    if config.activation_checkpointing:
+        base = _without_adapters(model)
+        # Renamed in transformers 5; version 6 removes the old name.
+        enable = getattr(base, "activation_checkpointing_enable", None)
+        (enable or base.gradient_checkpointing_enable)({"use_reentrant": False})
+    return model
 
 
 def _add_adapters(model: Any, lora: LoraSettings) -> Any:
@@ -403,22 +432,65 @@ def _blocks(model: Any) -> list[Any]:
 def shard(model: Any, config: ModelConfig, dist: DistributedContext) -> Any:
     """Put a model under FSDP2, one group of parameters per block.
 
-    Every process has all weights in host memory, as they are stored. Each block becomes float32
-    right before it is sharded, so no more than one whole block exists in float32 at a time.
+    Weights that are trained become float32 right before their block is sharded, so no more than
+    one whole block exists in float32 at a time.
     """
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
+    bf16 = uses_bf16(config, dist.device)
     policy = (
         MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-        if uses_bf16(config, dist.device)
+        if bf16
         else MixedPrecisionPolicy()
     )
-    # On a single device nothing is gathered, so freeing it after the forward pass gains nothing.
-    reshard = dist.world_size > 1
+    # What one device trains is kept there as float32, and its bf16 copy is wanted again in the
+    # backward pass. What is frozen would only be there twice.
+    frozen = not all(parameter.requires_grad for parameter in model.parameters())
+    reshard = dist.world_size > 1 or frozen
     for part in (*_blocks(model), model):
-        part.float()
+        _set_dtypes(part, frozen=torch.bfloat16 if bf16 else torch.float32)
         fully_shard(part, mesh=dist.mesh, mp_policy=policy, reshard_after_forward=reshard)
-    return model.to(dist.device)
+    empty = any(parameter.is_meta for parameter in model.parameters())
+    return model.to_empty(device=dist.device) if empty else model.to(dist.device)
+
+
+def _set_dtypes(part: torch.nn.Module, *, frozen: torch.dtype) -> None:
+    for parameter in part.parameters():
+        parameter.data = parameter.data.to(torch.float32 if parameter.requires_grad else frozen)
+    for buffer in part.buffers():
+        if buffer.is_floating_point():
+            buffer.data = buffer.data.float()
+
+
+def _fill(model: Any, source: Any, dist: DistributedContext) -> None:
+    """Give every process its shards of the weights that the first one has read.
+
+    Args:
+        model: Sharded, of undefined values.
+        source: The same model with its values, in the first process; None in the others.
+        dist: The processes.
+    """
+    from torch.distributed.tensor import distribute_tensor
+
+    values = dict(source.named_parameters()) if source is not None else {}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            full = (
+                values[name].to(dist.device, parameter.dtype)
+                if values
+                else torch.empty(parameter.shape, dtype=parameter.dtype, device=dist.device)
+            )
+            shards: Any = distribute_tensor(full, dist.mesh, parameter.placements)
+            parameter.to_local().copy_(shards.to_local())
+        # Tables such as the rotary one, which checkpoints do not have.
+        tables = dict(source.named_buffers()) if source is not None else {}
+        for name, buffer in model.named_buffers():
+            if tables:
+                buffer.copy_(tables[name])
+            torch.distributed.broadcast(buffer, src=0)
+    if source is not None:
+        base = _without_adapters(model)
+        base.generation_config = _without_adapters(source).generation_config
 
 
 def uses_bf16(config: ModelConfig, device: torch.device) -> bool:

@@ -11,14 +11,14 @@ import json
 import sys
 from typing import Any
 
-import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.training.trainer.test_batches import SEQUENCES
+from training.trainer import models
 from training.trainer.batches import collate, target_logprobs
 from training.trainer.distributed import DistributedContext, distributed_context
 from training.trainer.learner import Learner, OptimizerConfig
-from training.trainer.models import ModelConfig, load_for_training
+from training.trainer.models import LoraSettings, ModelConfig, load_for_training
 
 MICRO_BATCHES = 3
 
@@ -30,9 +30,7 @@ class ReduceScatters(TorchDispatchMode):
         super().__init__()
         self.count = 0
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.count += "reduce_scatter" in str(func)
         return func(*args, **(kwargs or {}))
 
@@ -54,6 +52,40 @@ def reductions(folder: str, dist: DistributedContext, *, always: bool) -> dict[s
     return {"norm": norm, "reduce_scatters": reduce_scatters.count}
 
 
+def loading(folder: str, dist: DistributedContext, *, lora: bool) -> dict[str, Any]:
+    """How a model is loaded in bf16: who reads it, what is kept, and whether it is the same."""
+    readers = 0
+    original = models._load_pretrained
+
+    def count(*arguments: Any) -> Any:
+        nonlocal readers
+        readers += 1
+        return original(*arguments)
+
+    models._load_pretrained = count
+    settings = LoraSettings(rank=2) if lora else None
+    config = ModelConfig(path=folder, precision="bf16", lora=settings)
+    model = load_for_training(folder, config, dist, seed=3)
+    models._load_pretrained = original
+    by_rank = [0.0] * dist.world_size
+    by_rank[dist.rank] = readers
+    parameters = dict(model.named_parameters())
+    alone = DistributedContext(rank=0, world_size=1, device=dist.device)
+    expected = dict(load_for_training(folder, config, alone, seed=3).named_parameters())
+    batch = collate([SEQUENCES[1]], dist.device)
+    target_logprobs(model, batch).sum().backward()
+    return {
+        "readers": dist.all_reduce_sum(by_rank),
+        "dtypes": sorted({f"{it.dtype} {it.requires_grad}" for it in parameters.values()}),
+        "names": list(parameters) == list(expected),
+        "difference": max(
+            float((it.full_tensor().float() - expected[name].to(it.dtype).float()).abs().max())
+            for name, it in parameters.items()
+        ),
+        "gradients": all((it.grad is not None) == it.requires_grad for it in parameters.values()),
+    }
+
+
 def main() -> None:
     """Print what the first process sees."""
     folder = sys.argv[1]
@@ -61,6 +93,8 @@ def main() -> None:
         seen = {
             "once": reductions(folder, dist, always=False),
             "always": reductions(folder, dist, always=True),
+            "full": loading(folder, dist, lora=False),
+            "lora": loading(folder, dist, lora=True),
         }
         if dist.is_main:
             print(json.dumps(seen))

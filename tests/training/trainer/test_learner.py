@@ -22,7 +22,7 @@ from training.trainer.learner import (
     learning_rate,
     prune_states,
 )
-from training.trainer.memory import measure_model, plan_memory, require_memory
+from training.trainer.memory import MemoryPlan, measure_model, plan_memory, require_memory
 from training.trainer.models import LoraSettings, ModelConfig, hf_config, load_for_training
 
 pytestmark = pytest.mark.torch
@@ -135,6 +135,23 @@ def test_work_is_counted_as_the_products_that_are_computed(folder: Path) -> None
     # Eager attention computes the masked half, too; the rotary table is a small product of its own.
     expected = size.flops(batch.tokens, len(batch.logit_indices), 2 * batch.squared_lengths)
     assert counter.get_total_flops() == pytest.approx(expected, rel=0.01)
+
+
+def test_adapters_and_references_are_planned_as_they_are_kept(folder: Path) -> None:
+    size = measure_model(hf_config(folder))
+
+    def planned(*, lora: bool, **options) -> MemoryPlan:
+        adapters = LoraSettings(rank=1) if lora else None
+        config = ModelConfig(path="x", precision="bf16", lora=adapters)
+        return plan_memory(size, config, micro_tokens=1, world_size=1, sharded=True, **options)
+
+    whole, adapted = planned(lora=False), planned(lora=True)
+    assert whole.weights == 4 * size.parameters
+    # The frozen base in bf16, and adapters that are few.
+    assert 2 * size.parameters < adapted.weights < 3 * size.parameters
+    assert planned(lora=False, reference=True).reference >= 2 * size.parameters
+    assert planned(lora=False, engine=7).total == whole.total + 7
+    assert "engine 1.00" in planned(lora=False, engine=2**30).describe()
 
 
 def test_the_memory_plan_falls_with_what_it_recommends(folder: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,3 +37,14 @@ def test_gradients_are_reduced_once_per_update_and_are_the_same(seen) -> None:
     once, always = seen["once"], seen["always"]
     assert always["reduce_scatters"] == 3 * once["reduce_scatters"] > 0
     assert once["norm"] == pytest.approx(always["norm"], rel=1e-5)
+
+
+def test_the_first_process_reads_and_all_have_its_weights(seen) -> None:
+    for loaded in (seen["full"], seen["lora"]):
+        assert loaded["readers"][0] == 1 and not any(loaded["readers"][1:])
+        assert loaded["names"] and loaded["difference"] == 0.0 and loaded["gradients"]
+
+
+def test_what_is_frozen_is_kept_as_it_is_computed(seen) -> None:
+    assert seen["full"]["dtypes"] == ["torch.float32 True"]
+    assert seen["lora"]["dtypes"] == ["torch.bfloat16 False", "torch.float32 True"]
