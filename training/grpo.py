@@ -43,6 +43,9 @@ except ModuleNotFoundError as error:
     raise without_torch(error) from None
 
 from agent_runtime.engine.checkpoint import weights_digest
+from agent_runtime.engine.config import EmbeddedOptions
+from agent_runtime.engine.engine import engine_context
+from agent_runtime.engine.torch_backend import MEMORY_SHARE, engine_bytes
 from agent_runtime.scores import perfect_score, recorded_score
 from agent_runtime.weights import Weights
 from agentgym.episode.v1 import episode_pb2
@@ -72,7 +75,13 @@ from training.runs.tracking import Tracker, TrackingConfig
 from training.trainer.batches import Batch, collate, target_logprobs
 from training.trainer.distributed import DistributedContext, distributed_context
 from training.trainer.learner import Learner, OptimizerConfig, latest_state, prune_states
-from training.trainer.memory import MemoryPlan, measure_model, plan_memory, require_memory
+from training.trainer.memory import (
+    MemoryPlan,
+    available_bytes,
+    measure_model,
+    plan_memory,
+    require_memory,
+)
 from training.trainer.models import (
     ModelConfig,
     gather_weights,
@@ -93,6 +102,7 @@ from training.trainer.policy_loss import (
 __all__ = [
     "GRPORecipe",
     "TurnLimit",
+    "fit_engine",
     "main",
     "plan",
     "prune_weights",
@@ -531,8 +541,10 @@ def train(recipe: GRPORecipe, *, start: Start = Start.NEW, console: Console | No
     console = console or Console(stderr=True)
     final = recipe.out / "final"
     with distributed_context(recipe.device) as dist:
-        _require_memory(recipe, dist, console)
-        program = _Program(recipe, dist, console)
+        available = available_bytes(dist.device)
+        memory = _require_memory(recipe, dist, console)
+        engine = fit_engine(recipe, memory, dist.device, available)
+        program = _Program(recipe, dist, console, engine)
         program.begin(start)
         with program.logging():
             program.run(final)
@@ -556,9 +568,16 @@ def plan(
 class _Program:
     """The stages of a run: each is done once, by the first process unless all learn."""
 
-    def __init__(self, recipe: GRPORecipe, dist: DistributedContext, console: Console) -> None:
+    def __init__(
+        self,
+        recipe: GRPORecipe,
+        dist: DistributedContext,
+        console: Console,
+        engine: EmbeddedOptions,
+    ) -> None:
         self._recipe = recipe
         self._dist = dist
+        self._engine = engine
         self._console = console
         self._run_dir: RunDir | None = None
 
@@ -584,7 +603,9 @@ class _Program:
         self._on_all(
             "learn",
             lambda: run_loop(
-                _TrainingSteps(recipe, tasks, self._dist, console, self._run_id()).run(final)
+                _TrainingSteps(
+                    recipe, tasks, self._dist, console, self._run_id(), self._engine
+                ).run(final)
             ),
         )
         if recipe.evaluate:
@@ -609,17 +630,59 @@ class _Program:
 
 def _require_memory(recipe: GRPORecipe, dist: DistributedContext, console: Console) -> MemoryPlan:
     size = measure_model(hf_config(recipe.model.source))
+    engine = _engine_beside(recipe, dist.device)
     memory = plan_memory(
         size,
         recipe.model,
         micro_tokens=recipe.micro_tokens,
         world_size=dist.world_size,
         sharded=dist.has_group,
+        reference=recipe.clip.kl_coef > 0,
+        engine=sum(engine) if engine else 0,
     )
     if dist.is_main:
         console.print(memory.describe(), highlight=False, markup=False)
     require_memory(memory, dist, micro_tokens=recipe.micro_tokens)
     return memory
+
+
+def _engine_beside(recipe: GRPORecipe, device: torch.device) -> tuple[int, int] | None:
+    """Return what an embedded engine takes at least of the learner's device, in bytes.
+
+    Its weights, and the cache that the recipe names or that of one context; None = it runs
+    elsewhere.
+    """
+    options = recipe.rollout.embedded
+    place = device.type if options.device == "auto" else options.device
+    if recipe.rollout.engine != "embedded" or place not in (device.type, str(device)):
+        return None
+    folder = Path(recipe.model.source)
+    weights, token = engine_bytes(folder, options, device)
+    if options.cache_gib is not None:
+        return weights, int(options.cache_gib * 2**30)
+    return weights, token * engine_context(folder, options)
+
+
+def fit_engine(
+    recipe: GRPORecipe, memory: MemoryPlan, device: torch.device, available: int
+) -> EmbeddedOptions:
+    """Return the engine's options with a cache that leaves the learner what it is planned to need.
+
+    Left to itself an engine takes most of what is free when it starts, and a learner that has not
+    made its first step yet has neither gradients nor moments.
+
+    Args:
+        recipe: The run's.
+        memory: The learner's plan, which counts the engine's least cache.
+        device: The learner's.
+        available: Bytes that were free before anything was loaded.
+    """
+    options = recipe.rollout.embedded
+    least = _engine_beside(recipe, device)
+    if least is None or options.cache_gib is not None:
+        return options
+    cache = min(available * MEMORY_SHARE[device.type], least[1] + available - memory.total)
+    return replace(options, cache_gib=cache / 2**30)
 
 
 class _TrainingSteps:
@@ -632,8 +695,10 @@ class _TrainingSteps:
         dist: DistributedContext,
         console: Console,
         run_id: str,
+        engine: EmbeddedOptions,
     ) -> None:
         self._recipe = recipe
+        self._engine = engine
         self._dist = dist
         self._console = console
         self._run_id = run_id
@@ -670,7 +735,7 @@ class _TrainingSteps:
     def _rollouts(self) -> Rollouts:
         recipe = self._recipe
         return Rollouts(
-            recipe.rollout,
+            replace(recipe.rollout, embedded=self._engine),
             recipe.environments,
             self._rollouts_folder,
             temperature=recipe.temperature,

@@ -24,7 +24,14 @@ from agent_runtime.engine.scheduling import BatchScheduler, Chunk, Generation, S
 from agent_runtime.errors import ContextOverflow, PolicyMisbehaved, PolicyMisconfigured
 from agent_runtime.sampling import FinishReason
 
-__all__ = ["FinishedGeneration", "InferenceEngine", "Totals", "derive_slots", "load_engine"]
+__all__ = [
+    "FinishedGeneration",
+    "InferenceEngine",
+    "Totals",
+    "derive_slots",
+    "engine_context",
+    "load_engine",
+]
 
 _LONGEST_DEFAULT: Final = 8192
 """Context length unless one is set: with a model's 100,000 tokens few slots would fit."""
@@ -294,11 +301,7 @@ def load_engine(
         PolicyMisconfigured: A folder, device or size that cannot work, or a missing extra.
     """
     architecture = read_architecture(folder)
-    capacity = options.context_length or min(architecture.positions, _LONGEST_DEFAULT)
-    if capacity > architecture.positions:
-        raise PolicyMisconfigured(
-            f"a context of {capacity} tokens; the model was made for {architecture.positions}"
-        )
+    capacity = engine_context(folder, options)
     backend = make_backend(options, architecture, capacity)
     backend.load_weights(backend.read_weights(folder))
     return InferenceEngine(
@@ -309,6 +312,21 @@ def load_engine(
         prefill_tokens=options.prefill_tokens,
         decode=decode,
     )
+
+
+def engine_context(folder: Path, options: EmbeddedOptions) -> int:
+    """Return the longest prompt plus reply of an engine for a checkpoint, in tokens.
+
+    Raises:
+        PolicyMisconfigured: No such checkpoint, or a context that it was not made for.
+    """
+    positions = read_architecture(folder).positions
+    capacity = options.context_length or min(positions, _LONGEST_DEFAULT)
+    if capacity > positions:
+        raise PolicyMisconfigured(
+            f"a context of {capacity} tokens; the model was made for {positions}"
+        )
+    return capacity
 
 
 def derive_slots(options: EmbeddedOptions, backend: Backend, capacity: int) -> int:

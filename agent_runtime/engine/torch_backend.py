@@ -17,7 +17,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from agent_runtime.engine.checkpoint import Architecture, weight_files
+from agent_runtime.engine.checkpoint import Architecture, read_architecture, weight_files
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.generation import SampledTokens
 from agent_runtime.engine.layout import Layout
@@ -28,9 +28,9 @@ from agent_runtime.engine.sampler import sample, score
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.sampling import Sampling
 
-__all__ = ["TorchBackend", "read_weights"]
+__all__ = ["MEMORY_SHARE", "TorchBackend", "engine_bytes", "read_weights"]
 
-_MEMORY_SHARE: Final = {"cpu": 0.5, "cuda": 0.8}
+MEMORY_SHARE: Final = {"cpu": 0.5, "cuda": 0.8}
 """Of what is free, for the cache; a CPU's memory is shared with the servers of environments."""
 
 
@@ -71,8 +71,8 @@ class TorchBackend:
         if self.device.type == "cuda":
             # torch keeps freed memory for later allocations; return it so that it counts as free.
             torch.cuda.empty_cache()
-            return torch.cuda.mem_get_info(self.device)[0] * _MEMORY_SHARE["cuda"]
-        return available_memory() * _MEMORY_SHARE["cpu"]
+            return torch.cuda.mem_get_info(self.device)[0] * MEMORY_SHARE["cuda"]
+        return available_memory() * MEMORY_SHARE["cpu"]
 
     def make_cache(self, slots: int, capacity: int) -> KeyValueCache:
         return KeyValueCache(self.architecture, slots, capacity, self.device, self.dtype)
@@ -99,6 +99,18 @@ class TorchBackend:
 
     def score(self, logits: torch.Tensor, ids: Sequence[int]) -> list[float]:
         return score(logits, ids)
+
+
+def engine_bytes(folder: Path, options: EmbeddedOptions, device: torch.device) -> tuple[int, int]:
+    """Return what a checkpoint's weights, and a token of one slot, take on a device.
+
+    Raises:
+        PolicyMisconfigured: There is no such checkpoint.
+    """
+    architecture = read_architecture(folder)
+    dtype = _dtype(options, architecture, device)
+    weights = architecture.parameters * dtype.itemsize
+    return weights, KeyValueCache.bytes_per_token(architecture, dtype)
 
 
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:

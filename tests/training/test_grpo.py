@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
+from agent_runtime.engine.config import EmbeddedOptions
 from orchestrator.configuration import dump_toml
 from orchestrator.viewer.library import Library
 from orchestrator.viewer.trainings import Trainings
@@ -33,7 +35,9 @@ from training.grpo import (
     GRPORecipe,
     Learning,
     TurnLimit,
+    fit_engine,
     learn,
+    plan,
     prune_weights,
     step_tasks,
     train,
@@ -243,6 +247,23 @@ def test_a_run_plays_learns_and_goes_on_where_it_was_cut_off(speaker, tmp_path):
     for name, weights in one.items():
         # Who shares a batch of the engine decides the last bits of recorded logprobs.
         torch.testing.assert_close(weights, other[name], atol=1e-4, rtol=0)
+
+
+def test_the_engine_leaves_what_the_learner_and_its_reference_need(base, tmp_path):
+    quiet = Console(quiet=True)
+    plain = whole(base, tmp_path / "plain")
+    held = whole(base, tmp_path / "held", clip={"kl_coef": 0.1})
+    memory, more = plan(plain, console=quiet), plan(held, console=quiet)
+    assert memory.engine > 0 == memory.reference
+    assert more.total > memory.total and more.reference > 0
+    cpu, available = torch.device("cpu"), memory.total + 2**20
+    engine = fit_engine(plain, memory, cpu, available)
+    # Half of what is free would be the engine's alone.
+    assert engine.cache_gib is not None
+    assert engine.cache_gib * 2**30 + memory.total <= available + memory.engine
+    assert engine.cache_gib * 2**30 < available / 2
+    own = replace(plain, rollout=replace(plain.rollout, embedded=EmbeddedOptions(cache_gib=1)))
+    assert fit_engine(own, memory, cpu, available) == own.rollout.embedded
 
 
 def test_weights_that_no_engine_serves_any_more_are_removed(tmp_path):
