@@ -801,9 +801,9 @@ class _TrainingSteps:
                 versions = replace(versions, others=others)
             elif rollouts is not None:
                 episodes = await (ahead or self._play(rollouts, step))
-                await asyncio.to_thread(self._dist.barrier)
+                await asyncio.to_thread(self._dist.wait_for_main)
             else:
-                self._dist.barrier()
+                self._dist.wait_for_main()
                 episodes = read_rollouts(
                     self._rollouts_folder, step, self._step_tasks(step), samples=recipe.group
                 )

@@ -26,9 +26,10 @@ from training.errors import RecipeError
 
 __all__ = ["DistributedContext", "distributed_context"]
 
-_TIMEOUT: Final = timedelta(hours=12)
-"""Of collective operations: the others wait in one while the main process prepares data or plays
-an evaluation, which takes hours."""
+_TIMEOUT: Final = timedelta(minutes=30)
+"""Of collective operations of learning: a process that hangs ends the job after it."""
+_LONG_TIMEOUT: Final = timedelta(hours=12)
+"""Of waiting for the main process, which prepares data or plays meanwhile."""
 T = TypeVar("T")
 
 
@@ -41,6 +42,8 @@ class DistributedContext:
     device: torch.device
     mesh: DeviceMesh | None = None
     """All processes in one dimension; None without a process group."""
+    waiting: torch.distributed.ProcessGroup | None = None
+    """All processes over gloo, which waits without using the device; None where there is one."""
 
     @property
     def is_main(self) -> bool:
@@ -53,9 +56,14 @@ class DistributedContext:
         return self.mesh is not None
 
     def barrier(self) -> None:
-        """Wait until every process has called this."""
+        """Wait until every process has called this, while all do the same."""
         if self.world_size > 1:
             torch.distributed.barrier()
+
+    def wait_for_main(self) -> None:
+        """Wait until every process has called this, for hours where the main one works alone."""
+        if self.world_size > 1:
+            torch.distributed.barrier(group=self.waiting)
 
     def all_reduce_sum(self, values: list[float]) -> list[float]:
         """Return the sums of values over all processes, the same on each."""
@@ -66,7 +74,7 @@ class DistributedContext:
         return cast("list[float]", tensor.tolist())
 
     def broadcast(self, value: T) -> T:
-        """Return the main process's value on every process.
+        """Return the main process's value on every process, for which it may work for hours.
 
         Args:
             value: A JSON-like value; the other processes' values are ignored.
@@ -75,7 +83,7 @@ class DistributedContext:
             return value
         objects = [value]
         # torch pickles it; it comes from the main process of this very job.
-        torch.distributed.broadcast_object_list(objects, src=0, device=self.device)
+        torch.distributed.broadcast_object_list(objects, src=0, group=self.waiting)
         return objects[0]
 
 
@@ -106,8 +114,13 @@ def distributed_context(device: str = "auto") -> Generator[DistributedContext]:
         return
     _init_process_group(device, rank, world_size, own_device)
     mesh = init_device_mesh(device, (world_size,))
+    waiting = None
+    if world_size > 1:
+        waiting = torch.distributed.new_group(backend="gloo", timeout=_LONG_TIMEOUT)
     try:
-        yield DistributedContext(rank=rank, world_size=world_size, device=own_device, mesh=mesh)
+        yield DistributedContext(
+            rank=rank, world_size=world_size, device=own_device, mesh=mesh, waiting=waiting
+        )
     finally:
         _destroy_process_group(device, mesh)
 

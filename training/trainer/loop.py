@@ -319,6 +319,7 @@ class TrainingLoop(ABC):
             folder = self.session.run_dir.checkpoints / f"epoch-{epoch + 1}"
             self._save_checkpoint(learner, folder)
             tracker.record(step, self.evaluate_checkpoint(folder, step))
+            self.dist.wait_for_main()
         due = last or step % save.state_every == 0 if save.state_every else epoch_ended
         if due:
             state = learner.save_state(self.session.run_dir.states)
@@ -347,7 +348,7 @@ class TrainingLoop(ABC):
         if self.dist.is_main:
             run_dir.write_report(report)
         self.session.print(f"trained: {run_dir.final}")
-        self.dist.barrier()
+        self.dist.wait_for_main()
         return report
 
 

@@ -62,7 +62,7 @@ def prepare_base(
         return config.source
     if dist.is_main and not (run_dir.base / "config.json").is_file():
         create_from_scratch(config.init, sources, run_dir.base, runs=runs, seed=seed)
-    dist.barrier()
+    dist.wait_for_main()
     return str(run_dir.base)
 
 
@@ -122,7 +122,7 @@ def prepare_datasets(
                 on_record=advance,
             )
         finished.touch()
-    dist.barrier()
+    dist.wait_for_main()
     train = TokenDataset(run_dir.data / "train")
     if dist.is_main:
         for line in describe_dataset(train.summary):

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from datetime import timedelta
 from typing import Any
 
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.training.trainer.test_batches import SEQUENCES
@@ -86,6 +89,30 @@ def loading(folder: str, dist: DistributedContext, *, lora: bool) -> dict[str, A
     }
 
 
+def waiting(dist: DistributedContext) -> dict[str, Any]:
+    """What becomes of processes that wait for the main one longer than a collective may take."""
+    group = torch.distributed.distributed_c10d._get_default_group()
+    torch.distributed.distributed_c10d._set_pg_timeout(timedelta(seconds=2), group)
+    if dist.is_main:
+        time.sleep(4)
+    value = dist.broadcast(f"of {dist.rank}")
+    if dist.is_main:
+        time.sleep(4)
+    dist.wait_for_main()
+    hung = False
+    if dist.is_main:
+        time.sleep(4)
+    else:
+        try:
+            dist.barrier()
+        except RuntimeError:
+            hung = True
+    # Over gloo's long group: the other one is broken now.
+    noticed: list[Any] = [None] * dist.world_size
+    torch.distributed.all_gather_object(noticed, hung, group=dist.waiting)
+    return {"value": value, "noticed": noticed}
+
+
 def main() -> None:
     """Print what the first process sees."""
     folder = sys.argv[1]
@@ -95,6 +122,7 @@ def main() -> None:
             "always": reductions(folder, dist, always=True),
             "full": loading(folder, dist, lora=False),
             "lora": loading(folder, dist, lora=True),
+            "waiting": waiting(dist),
         }
         if dist.is_main:
             print(json.dumps(seen))

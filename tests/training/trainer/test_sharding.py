@@ -48,3 +48,9 @@ def test_the_first_process_reads_and_all_have_its_weights(seen) -> None:
 def test_what_is_frozen_is_kept_as_it_is_computed(seen) -> None:
     assert seen["full"]["dtypes"] == ["torch.float32 True"]
     assert seen["lora"]["dtypes"] == ["torch.bfloat16 False", "torch.float32 True"]
+
+
+def test_the_main_process_is_waited_for_and_a_hung_one_is_noticed(seen) -> None:
+    waiting = seen["waiting"]
+    assert waiting["value"] == "of 0"
+    assert not waiting["noticed"][0] and all(waiting["noticed"][1:])
