@@ -95,6 +95,12 @@ def test_a_thousand_episodes_are_live_and_the_engine_admits_them_all(recipe, tmp
     assert admitted == options.max_slots == recipe.rollout.concurrency
 
 
+def test_all_its_agents_make_as_many_updates(recipe):
+    cloning = recipe.cloning
+    # BC_base has the fewest tokens, 2.6 million; its epochs reach all the same.
+    assert cloning.epochs * 2_600_000 / cloning.batch.tokens > cloning.max_steps > 0
+
+
 def test_its_model_is_of_the_size_that_it_says_and_fits_one_gpu(recipe):
     size = measure_model(planned_hf_config(recipe.cloning.model))
     assert 55e6 < size.parameters < 65e6

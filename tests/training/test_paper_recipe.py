@@ -83,6 +83,7 @@ def test_it_says_what_the_paper_says(recipe):
     assert (cloning.processes, cloning.epochs, cloning.context) == (8, 1, 4096)
     assert (cloning.optimizer.lr, cloning.batch.sequences) == (1e-5, 32)
     assert len(recipe.environments) == 11
+    assert recipe.rollout.together
 
 
 def test_its_memory_is_planned_without_the_weights_or_a_network(recipe, offline):
