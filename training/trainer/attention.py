@@ -12,12 +12,18 @@ begin comes with the call (`cu_seq_lens_q`, the name that `transformers` gives i
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any, Final, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its common name)
 
-__all__ = ["PACKED", "register"]
+from training.errors import ModelUnusable
+
+__all__ = ["PACKED", "register", "require_kernel"]
+
+_OLDEST_TORCH: Final = (2, 12)
+"""Its kernel for variable lengths takes a scale, a window and shared heads; see `varlen_attn`."""
 
 PACKED: Final = "packed"
 """The name under which it is registered with `transformers`."""
@@ -29,6 +35,18 @@ def register() -> None:
 
     # No mask is registered with it: the sequences' bounds say everything that one would.
     AttentionInterface.register(PACKED, packed_attention)
+
+
+def require_kernel(device: torch.device) -> None:
+    """Check that `packed` can be computed on a device; raises ModelUnusable."""
+    installed = version("torch")
+    major, minor = installed.split(".")[:2]
+    if device.type == "cuda" and (int(major), int(minor)) < _OLDEST_TORCH:
+        raise ModelUnusable(
+            f"packed attention needs torch {'.'.join(map(str, _OLDEST_TORCH))} on a GPU, this is "
+            f'{installed}: install a newer one, or set "sdpa"',
+            field="model.attention",
+        )
 
 
 def packed_attention(
@@ -99,10 +117,6 @@ def _flash(
     from torch.nn.attention.varlen import varlen_attn
 
     q, k, v = (tensor[0].transpose(0, 1).contiguous() for tensor in (query, key, value))
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1:
-        # The kernel's backward pass for shared heads is not in every release; copies always work.
-        k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
     out: Any = varlen_attn(
         q,
         k,
@@ -113,5 +127,6 @@ def _flash(
         max_seqlen,
         scale=scaling,
         window_size=(-1, 0),  # no limit to the left, nothing to the right: causal
+        enable_gqa=k.shape[1] != q.shape[1],
     )
     return out[None]

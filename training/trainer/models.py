@@ -321,6 +321,8 @@ def load_for_training(
     _disable_progress_bars()
     settings = hf_config(path)
     _check_architecture(config, settings)
+    if resolve_attention(config, settings) == attention.PACKED:
+        attention.require_kernel(dist.device)
     source = model = None
     if dist.is_main:
         model = _load_pretrained(path, config, settings)

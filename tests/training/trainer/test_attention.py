@@ -1,0 +1,49 @@
+"""Packed attention as a GPU computes it, by the shapes alone: no GPU is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra `train` is not installed")
+
+import torch
+from torch.nn.attention import varlen
+
+from training.errors import ModelUnusable
+from training.trainer import attention
+
+pytestmark = pytest.mark.torch
+
+TOKENS = 96
+
+
+def test_heads_that_share_keys_are_not_copied_on_a_gpu(monkeypatch) -> None:
+    original, calls = varlen.varlen_attn, []
+
+    def record(*tensors: Any, **options: Any) -> Any:
+        calls.append((tuple(tensors[1].shape), options["enable_gqa"]))
+        return original(*tensors, **options)
+
+    monkeypatch.setattr(varlen, "varlen_attn", record)
+
+    def heads(count: int) -> torch.Tensor:
+        shape = (1, count, TOKENS, 64)
+        return torch.empty(shape, device="meta", dtype=torch.bfloat16, requires_grad=True)
+
+    query, key, value = heads(8), heads(2), heads(2)
+    bounds = torch.empty(4, device="meta", dtype=torch.int32)
+    out = attention._flash(query, key, value, bounds, 64, None)
+    assert out.shape == (1, TOKENS, 8, 64)
+    out.sum().backward()
+    assert key.grad is not None and key.grad.shape == key.shape
+    assert calls == [((TOKENS, 2, 64), True)]
+
+
+def test_a_torch_without_the_kernel_is_refused_on_a_gpu_alone(monkeypatch) -> None:
+    attention.require_kernel(torch.device("cuda"))
+    monkeypatch.setattr(attention, "version", lambda _: "2.11.0+cu130")
+    attention.require_kernel(torch.device("cpu"))
+    with pytest.raises(ModelUnusable, match=r"model\.attention: .*needs torch 2\.12 .* 2\.11\.0"):
+        attention.require_kernel(torch.device("cuda"))
