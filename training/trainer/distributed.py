@@ -116,7 +116,11 @@ def distributed_context(device: str = "auto") -> Generator[DistributedContext]:
     mesh = init_device_mesh(device, (world_size,))
     waiting = None
     if world_size > 1:
-        waiting = torch.distributed.new_group(backend="gloo", timeout=_LONG_TIMEOUT)
+        # An int stands for "not a member", which no process is.
+        waiting = cast(
+            "torch.distributed.ProcessGroup",
+            torch.distributed.new_group(backend="gloo", timeout=_LONG_TIMEOUT),
+        )
     try:
         yield DistributedContext(
             rank=rank, world_size=world_size, device=own_device, mesh=mesh, waiting=waiting
