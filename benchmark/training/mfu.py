@@ -11,6 +11,9 @@ once: attention within each sequence only, its head only where there are targets
 Each variant is measured in a process of its own, so that one that does not run leaves the others.
 """
 
+# torch is not in the environment of the default checks.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import json
