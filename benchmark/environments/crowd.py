@@ -31,8 +31,9 @@ from orchestrator.command_line import run_loop
 __all__ = ["Benchmark", "main"]
 
 RESULTS: Final = Path(__file__).parent.parent / "results" / "environments"
-LEFT_OUT: Final = frozenset({"echo", "sciworld"})
-"""Has no tasks to speak of; has a benchmark that looks at its Java processes, too."""
+LEFT_OUT: Final = frozenset({"echo", "mcp", "sciworld"})
+"""Has no tasks to speak of; has a process for each episode; has a benchmark that looks at its Java
+processes, too."""
 _MIB: Final = 2**20
 
 

@@ -6,6 +6,7 @@ hold, else 0.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -29,6 +30,7 @@ from env_servers.sdk import (
     Observation,
 )
 from env_servers.toolkit.tool_calls import (
+    FINISH,
     Reply,
     ToolEnvironment,
     ToolEpisode,
@@ -40,6 +42,8 @@ __all__ = ["Mcp"]
 
 _EXAMPLE_TOOLS: Final = read_tools([ServerTool.model_validate(tool) for tool in TOOLS])
 _MEBIBYTE: Final = 1024 * 1024
+_END: Final = f"Action: {FINISH.name} "
+"""How the action begins that hands an answer in."""
 
 
 class Mcp(ToolEnvironment):
@@ -89,6 +93,11 @@ class Mcp(ToolEnvironment):
             return observation
         told = {**(observation.info or {}), "checks": list(_session(self.episode).verdict)}
         return observation._replace(info=told)
+
+    def advise_random(self, rng: random.Random) -> Advice:
+        # Drawn again where it is the end: servers with few tools would hardly be tried.
+        advice = super().advise_random(rng)
+        return super().advise_random(rng) if advice.action.startswith(_END) else advice
 
     def advise_expert(self, seed: int) -> Advice:
         if self.episode.task.plan is None:

@@ -1,5 +1,6 @@
 """What becomes of servers that do not start, end, hang, say too much, or answer otherwise."""
 
+import random
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -173,6 +174,12 @@ def test_an_answer_can_be_handed_in_again_when_a_check_got_none(begin):
         episode.step(answer)
     last = episode.step(answer)
     assert (last.reward, last.terminated, last.info["checks"]) == (1.0, True, [True])
+
+
+def test_a_random_player_tries_the_tools_before_it_ends(begin):
+    episode = begin()
+    actions = [episode.advise_random(random.Random(seed)).action for seed in range(50)]
+    assert sum("finish with" in action for action in actions) < 5
 
 
 def test_a_task_without_a_solution_has_no_expert(begin):
