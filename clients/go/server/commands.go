@@ -167,7 +167,7 @@ func (c *commands) step(s *session, command *envv1.Command, kind inputKind) (*en
 		c.execute(e, input)
 	}
 	wait := e.inFlight.join(e.id, command.DeadlineMs)
-	return nil, func() (*envv1.Event, error) { return observed(false)(wait()) }, nil
+	return nil, func() (*envv1.Event, error) { return observed(e, false)(wait()) }, nil
 }
 
 func (c *commands) execute(e *episode, input stepInput) {
@@ -395,7 +395,7 @@ func (c *commands) beginFork(source *episode, seq int) func() (started, error) {
 }
 
 func (c *commands) play(o opening, journal []stepInput, hashes [][]byte) (started, error) {
-	game, results, err := openGame(o, journal, hashes, c.limits.StepLimit)
+	game, results, err := openGame(o, journal, hashes, c.limits)
 	begun := started{game: game, results: results}
 	for _, each := range results {
 		begun.hashes = append(begun.hashes, each.stateHash)
@@ -472,7 +472,7 @@ func (c *commands) opened(s *session, pending *pendingOpen, command *envv1.Comma
 		if c.episodes[e.id] == e {
 			e.attach(s)
 		}
-		return observed(false)(e.result(seq))
+		return observed(e, false)(e.result(seq))
 	}
 }
 
@@ -591,9 +591,9 @@ func (c *commands) busy() bool {
 	return len(c.opening) > 0
 }
 
-func kept(e *episode, seq int) (*envv1.Event, error) { return observed(true)(e.result(seq)) }
+func kept(e *episode, seq int) (*envv1.Event, error) { return observed(e, true)(e.result(seq)) }
 
-func observed(replayed bool) func(result, error) (*envv1.Event, error) {
+func observed(e *episode, replayed bool) func(result, error) (*envv1.Event, error) {
 	return func(reached result, err error) (*envv1.Event, error) {
 		if err != nil {
 			return nil, err
@@ -604,6 +604,12 @@ func observed(replayed bool) func(result, error) (*envv1.Event, error) {
 			Replayed: replayed, StateHash: reached.stateHash, Reward: it.Reward, Score: it.Score,
 			Terminated: it.Terminated, Truncated: it.Truncated, StopReason: it.StopReason,
 			ParsedAction: reached.parsedAction,
+		}
+		for _, image := range it.Images {
+			if e.opening.images {
+				sent := &envv1.Image{MediaType: image.MediaType, Content: image.Content}
+				event.Images = append(event.Images, sent)
+			}
 		}
 		if it.Info != nil {
 			event.Info, err = structpb.NewStruct(it.Info)

@@ -33,6 +33,13 @@ type ResetOptions struct {
 	Options map[string]interface{}
 }
 
+// Image is what the agent itself sees beside the text: rules R67 and R68 of the protocol.
+type Image struct {
+	// MediaType is image/png, image/jpeg or image/webp.
+	MediaType string
+	Content   []byte
+}
+
 // Observation is what a reset or a step shows.
 type Observation struct {
 	Text string
@@ -45,6 +52,8 @@ type Observation struct {
 	Terminated bool
 	Truncated  bool
 	StopReason envv1.StopReason
+	// Images need HasImages; they are sent to clients that take them.
+	Images []Image
 	// Info has JSON values that no client needs to understand.
 	Info map[string]interface{}
 }
@@ -120,6 +129,8 @@ type Spec struct {
 	// NotDeterministic says that the same reset and actions may give other states.
 	NotDeterministic bool
 	HasScore         bool
+	// HasImages says that observations can have images, where an option asks for them.
+	HasImages bool
 	// Options are the names of options.
 	Options []string
 	// Profiles begin with the default; none = "default".
@@ -159,6 +170,7 @@ func (s *Spec) capabilities() []envv1.Capability {
 		{advises, envv1.Capability_CAPABILITY_EXPERT},
 		{s.HasScore, envv1.Capability_CAPABILITY_SCORE},
 		{draws, envv1.Capability_CAPABILITY_RENDER},
+		{s.HasImages, envv1.Capability_CAPABILITY_IMAGES},
 	} {
 		if each.has {
 			has = append(has, each.capability)

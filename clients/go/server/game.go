@@ -28,18 +28,40 @@ type opening struct {
 	task    Task
 	options ResetOptions
 	format  envv1.ActionFormat
+	// images says that the client takes them.
+	images bool
 }
 
 const hashBytes = 8
 
-var viewName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+var (
+	viewName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+	// How a file of each type begins.
+	imageBeginnings = map[string]imageBeginning{
+		"image/png":  {"\x89PNG\r\n\x1a\n", ""},
+		"image/jpeg": {"\xff\xd8\xff", ""},
+		"image/webp": {"RIFF", "WEBP"},
+	}
+)
+
+// imageBeginning is how a file begins, and what follows after its size where there is one.
+type imageBeginning struct{ first, afterSize string }
+
+// matches says whether a file begins so.
+func (b imageBeginning) matches(content []byte) bool {
+	if !bytes.HasPrefix(content, []byte(b.first)) {
+		return false
+	}
+	after := len(b.first) + 4
+	return b.afterSize == "" || len(content) > after && bytes.HasPrefix(content[after:], []byte(b.afterSize))
+}
 
 // game is a live environment with the hash of its state and what it last showed. Its operations are
 // executed one after another, in the order in which they are begun; begin one with Commands' lock held.
 type game struct {
 	spec        *Spec
 	environment Environment
-	limit       time.Duration
+	limits      *Limits
 	last        result
 	// tail is closed when the operation that was begun last is over.
 	tail chan struct{}
@@ -47,8 +69,8 @@ type game struct {
 	interrupt context.CancelFunc
 }
 
-func newGame(spec *Spec, environment Environment, limit time.Duration) *game {
-	return &game{spec: spec, environment: environment, limit: limit, interrupt: func() {}}
+func newGame(spec *Spec, environment Environment, limits *Limits) *game {
+	return &game{spec: spec, environment: environment, limits: limits, interrupt: func() {}}
 }
 
 // future is the outcome of an operation.
@@ -84,13 +106,13 @@ func begin[T any](g *game, call func() (T, error)) *future[T] {
 	}()
 	go func() {
 		defer close(begun.done)
-		timer := time.NewTimer(g.limit)
+		timer := time.NewTimer(g.limits.StepLimit)
 		defer timer.Stop()
 		select {
 		case it := <-returned:
 			begun.value, begun.err = it.value, it.err
 		case <-timer.C:
-			message := fmt.Sprintf("environment %s did not answer in %s", g.spec.Name, g.limit)
+			message := fmt.Sprintf("environment %s did not answer in %s", g.spec.Name, g.limits.StepLimit)
 			begun.err = refuse("ENVIRONMENT_HUNG", message)
 		}
 	}()
@@ -109,9 +131,9 @@ func guarded[T any](call func() (T, error)) (value T, err error) {
 // openGame begins an episode and plays a journal; the results are of every seq, from 0 on. Hashes are
 // by seq, empty ones are not checked.
 func openGame(
-	o opening, journal []stepInput, hashes [][]byte, limit time.Duration,
+	o opening, journal []stepInput, hashes [][]byte, limits *Limits,
 ) (*game, []result, error) {
-	g := newGame(o.spec, o.spec.New(), limit)
+	g := newGame(o.spec, o.spec.New(), limits)
 	first, err := begin(g, func() (result, error) {
 		observation, err := g.environment.Reset(context.Background(), o.task, o.options)
 		if err != nil {
@@ -189,7 +211,7 @@ func (g *game) fork() *future[*game] {
 		return nil
 	}
 	return begin(g, func() (*game, error) {
-		copied := newGame(g.spec, g.environment.(Forker).Fork(), g.limit)
+		copied := newGame(g.spec, g.environment.(Forker).Fork(), g.limits)
 		copied.last = g.last
 		return copied, nil
 	})
@@ -251,7 +273,7 @@ func (g *game) close() {
 }
 
 func (g *game) record(observation Observation, parsedAction *string) (result, error) {
-	if err := requireSound(observation); err != nil {
+	if err := requireSound(observation, g.limits); err != nil {
 		return result{}, err
 	}
 	hash := sha256.New()
@@ -265,11 +287,15 @@ func (g *game) record(observation Observation, parsedAction *string) (result, er
 		observation.Truncated, observation.StopReason, parsedAction,
 	}
 	hash.Write([]byte(toJSON(shown)))
+	for _, image := range observation.Images {
+		digest := sha256.Sum256(image.Content)
+		hash.Write(digest[:])
+	}
 	g.last = result{observation, hash.Sum(nil)[:hashBytes], parsedAction}
 	return g.last, nil
 }
 
-func requireSound(observation Observation) error {
+func requireSound(observation Observation, limits *Limits) error {
 	if len(observation.Text) > maxObservationBytes {
 		return errors.New("an observation is too long")
 	}
@@ -281,6 +307,24 @@ func requireSound(observation Observation) error {
 	ended := observation.Terminated || observation.Truncated
 	if ended != (observation.StopReason != envv1.StopReason_STOP_REASON_UNSPECIFIED) {
 		return errors.New("an end without a stop reason, or a stop reason without an end")
+	}
+	return requireImages(observation.Images, limits)
+}
+
+func requireImages(images []Image, limits *Limits) error {
+	size := 0
+	for _, image := range images {
+		size += len(image.Content)
+		beginning, known := imageBeginnings[image.MediaType]
+		if !known || !beginning.matches(image.Content) {
+			return fmt.Errorf("an image is no file of the type %q", image.MediaType)
+		}
+		if len(image.Content) > limits.MaxImageBytes {
+			return fmt.Errorf("an image has more than %d bytes", limits.MaxImageBytes)
+		}
+	}
+	if len(images) > limits.MaxImages || size > limits.MaxImagesBytes {
+		return fmt.Errorf("%d images of together %d bytes", len(images), size)
 	}
 	return nil
 }

@@ -19,6 +19,10 @@ type Limits struct {
 	MaxJournalBytes      int
 	// IdleLimit is 0 where unused episodes never end.
 	IdleLimit time.Duration
+	// Of one observation.
+	MaxImages      int
+	MaxImageBytes  int
+	MaxImagesBytes int
 }
 
 // DefaultLimits are those of a server that was told none.
@@ -35,6 +39,9 @@ func DefaultLimits() Limits {
 		MaxItemsPerMessage:  128,
 		MaxJournalBytes:     4 << 20,
 		IdleLimit:           time.Hour,
+		MaxImages:           16,
+		MaxImageBytes:       4 << 20,
+		MaxImagesBytes:      8 << 20,
 	}
 }
 

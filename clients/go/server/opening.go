@@ -68,7 +68,7 @@ func (e environments) readReset(command *envv1.Command, limits *Limits) (*wanted
 	if err != nil {
 		return nil, err
 	}
-	w := &wanted{opening: opening{spec: spec}, lease: limits.lease(reset.LeaseMs)}
+	w := &wanted{opening: opening{spec: spec, images: reset.Images}, lease: limits.lease(reset.LeaseMs)}
 	if err := w.readWishes(reset, limits); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (e environments) readReset(command *envv1.Command, limits *Limits) (*wanted
 	}
 	// Equal resets in everything that counts, whatever their journals.
 	w.key = toJSON([]interface{}{
-		spec.Name, w.task.ItemID, w.options.Seed, w.options.Profile, w.format, w.options.Options,
+		spec.Name, w.task.ItemID, w.options.Seed, w.options.Profile, w.format, w.options.Options, w.images,
 	})
 	w.hashes = append(w.hashes, reset.InitialStateHash)
 	for _, entry := range reset.Journal {

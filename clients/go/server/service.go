@@ -248,6 +248,8 @@ func (l *Limits) message() *envv1.Limits {
 		ResponseCacheEvents: uint32(l.ResponseCacheEvents),
 		MaxItemsPerMessage:  uint32(l.MaxItemsPerMessage),
 		MaxJournalBytes:     uint64(l.MaxJournalBytes), IdleLimitMs: milliseconds(l.IdleLimit),
+		MaxImages: uint32(l.MaxImages), MaxImageBytes: uint64(l.MaxImageBytes),
+		MaxImagesBytes: uint64(l.MaxImagesBytes),
 	}
 }
 

@@ -45,7 +45,7 @@ func (s *session) answer(event *envv1.Event) {
 	defer s.mu.Unlock()
 	if !s.closed {
 		s.outbox = append(s.outbox, event)
-		s.bytes += len(event.GetObservation())
+		s.bytes += sizeOf(event)
 		s.change.Broadcast()
 	}
 }
@@ -84,7 +84,7 @@ func (s *session) next(finished func() bool) []*envv1.Event {
 	}
 	count, size := 0, 0
 	for count < len(s.outbox) && count < s.limits.MaxItemsPerMessage {
-		length := len(s.outbox[count].GetObservation())
+		length := sizeOf(s.outbox[count])
 		if count > 0 && size+length > messageBytes {
 			break
 		}
@@ -111,4 +111,13 @@ func (s *session) close() {
 	defer s.mu.Unlock()
 	s.closed, s.outbox, s.bytes = true, nil, 0
 	s.change.Broadcast()
+}
+
+// sizeOf is about how long an event is: only observations are long.
+func sizeOf(event *envv1.Event) int {
+	size := len(event.GetObservation())
+	for _, image := range event.Images {
+		size += len(image.Content)
+	}
+	return size
 }

@@ -3,8 +3,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"image"
+	"image/png"
+	"math"
 	"os"
 	"os/signal"
 	"strconv"
@@ -21,6 +25,7 @@ const (
 	alphabet    = "abcdefghijklmnopqrstuvwxyz "
 	echoedRunes = 64
 	barRunes    = 60
+	leastSide   = 8 // pixels of an image
 	firstTask   = 1_000_000
 	drainFor    = 30 * time.Second
 	rules       = "You talk to an echo. After each of your messages it tells you how many messages it has heard " +
@@ -37,6 +42,8 @@ var (
 		"hang_at":           0,  // this step waits for ever
 		"crash_at":          0,  // this step panics
 		"view_bytes":        0,  // a view has at least so many bytes
+		"images":            0,  // every observation has so many images
+		"image_bytes":       0,  // each of them has at least so many bytes
 	}
 	answers atomic.Int64
 )
@@ -59,7 +66,7 @@ func (e *echo) Reset(_ context.Context, task server.Task, options server.ResetOp
 	e.identity = fmt.Sprint(task.ItemID, options.Seed, size, e.behaviour["length"], e.behaviour["sleep_ms"],
 		e.behaviour["hang_at"], e.behaviour["crash_at"], e.diverges)
 	text := e.padded(fmt.Sprintf("This is %s. Say something. ", task.ItemID))
-	return server.Observation{Text: text}, nil
+	return server.Observation{Text: text, Images: e.images()}, nil
 }
 
 func (e *echo) read(options map[string]interface{}) error {
@@ -76,7 +83,9 @@ func (e *echo) read(options map[string]interface{}) error {
 			continue
 		}
 		highest := 1e9
-		if strings.HasSuffix(name, "_bytes") {
+		if name == "images" {
+			highest = 20
+		} else if strings.HasSuffix(name, "_bytes") {
 			highest = 16 << 20
 		}
 		number, is := value.(float64)
@@ -108,7 +117,8 @@ func (e *echo) Step(ctx context.Context, action string) (server.Observation, err
 	if len(heard) > echoedRunes {
 		heard = heard[:echoedRunes]
 	}
-	shown := server.Observation{Text: e.padded(fmt.Sprintf("Step %d, you said: %s. ", e.steps, pythonASCII(heard)))}
+	text := e.padded(fmt.Sprintf("Step %d, you said: %s. ", e.steps, pythonASCII(heard)))
+	shown := server.Observation{Text: text, Images: e.images()}
 	if float64(e.steps) != e.behaviour["length"] {
 		return shown, nil
 	}
@@ -149,6 +159,28 @@ func (e *echo) Render() []server.View {
 		text += strings.Repeat(" ", missing)
 	}
 	return []server.View{{Name: "steps", Title: "Steps", MediaType: "text/plain", Content: []byte(text)}}
+}
+
+// images are squares of a gray for each step and place, not compressed.
+func (e *echo) images() []server.Image {
+	side := int(math.Ceil(math.Sqrt(e.behaviour["image_bytes"])))
+	if side < leastSide {
+		side = leastSide
+	}
+	encoder := png.Encoder{CompressionLevel: png.NoCompression}
+	var images []server.Image
+	for place := 0; place < int(e.behaviour["images"]); place++ {
+		square := image.NewGray(image.Rect(0, 0, side, side))
+		for at := range square.Pix {
+			square.Pix[at] = uint8(e.steps*16 + place)
+		}
+		var file bytes.Buffer
+		if err := encoder.Encode(&file, square); err != nil {
+			panic(err)
+		}
+		images = append(images, server.Image{MediaType: "image/png", Content: file.Bytes()})
+	}
+	return images
 }
 
 func least(count int) int {
@@ -237,6 +269,7 @@ func spec() server.Spec {
 			},
 		},
 		MaxRounds: 20,
+		HasImages: true,
 		Options:   options,
 		New:       func() server.Environment { return &echo{} },
 	}

@@ -2,6 +2,7 @@
 // what it hears, and misbehaves on request. `node dist/examples/echo.js HOST:PORT [LIMIT=NUMBER...]`
 
 import { setTimeout as sleep } from "node:timers/promises";
+import { deflateSync } from "node:zlib";
 
 import {
   ActionFormat,
@@ -13,6 +14,7 @@ import {
   type Advice,
   type Environment,
   type EnvironmentSpec,
+  type Image,
   type Limits,
   type Observation,
   type ResetOptions,
@@ -23,6 +25,8 @@ import {
 const ALPHABET = "abcdefghijklmnopqrstuvwxyz ";
 const ECHOED_CHARS = 64;
 const BAR_CHARS = 60;
+/** Pixels of an image. */
+const LEAST_SIDE = 8;
 const FIRST_TASK = 1_000_000;
 
 /** What can be asked of an episode; 0 switches a behaviour off. */
@@ -40,11 +44,17 @@ const DEFAULTS = {
   diverge: false,
   /** A view has at least so many bytes. */
   view_bytes: 0,
+  /** Every observation has so many images. */
+  images: 0,
+  /** Each of them has at least so many bytes. */
+  image_bytes: 0,
 };
 type Behaviour = typeof DEFAULTS;
 const HIGHEST: Partial<Record<string, number>> = {
   observation_bytes: 16 * 1024 * 1024,
   view_bytes: 16 * 1024 * 1024,
+  images: 20,
+  image_bytes: 5 * 1024 * 1024,
 };
 
 let answers = 0;
@@ -63,7 +73,8 @@ class Echo implements Environment {
     const turned = ALPHABET.slice(shift) + ALPHABET.slice(0, shift);
     const size = this.behaviour.observation_bytes;
     this.padding = turned.repeat(Math.ceil(size / turned.length)).slice(0, size);
-    return { text: this.padded(`This is ${itemId}. Say something. `) };
+    const text = this.padded(`This is ${itemId}. Say something. `);
+    return { text, images: this.images() };
   }
 
   step(action: string, signal: AbortSignal): Observation | Promise<Observation> {
@@ -106,9 +117,19 @@ class Echo implements Environment {
   private answer(action: string): Observation {
     const heard = pythonAscii([...action].slice(0, ECHOED_CHARS).join(""));
     const text = this.padded(`Step ${this.steps}, you said: ${heard}. `);
-    if (this.steps !== this.behaviour.length) return { text };
+    const images = this.images();
+    if (this.steps !== this.behaviour.length) return { text, images };
     const stopReason = action ? StopReason.GOAL_REACHED : StopReason.GOAL_FAILED;
-    return { text, reward: action ? 1 : 0, terminated: true, stopReason };
+    return { text, images, reward: action ? 1 : 0, terminated: true, stopReason };
+  }
+
+  private images(): Image[] {
+    const { images, image_bytes } = this.behaviour;
+    const side = Math.max(Math.ceil(Math.sqrt(image_bytes)), LEAST_SIDE);
+    return Array.from({ length: images }, (_, place) => {
+      const gray = (this.steps * 16 + place) % 256;
+      return { mediaType: "image/png", content: pngSquare(side, gray) };
+    });
   }
 
   private padded(head: string): string {
@@ -128,6 +149,42 @@ function checked(options: ResetOptions["options"]): Partial<Behaviour> {
     }
   }
   return options;
+}
+
+/** A PNG of one gray, not compressed. */
+function pngSquare(side: number, gray: number): Buffer {
+  const header = Buffer.alloc(13);
+  header.writeUInt32BE(side, 0);
+  header.writeUInt32BE(side, 4);
+  header[8] = 8; // bits of a pixel; all else is 0: gray, not interlaced
+  const rows = Buffer.alloc(side * (side + 1), gray);
+  for (let row = 0; row < side; row++) rows[row * (side + 1)] = 0; // no filter
+  const chunks = [
+    ["IHDR", header],
+    ["IDAT", deflateSync(rows, { level: 0 })],
+    ["IEND", Buffer.alloc(0)],
+  ] as const;
+  const written = chunks.flatMap(([name, data]) => {
+    const named = Buffer.concat([Buffer.from(name), data]);
+    return [uint32(data.length), named, uint32(crc32(named))];
+  });
+  return Buffer.concat([Buffer.from("\x89PNG\r\n\x1a\n", "latin1"), ...written]);
+}
+
+function uint32(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32BE(value);
+  return bytes;
+}
+
+/** As PNG has it; Node's own is there from 22 on. */
+function crc32(bytes: Buffer): number {
+  let crc = 0xffffffff;
+  for (const byte of bytes) {
+    crc ^= byte;
+    for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1;
+  }
+  return ~crc >>> 0;
 }
 
 /** What Python's `ascii` makes of a text. */
@@ -196,6 +253,7 @@ export const echo: EnvironmentSpec = {
     ],
   ],
   maxRounds: 20,
+  hasImages: true,
   options: Object.keys(DEFAULTS),
   create: () => new Echo(),
 };

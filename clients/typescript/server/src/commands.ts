@@ -5,7 +5,7 @@ import { create } from "@bufbuild/protobuf";
 
 import { Admission, type Account } from "./admission.js";
 import type { Client } from "./clients.js";
-import type { View } from "./environment.js";
+import type { Image, View } from "./environment.js";
 import { Episode, type Origin } from "./episode.js";
 import {
   beingOpened,
@@ -28,7 +28,11 @@ import {
   LeaseExtendedSchema,
   type Command,
 } from "./gen/agentgym/env/v1/environment_pb.js";
-import { StopReason } from "./gen/agentgym/env/v1/types_pb.js";
+import {
+  ImageSchema,
+  StopReason,
+  type Image as ImageMessage,
+} from "./gen/agentgym/env/v1/types_pb.js";
 import { InFlight } from "./in_flight.js";
 import { readInput, sameBytes, sameInputs, type StepInput } from "./inputs.js";
 import { MAX_ID_BYTES, type Limits } from "./limits.js";
@@ -182,16 +186,16 @@ export class Commands {
     const input = readInput(body, actionFormat, opening.format, game.spec, maxTextBytes);
     if (!input) throw new CommandError("UNSUPPORTED_VERB", "the command is no step");
     const decision = episode.decide(seq, input);
-    if (decision === "replay") return observed(episode.result(seq), true);
+    if (decision === "replay") return observed(episode, episode.result(seq), true);
     if (decision === "execute") {
       const result = this.execute(episode, input);
-      if (!(result instanceof Promise)) return observed(result, false);
+      if (!(result instanceof Promise)) return observed(episode, result, false);
       episode.executing = input;
       episode.inFlight = new InFlight(seq, this.settle(episode, input, result));
     }
     const { inFlight } = episode;
     if (!inFlight) throw new Error("a step that is joined is in flight");
-    return inFlight.join(command).then((result) => observed(result, false));
+    return inFlight.join(command).then((result) => observed(episode, result, false));
   }
 
   private execute(episode: Episode, input: StepInput): Result | Promise<Result> {
@@ -228,7 +232,7 @@ export class Commands {
     const first = Math.max(lastSeen, -1) + 1;
     const missed = Array.from({ length: seq - first + 1 }, (_, at) => episode.result(first + at));
     missed.forEach((result, at) => {
-      session.answer({ episodeId: id, seq: BigInt(first + at) }, observed(result, true));
+      session.answer({ episodeId: id, seq: BigInt(first + at) }, observed(episode, result, true));
     });
     const value = create(AttachedSchema, {
       currentSeq: BigInt(seq),
@@ -294,14 +298,14 @@ export class Commands {
     } else if (existing?.origin.key === key || (journal.length && existing?.resetKey === key)) {
       return reopened(session, existing, journal, hashes);
     }
-    const { stepLimitMs } = this.limits;
+    const { limits } = this;
     return this.open(session, command, {
       opening,
       resetKey: key,
       origin: { key, leaseMs },
       key: JSON.stringify([key, journal]),
       journal,
-      start: () => replayed(Game.open(spec, opening, journal, hashes, stepLimitMs)),
+      start: () => replayed(Game.open(spec, opening, journal, hashes, limits)),
     });
   }
 
@@ -337,7 +341,7 @@ export class Commands {
     }
     if (!isDeterministic(game.spec)) throw notDeterministic(game.spec.name, source.seq);
     const past = hashes.slice(0, journal.length + 1);
-    return replayed(Game.open(game.spec, opening, journal, past, this.limits.stepLimitMs));
+    return replayed(Game.open(game.spec, opening, journal, past, this.limits));
   }
 
   private open(session: Session, command: Command, plan: Plan): Promise<Body> {
@@ -403,7 +407,7 @@ export class Commands {
   private async opened(session: Session, { inFlight }: PendingOpen, command: Command) {
     const episode = await inFlight.join(command);
     if (this.episodes.get(episode.id) === episode) episode.attach(session, Date.now());
-    return observed(episode.result(inFlight.seq), false);
+    return observed(episode, episode.result(inFlight.seq), false);
   }
 
   // -------------------------------------------------------------------- whose, and whether
@@ -474,12 +478,16 @@ function reopened(
       throw diverged(`episode ${episode.id} is live with another state at seq ${seq}`, seq);
     }
   }
-  return observed(episode.result(journal.length), true);
+  return observed(episode, episode.result(journal.length), true);
 }
 
-function observed({ observation, stateHash, parsedAction }: Result, replayed: boolean): Body {
+function observed(
+  { opening }: Episode,
+  { observation, stateHash, parsedAction }: Result,
+  replayed: boolean,
+): Body {
   const { text, reward, score, terminated = false, truncated = false } = observation;
-  const { stopReason = StopReason.UNSPECIFIED, info } = observation;
+  const { stopReason = StopReason.UNSPECIFIED, info, images = [] } = observation;
   return {
     body: { case: "observation", value: text },
     replayed,
@@ -490,8 +498,13 @@ function observed({ observation, stateHash, parsedAction }: Result, replayed: bo
     ...(reward !== undefined && { reward }),
     ...(score !== undefined && { score }),
     ...(info && { info }),
+    ...(opening.images && { images: images.map(toMessage) }),
     ...(parsedAction !== undefined && { parsedAction }),
   };
+}
+
+function toMessage({ mediaType, content }: Image): ImageMessage {
+  return create(ImageSchema, { mediaType, content });
 }
 
 function refusal(error: unknown): Body {

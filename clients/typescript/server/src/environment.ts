@@ -30,6 +30,12 @@ export interface ResetOptions {
   readonly options: Readonly<JsonObject>;
 }
 
+/** What the agent itself sees beside the text; rules R67 and R68 of the protocol. */
+export interface Image {
+  mediaType: "image/png" | "image/jpeg" | "image/webp";
+  content: Uint8Array;
+}
+
 /** What a reset or a step shows. */
 export interface Observation {
   text: string;
@@ -42,6 +48,8 @@ export interface Observation {
   /** A limit of the environment cut the episode off; with a stop reason. */
   truncated?: boolean;
   stopReason?: StopReason;
+  /** Only with `hasImages`; they are sent to clients that take them. */
+  images?: readonly Image[];
   /** Extras that no client needs to understand. */
   info?: JsonObject;
 }
@@ -112,6 +120,8 @@ export interface EnvironmentSpec {
   readonly deterministic?: boolean;
   /** Observations carry `score`; default false. */
   readonly hasScore?: boolean;
+  /** Observations can have images, where an option asks for them; default false. */
+  readonly hasImages?: boolean;
   /** Names of options. */
   readonly options?: readonly string[];
   /** The first is the default; default: one, `default`. */

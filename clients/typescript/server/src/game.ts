@@ -18,8 +18,9 @@ import { CommandError, diverged, lacksCapability, unknown } from "./errors.js";
 import { Advisor } from "./gen/agentgym/env/v1/environment_pb.js";
 import type { ActionFormat } from "./gen/agentgym/env/v1/types_pb.js";
 import { UNREADABLE } from "./grammar.js";
+import { imageFlaw } from "./images.js";
 import { sameBytes, type StepInput } from "./inputs.js";
-import { MAX_OBSERVATION_BYTES } from "./limits.js";
+import { MAX_OBSERVATION_BYTES, type Limits } from "./limits.js";
 import { fitViews } from "./views.js";
 
 /** What a reset or a step led to. */
@@ -35,6 +36,8 @@ export interface Opening {
   readonly task: Task;
   readonly options: ResetOptions;
   readonly format: ActionFormat;
+  /** The client takes images. */
+  readonly images: boolean;
 }
 
 const HASH_BYTES = 8;
@@ -49,7 +52,7 @@ export class Game {
   private constructor(
     readonly spec: EnvironmentSpec,
     private readonly environment: Environment,
-    private readonly stepLimitMs: number,
+    private readonly limits: Limits,
   ) {}
 
   /**
@@ -61,9 +64,9 @@ export class Game {
     opening: Opening,
     journal: readonly StepInput[],
     hashes: readonly Uint8Array[],
-    stepLimitMs: number,
+    limits: Limits,
   ): Promise<[Game, Result[]]> {
-    const game = new Game(spec, spec.create(), stepLimitMs);
+    const game = new Game(spec, spec.create(), limits);
     try {
       const first = game.guarded(() => game.environment.reset(opening.task, opening.options));
       const results = [game.record(await first, undefined)];
@@ -108,7 +111,7 @@ export class Game {
     const { environment } = this;
     if (!environment.fork) return undefined;
     const copy = this.called(() => environment.fork?.() as Environment);
-    const game = new Game(this.spec, copy, this.stepLimitMs);
+    const game = new Game(this.spec, copy, this.limits);
     game.last = this.last;
     return game;
   }
@@ -151,6 +154,7 @@ export class Game {
 
   private record(observation: Observation, parsedAction: string | undefined): Result {
     const { text, reward, score, terminated = false, truncated = false } = observation;
+    const { images = [] } = observation;
     const wrong =
       typeof text !== "string"
         ? "an observation without text"
@@ -160,13 +164,14 @@ export class Game {
             ? "a figure that is not finite"
             : (terminated || truncated) !== Boolean(observation.stopReason)
               ? "an end without a stop reason, or a stop reason without an end"
-              : "";
+              : imageFlaw(images, this.limits);
     if (wrong) throw this.crashed(new Error(`it gave ${wrong}`));
     const proof = this.called(() => this.environment.fingerprint?.());
     const hash = createHash("sha256");
     hash.update(proof ?? this.last?.stateHash ?? "");
     const seen = [text, reward, score, terminated, truncated, observation.stopReason, parsedAction];
     hash.update(JSON.stringify(seen));
+    for (const { content } of images) hash.update(createHash("sha256").update(content).digest());
     const stateHash = hash.digest().subarray(0, HASH_BYTES);
     this.last = { observation, stateHash, parsedAction };
     return this.last;
@@ -176,10 +181,11 @@ export class Game {
   private guarded<T>(call: () => T | Promise<T>): T | Promise<T> {
     const answer = this.called(call);
     if (!(answer instanceof Promise)) return answer;
+    const { stepLimitMs } = this.limits;
     return new Promise((resolve, reject) => {
-      const message = `environment ${this.spec.name} did not answer in ${this.stepLimitMs} ms`;
+      const message = `environment ${this.spec.name} did not answer in ${stepLimitMs} ms`;
       const hung = () => reject(new CommandError("ENVIRONMENT_HUNG", message));
-      const timer = setTimeout(hung, this.stepLimitMs);
+      const timer = setTimeout(hung, stepLimitMs);
       answer
         .then(resolve, (error: unknown) => reject(this.crashed(error)))
         .finally(() => clearTimeout(timer));

@@ -8,6 +8,7 @@ export {
   type ConversationStart,
   type Environment,
   type EnvironmentSpec,
+  type Image,
   type Observation,
   type ResetOptions,
   type Split,

@@ -16,6 +16,10 @@ export interface Limits {
   maxJournalBytes: number;
   /** 0 = never. */
   idleLimitMs: number;
+  /** Of one observation. */
+  maxImages: number;
+  maxImageBytes: number;
+  maxImagesBytes: number;
 }
 
 export const DEFAULT_LIMITS: Readonly<Limits> = {
@@ -31,6 +35,9 @@ export const DEFAULT_LIMITS: Readonly<Limits> = {
   maxItemsPerMessage: 128,
   maxJournalBytes: 4 * 1024 * 1024,
   idleLimitMs: 3_600_000,
+  maxImages: 16,
+  maxImageBytes: 4 * 1024 * 1024,
+  maxImagesBytes: 8 * 1024 * 1024,
 };
 
 export const CONTRACT_REVISION = 1;

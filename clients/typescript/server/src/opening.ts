@@ -60,9 +60,9 @@ export class Environments {
     const spec = this.find(reset.environment);
     const { options, profile, format } = this.readWishes(spec, reset);
     const task = findTask(spec, reset.itemId);
-    const { seed, leaseMs } = reset;
-    const opening = { task, options: { seed, profile, options }, format };
-    const key = canonical([spec.name, task.itemId, String(seed), profile, format, options]);
+    const { seed, leaseMs, images } = reset;
+    const opening = { task, options: { seed, profile, options }, format, images };
+    const key = canonical([spec.name, task.itemId, String(seed), profile, format, options, images]);
     const journal = this.readJournal(command, reset, spec, format);
     const hashes = [reset.initialStateHash, ...reset.journal.map(({ stateHash }) => stateHash)];
     return { spec, opening, key, journal, hashes, leaseMs: this.lease(leaseMs) };

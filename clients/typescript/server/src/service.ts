@@ -208,8 +208,8 @@ export class Service {
   }
 
   private limitsMessage(): object {
-    const { maxTextBytes, maxMessageBytes, maxEpisodes, maxEpisodesPerClient, maxJournalBytes } =
-      this.limits;
+    const { maxTextBytes, maxMessageBytes, maxEpisodes, maxEpisodesPerClient } = this.limits;
+    const { maxJournalBytes, maxImageBytes, maxImagesBytes } = this.limits;
     return {
       ...this.limits,
       maxTextBytes: BigInt(maxTextBytes),
@@ -217,6 +217,8 @@ export class Service {
       maxEpisodes: BigInt(maxEpisodes),
       maxEpisodesPerClient: BigInt(maxEpisodesPerClient),
       maxJournalBytes: BigInt(maxJournalBytes),
+      maxImageBytes: BigInt(maxImageBytes),
+      maxImagesBytes: BigInt(maxImagesBytes),
     };
   }
 
@@ -340,6 +342,7 @@ function capabilitiesOf(spec: EnvironmentSpec): Capability[] {
     [adviseExpert, Capability.EXPERT],
     [spec.hasScore, Capability.SCORE],
     [render, Capability.RENDER],
+    [spec.hasImages, Capability.IMAGES],
   ];
   return has.filter(([it]) => it).map(([, capability]) => capability);
 }

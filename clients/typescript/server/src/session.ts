@@ -55,7 +55,7 @@ export class Session {
   answer({ episodeId, seq }: Pick<Command, "episodeId" | "seq">, body: Body): void {
     if (this.closed) return;
     this.outbox.push(create(EventSchema, { episodeId, seq, ...body }));
-    this.outboxBytes += body.body?.case === "observation" ? body.body.value.length : 0;
+    this.outboxBytes += sizeOf(body);
   }
 
   /** Answer when it is there; in flight until then. */
@@ -82,8 +82,8 @@ export class Session {
     this.outboxBytes = 0;
     let begin = 0;
     let bytes = 0;
-    for (const [at, { body }] of events.entries()) {
-      const size = body.case === "observation" ? body.value.length : 0;
+    for (const [at, event] of events.entries()) {
+      const size = sizeOf(event);
       const isFull = at - begin >= this.limits.maxItemsPerMessage || bytes + size > MESSAGE_BYTES;
       if (isFull && at > begin) {
         await this.send(events.slice(begin, at));
@@ -121,4 +121,10 @@ export class Session {
     if (this.closed) return;
     if (!this.write(create(InteractResponseSchema, { events }))) await this.writable();
   }
+}
+
+/** About how long an event is: only observations are long. */
+function sizeOf({ body, images = [] }: Body): number {
+  const text = body?.case === "observation" ? body.value.length : 0;
+  return images.reduce((size, { content }) => size + (content?.length ?? 0), text);
 }
