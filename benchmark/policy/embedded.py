@@ -10,7 +10,15 @@ turns in one process with equal threads, so a busy machine slows both, and figur
 second of wall time and of CPU time. Each starts every round with nothing cached; greedy replies of
 a first, uncounted round are compared.
 
-Owns the measurement; knows no environment. Needs the extra `torch` and `transformers`.
+    python -m benchmark.policy.embedded --model smollm2 [--llama-python PYTHON --gguf FILE]
+
+With a model the observations are those of real environments (`recorded`), the engine computes in
+the precision that it chooses by itself, transformers in the same, and llama.cpp's server with the
+same weights (`llama_cpp`) is a third contender where an interpreter has it. Replies have a fixed
+length here, too. What the engine computes of shared prompts is counted: more than once each is an
+error.
+
+Owns the measurement. Needs the extra `torch` and `transformers`.
 """
 
 from __future__ import annotations
@@ -38,6 +46,7 @@ from benchmark.manifest import read_manifest
 
 __all__ = ["Episodes", "make_checkpoint", "measure"]
 
+MODEL_RESULT: Final = Path(__file__).parent.parent / "results" / "policy" / "language_model.json"
 RESULT: Final = Path(__file__).parent.parent / "results" / "policy" / "embedded.json"
 _PACKAGES: Final = ("agentgym-grpc", "safetensors", "torch", "transformers")
 Play = Callable[[int], list[list[int]]]
@@ -94,25 +103,34 @@ def make_checkpoint(folder: Path, seed: int = 0) -> transformers.LlamaForCausalL
 def play_transformers(model: Any, what: Episodes, number: int) -> list[list[int]]:
     """All episodes turn by turn, each turn one batch."""
     start, turns = what.observations(number, model.config.vocab_size)
-    contexts = [list(start) for _ in turns]
-    replies: list[list[int]] = [[] for _ in turns]
-    for turn in range(what.turns):
-        for context, observations in zip(contexts, turns, strict=True):
-            context.extend(observations[turn])
-        width = max(len(context) for context in contexts)
-        ids = torch.tensor([[0] * (width - len(each)) + each for each in contexts])
-        mask = torch.tensor([[0] * (width - len(each)) + [1] * len(each) for each in contexts])
+    return generate_turns(model, [[start + own[0], *own[1:]] for own in turns], what.reply)
+
+
+def generate_turns(
+    model: Any, turns: Sequence[Sequence[Sequence[int]]], reply: int
+) -> list[list[int]]:
+    """Play by transformers: `turns` are what precedes each reply, by episode."""
+    contexts = [list[int]() for _ in turns]
+    replies = [list[int]() for _ in turns]
+    for turn in range(max(map(len, turns))):
+        live = [index for index, own in enumerate(turns) if turn < len(own)]
+        for index in live:
+            contexts[index].extend(turns[index][turn])
+        prompts = [contexts[index] for index in live]
+        width = max(len(context) for context in prompts)
+        ids = torch.tensor([[0] * (width - len(each)) + each for each in prompts])
+        mask = torch.tensor([[0] * (width - len(each)) + [1] * len(each) for each in prompts])
         with torch.inference_mode():
             out = model.generate(
                 input_ids=ids.to(model.device),
                 attention_mask=mask.to(model.device),
-                max_new_tokens=what.reply,
-                min_new_tokens=what.reply,
+                max_new_tokens=reply,
+                min_new_tokens=reply,
                 do_sample=False,
                 eos_token_id=None,
                 pad_token_id=0,
             )
-        for index, row in enumerate(out[:, width:].tolist()):
+        for index, row in zip(live, out[:, width:].tolist(), strict=True):
             contexts[index].extend(row)
             replies[index].extend(row)
     return replies
@@ -121,12 +139,20 @@ def play_transformers(model: Any, what: Episodes, number: int) -> list[list[int]
 async def play_engine(thread: EngineThread, what: Episodes, number: int) -> list[list[int]]:
     """One coroutine an episode, as the orchestrator has it."""
     engine = await thread.ready()
-    await thread.call(lambda engine: engine.flush_cache())
     start, turns = what.observations(number, engine.backend.architecture.vocab_size)
-    sampling = Sampling(temperature=0, max_new_tokens=what.reply)
+    turns = [[start + own[0], *own[1:]] for own in turns]
+    return await play_turns(thread, turns, what.reply, number)
+
+
+async def play_turns(
+    thread: EngineThread, turns: Sequence[Sequence[Sequence[int]]], reply: int, number: int
+) -> list[list[int]]:
+    """Play by the engine: `turns` are what precedes each reply, by episode."""
+    await thread.call(lambda engine: engine.flush_cache())
+    sampling = Sampling(temperature=0, max_new_tokens=reply)
 
     async def episode(index: int) -> list[int]:
-        context, said = list(start), list[int]()
+        context, said = list[int](), list[int]()
         for observation in turns[index]:
             context.extend(observation)
             done = await thread.generate(
@@ -223,7 +249,27 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
     parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--model", default="", help="a known model's name or a folder")
+    parser.add_argument("--env", nargs="+", default=["wordle", "babyai"])
+    parser.add_argument("--reply", type=int, default=24, help="tokens of a reply, with --model")
+    parser.add_argument("--gguf", type=Path, help="the same weights for llama.cpp")
+    parser.add_argument("--llama-python", type=Path, help="an interpreter that has xllamacpp")
     wanted = parser.parse_args()
+    if wanted.model:
+        from benchmark.policy.language_model import measure_model
+
+        measure_model(
+            wanted.model,
+            environments=wanted.env,
+            episodes=max(wanted.episodes),
+            turns=max(wanted.turns),
+            reply=wanted.reply,
+            rounds=wanted.rounds,
+            threads=wanted.threads,
+            llama=(wanted.llama_python, wanted.gguf) if wanted.llama_python else None,
+            out=MODEL_RESULT if wanted.out == RESULT else wanted.out,
+        )
+        return
     report = measure(
         [
             Episodes(episodes=count, turns=turns)

