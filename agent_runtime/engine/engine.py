@@ -21,7 +21,12 @@ from agent_runtime.engine.grouping import group_chunks
 from agent_runtime.engine.layout import make_layout
 from agent_runtime.engine.randomness import uniform
 from agent_runtime.engine.scheduling import BatchScheduler, Chunk, Generation, StepPlan
-from agent_runtime.errors import ContextOverflow, PolicyMisbehaved, PolicyMisconfigured
+from agent_runtime.errors import (
+    ContextOverflow,
+    MemoryTooSmall,
+    PolicyMisbehaved,
+    PolicyMisconfigured,
+)
 from agent_runtime.sampling import FinishReason
 
 __all__ = [
@@ -333,14 +338,14 @@ def derive_slots(options: EmbeddedOptions, backend: Backend, capacity: int) -> i
     """Return how many slots fit into the memory for the cache, `max_slots` at most.
 
     Raises:
-        PolicyMisconfigured: Not even one of `capacity` tokens fits.
+        MemoryTooSmall: Not even one of `capacity` tokens fits.
     """
     gib = options.cache_gib
     memory = backend.free_memory() if gib is None else gib * 2**30
     slot_bytes = capacity * backend.bytes_per_token
     slots = min(int(memory // slot_bytes), options.max_slots)
     if slots < 1:
-        raise PolicyMisconfigured(
+        raise MemoryTooSmall(
             f"a context of {capacity} tokens takes {slot_bytes / 2**30:.2f} GiB, there are "
             f"{memory / 2**30:.2f}: lower --embedded.context-length"
         )

@@ -25,7 +25,7 @@ from agent_runtime.engine.linear import has_fast_bfloat16
 from agent_runtime.engine.llama import KeyValueCache, Llama, make_batch
 from agent_runtime.engine.memory import available_memory
 from agent_runtime.engine.sampler import sample, score
-from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.errors import MemoryTooSmall, PolicyMisconfigured
 from agent_runtime.sampling import Sampling
 
 __all__ = ["MEMORY_SHARE", "TorchBackend", "engine_bytes", "read_weights"]
@@ -44,6 +44,7 @@ class TorchBackend:
 
         Raises:
             PolicyMisconfigured: There is no such device here.
+            MemoryTooSmall: It does not hold the weights.
         """
         self.architecture = architecture
         self.device = _device(options)
@@ -53,6 +54,7 @@ class TorchBackend:
         if self.device.type == "cuda":
             # cuDNN's attention compiles a plan for each new shape, and nearly every step has one.
             torch.backends.cuda.enable_cudnn_sdp(False)
+        self._check_memory()
         self._model = Llama(architecture, capacity=capacity, device=self.device, dtype=self.dtype)
 
     @property
@@ -68,11 +70,24 @@ class TorchBackend:
         return KeyValueCache.bytes_per_token(self.architecture, self.dtype)
 
     def free_memory(self) -> float:
+        return self._free_bytes() * MEMORY_SHARE[self.device.type]
+
+    def _free_bytes(self) -> int:
         if self.device.type == "cuda":
             # torch keeps freed memory for later allocations; return it so that it counts as free.
             torch.cuda.empty_cache()
-            return torch.cuda.mem_get_info(self.device)[0] * MEMORY_SHARE["cuda"]
-        return available_memory() * MEMORY_SHARE["cpu"]
+            return torch.cuda.mem_get_info(self.device)[0]
+        return available_memory()
+
+    def _check_memory(self) -> None:
+        """Raise MemoryTooSmall where the weights alone do not fit, before anything is read."""
+        needed, free = self.architecture.parameters * self.dtype.itemsize, self._free_bytes()
+        if needed > free:
+            raise MemoryTooSmall(
+                f"the weights take {needed / 2**30:.2f} GiB in {str(self.dtype)[6:]}, there are "
+                f"{free / 2**30:.2f}: choose a smaller model, or fewer bytes for each number with "
+                "--embedded.dtype"
+            )
 
     def make_cache(self, slots: int, capacity: int) -> KeyValueCache:
         return KeyValueCache(self.architecture, slots, capacity, self.device, self.dtype)

@@ -18,6 +18,7 @@ import torch
 import transformers
 
 from agent_runtime.engine.engine import Totals, load_engine
+from agent_runtime.engine.torch_backend import TorchBackend
 from agent_runtime.engine.worker import EngineThread
 from agent_runtime.models import resolve_model
 from agent_runtime.policies import EmbeddedOptions
@@ -67,8 +68,9 @@ def measure_model(
     thread = EngineThread(lambda: load_engine(folder, options))
     with asyncio.Runner() as runner:
         try:
-            engine = runner.run(thread.ready())
-            dtype = str(engine.backend.dtype).removeprefix("torch.")
+            backend = runner.run(thread.ready()).backend
+            assert isinstance(backend, TorchBackend)
+            dtype = str(backend.dtype).removeprefix("torch.")
             other = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
             players = {
                 "embedded": _embedded(runner, thread, reply),

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
 
+from agent_runtime.engine.config import EmbeddedOptions  # noqa: E402
+from agent_runtime.engine.engine import load_engine  # noqa: E402
 from agent_runtime.engine.linear import Parameter, has_fast_bfloat16, linear, pack  # noqa: E402
+from agent_runtime.errors import MemoryTooSmall  # noqa: E402
+from tests.agent_runtime.tiny_models import save_model  # noqa: E402
 
 pytestmark = pytest.mark.torch
 CPU = torch.device("cpu")
@@ -44,3 +50,13 @@ def test_bfloat16_is_chosen_only_where_it_is_computed_in(monkeypatch: pytest.Mon
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     assert not has_fast_bfloat16(CPU)
     assert not pack(torch.zeros(512, 256, dtype=torch.bfloat16)).is_mkldnn
+
+
+def test_weights_that_do_not_fit_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save_model(tmp_path)
+    (folder / "model.safetensors").unlink()  # not even looked for
+    monkeypatch.setattr("agent_runtime.engine.torch_backend.available_memory", lambda: 1 << 10)
+    with pytest.raises(MemoryTooSmall, match=r"--embedded\.dtype"):
+        load_engine(folder, EmbeddedOptions(backend="torch", device="cpu", threads=1))
