@@ -344,7 +344,8 @@ def test_two_processes_play_once_and_learn_what_one_learns(speaker, tmp_path):
         "micro_tokens": 160,
         "ppo_epochs": 2,
         "minibatches": 2,
-        "clip": {"kl_coef": 0.01},
+        "clip": {"kl_coef": 0.01, "importance_cap": 2.0, "ratio": "sequence"},
+        "advantages": {"turn_weight": 0.5, "baseline": "leave_one_out"},
         "optimizer": {"lr": 1e-4, "schedule": "constant", "warmup": 0.0},
         "evaluate": True,
     }
@@ -354,7 +355,7 @@ def test_two_processes_play_once_and_learn_what_one_learns(speaker, tmp_path):
     done = launch(shared, tmp_path / "recipe.toml")
     assert done.returncode == 0, done.stderr
     names = ("reward", "episodes", "informative_groups", "tokens", "clip_frac")
-    close = ("kl", "loss", "entropy", "ratio_dev", "grad_norm", "lr")
+    close = ("kl", "loss", "entropy", "ratio_dev", "logprob_gap", "cap_frac", "grad_norm", "lr")
     curves = [metrics(it.out) for it in (alone, shared)]
     assert len(curves[0]) == len(curves[1]) == 2
     assert any(it["informative_groups"] for it in curves[0])
