@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import tyro
 
@@ -22,13 +22,16 @@ from env_servers.sdk import SdkError
 
 __all__ = ["main"]
 
+_JOINED: Final = ("--set", "--execution")
+"""Flags that take several values and are written several times by habit."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand; returns the exit status (2 for a usage error)."""
     if "" not in sys.path:
         # A package in the working folder is an environment, too, also for the console script.
         sys.path.insert(0, "")
-    arguments = sys.argv[1:] if argv is None else list(argv)
+    arguments = _joined(sys.argv[1:] if argv is None else argv)
     try:
         command = tyro.cli(_commands(arguments), prog="python -m env_servers", args=arguments)
         return command.run()
@@ -39,6 +42,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of a pipe (`| head`) has gone: not a failure of ours.
         sys.stderr.close()
         return 0
+
+
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with all values of a repeated flag after its first one.
+
+    The parser would take the last one alone: `--set A --set B` means `--set A B`.
+    """
+    joined: list[str] = []
+    ends: dict[str, int] = {}
+    flag = ""
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if argument.startswith("-"):
+            flag = name if name in _JOINED else ""
+        if not flag:
+            joined.append(argument)
+            continue
+        if argument.startswith("-"):
+            if flag not in ends:
+                joined.append(flag)
+                ends[flag] = len(joined)
+            if not equals:
+                continue
+            argument = value
+        joined.insert(ends[flag], argument)
+        ends = {it: end + (end >= ends[flag]) for it, end in ends.items()}
+    return joined
 
 
 def _commands(arguments: Sequence[str]) -> Any:

@@ -48,6 +48,17 @@ def test_flags_that_cannot_be_read_are_refused(argv):
         config(*argv)
 
 
+def test_a_setting_may_have_a_flag_of_its_own(monkeypatch):
+    found = []
+    monkeypatch.setattr(Serve, "run", lambda self: found.append(self.config()) or 0)
+    arguments = "serve --set a.x=1 --execution echo=thread --set=a.y=2 --lease 5 --set a.z=3 b.x=4"
+    assert main([*arguments.split(), "--execution", "maze=inline", "--bind", "unix:/a"]) == 2
+    assert main(["serve", "echo", "maze", *arguments.split()[1:], "--execution=maze=inline"]) == 0
+    assert found[-1].settings == {"a.x": "1", "a.y": "2", "a.z": "3", "b.x": "4"}
+    assert found[-1].execution == {"echo": Execution.THREAD, "maze": Execution.INLINE}
+    assert found[-1].limits.default_lease == 5.0
+
+
 def test_a_log_level_that_does_not_exist_is_a_usage_error(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["serve", "echo", "--log-level", "loud"])
