@@ -20,6 +20,8 @@ from agent_runtime.sampling import Sampling
 
 __all__ = ["sample", "score"]
 
+_SUMS_AT_ONCE: Final = 1 << 24
+"""Running sums that are in memory at once: 128 MiB of float64."""
 _SMALLEST_LOGPROB: Final = -200.0
 """The probability of a smaller one is 0 in float32."""
 
@@ -105,7 +107,17 @@ def _truncate(probabilities: torch.Tensor, settings: Sequence[Sampling]) -> torc
 
 
 def _invert(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Return the index at which each row's running sum passes a uniform share of the whole."""
+    """Return the index at which each row's running sum passes a uniform share of the whole.
+
+    Rows are taken in parts: sums in float64 of all rows over a large vocabulary would be the
+    largest tensor of a step, which no plan of memory counts.
+    """
+    rows = max(1, _SUMS_AT_ONCE // probabilities.shape[-1])
+    parts = zip(probabilities.split(rows), uniforms.split(rows), strict=True)
+    return torch.cat([_invert_part(*part) for part in parts])
+
+
+def _invert_part(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     sums = probabilities.cumsum(-1, dtype=torch.float64)
     index = torch.searchsorted(sums, uniforms * sums[:, -1:], right=True)[:, 0]
     return index.clamp_(max=probabilities.shape[-1] - 1)
