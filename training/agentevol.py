@@ -15,6 +15,7 @@ Source: AgentGym, https://arxiv.org/abs/2406.04151, section 4 (the algorithm), t
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -55,7 +56,7 @@ from training.rollouts.results import (
     read_metric,
 )
 from training.rollouts.tasks import ImitatedTasks, TaskSplit, split_tasks
-from training.runs.parallel import run_in_processes
+from training.runs.parallel import run_in_processes, share_devices
 from training.runs.run_dir import RunDir
 
 __all__ = ["AgentEvolRecipe", "Report", "evolve", "main", "plan"]
@@ -125,7 +126,8 @@ class AgentEvolRecipe:
     seeds: tuple[int, ...] = (0,)
     """The whole run once per seed; the table pools them."""
     max_workers: int = 1
-    """Seeds that run at a time, each in a process of its own; set OMP_NUM_THREADS accordingly."""
+    """Seeds that run at a time, each in a process and on GPUs of its own; set OMP_NUM_THREADS
+    accordingly."""
 
     def __post_init__(self) -> None:
         if min(self.iterations, self.samples, self.max_workers) < 1 or self.temperature < 0:
@@ -192,7 +194,9 @@ def evolve(
         if recipe.max_workers > 1:
             # The processes do the stages; the loop below finds them finished.
             work = [(recipe, seed) for seed in recipe.seeds]
-            run_in_processes(evolve_seed, work, max_workers=recipe.max_workers)
+            run_in_processes(
+                evolve_seed, work, max_workers=recipe.max_workers, devices=_devices(recipe)
+            )
         seeds = [_SeedRun(shared, seed) for seed in recipe.seeds]
         for seed in seeds:
             seed.run()
@@ -228,6 +232,23 @@ def evolve_seed(recipe: AgentEvolRecipe, seed: int) -> None:
     configure_logging()
     with run_dir.logging(), bind_context(seed=seed):
         _SeedRun(_SharedStages(recipe, run_dir, Console(stderr=True)), seed).run()
+
+
+def _devices(recipe: AgentEvolRecipe) -> list[str]:
+    """Return the GPUs of each seed that runs at a time; none where seeds learn on the CPU.
+
+    Raises:
+        RecipeError: There are fewer GPUs than seeds at a time.
+    """
+    import torch
+
+    cloning = recipe.cloning
+    if cloning.device == "cpu" or not torch.cuda.is_available():
+        return []
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    visible = named.split(",") if named else [str(n) for n in range(torch.cuda.device_count())]
+    workers = min(recipe.max_workers, len(recipe.seeds))
+    return share_devices(visible, workers, max(1, cloning.processes))
 
 
 def _split_tasks(recipe: AgentEvolRecipe) -> dict[str, TaskSplit]:
