@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,15 +17,17 @@ pytest.importorskip("accelerate", reason="the extra `train` is not installed")
 
 import numpy as np
 import torch
+from anyio.from_thread import start_blocking_portal
 from rich.console import Console
 from safetensors.torch import load_file
 
 from agent_runtime.engine.config import EmbeddedOptions
+from agent_runtime.serving import ServeConfig, serving
 from orchestrator.configuration import dump_toml
 from orchestrator.viewer.library import Library
 from orchestrator.viewer.trainings import Trainings
 from tests.training.makers import write_echo_recipe, write_recipe
-from training import bc
+from training import bc, grpo
 from training.config.recipe import build
 from training.config.start import Start
 from training.data.sequences import Provenance, TokenSequence
@@ -264,6 +267,58 @@ def test_the_engine_leaves_what_the_learner_and_its_reference_need(base, tmp_pat
     assert engine.cache_gib * 2**30 < available / 2
     own = replace(plain, rollout=replace(plain.rollout, embedded=EmbeddedOptions(cache_gib=1)))
     assert fit_engine(own, memory, cpu, available) == own.rollout.embedded
+
+
+@pytest.fixture
+def server(speaker) -> Iterator[str]:
+    """A model server that lives longer than the trainings that play on it."""
+    options = ("max-slots=64", "threads=1")  # nothing is evicted
+    config = ServeConfig(
+        engine="embedded", device="cpu", context_length=512, engine_options=options
+    )
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(serving(str(speaker), config)) as served,
+    ):
+        yield served.address
+
+
+def on_server(model: Path, out: Path, address: str, **changes) -> GRPORecipe:
+    rollout = {"max_new_tokens": 16, "fleet": {"spawn": 1}, "engine": "sglang", "url": address}
+    return whole(model, out, rollout=rollout, **changes)
+
+
+def test_two_trainings_on_one_server_learn_from_what_their_own_weights_sampled(
+    speaker, server, tmp_path
+):
+    for number, lr in enumerate((0.05, 0.002)):
+        optimizer = {"lr": lr, "schedule": "constant", "warmup": 0.0}
+        recipe = on_server(speaker, tmp_path / str(number), server, optimizer=optimizer, steps=3)
+        train(recipe, console=Console(quiet=True))
+        found = metrics(recipe.out)
+        assert [it["episodes"] for it in found] == [8, 8, 8]
+        gaps = [it["logprob_gap"] for it in found if "logprob_gap" in it]
+        # Keys of the other training's weights in the server's cache would make it larger.
+        assert gaps and max(gaps) < 1e-3
+
+
+def test_a_training_goes_on_beside_a_server_that_was_not_restarted(speaker, server, tmp_path):
+    recipe = on_server(speaker, tmp_path / "run", server)
+    with pytest.MonkeyPatch.context() as patch:
+        original = grpo._TrainingSteps._metrics
+
+        def stop_in_step_two(self, *rest):
+            if self._step == 2:
+                raise KeyboardInterrupt
+            return original(self, *rest)
+
+        patch.setattr(grpo._TrainingSteps, "_metrics", stop_in_step_two)
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, console=Console(quiet=True))
+    train(recipe, start=Start.RESUME, console=Console(quiet=True))
+    found = metrics(recipe.out)
+    assert [it["step"] for it in found] == [1, 2]
+    assert all(it.get("logprob_gap", 0.0) < 1e-3 for it in found)
 
 
 def test_weights_that_no_engine_serves_any_more_are_removed(tmp_path):
