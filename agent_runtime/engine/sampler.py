@@ -113,7 +113,8 @@ def _invert(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor
     largest tensor of a step, which no plan of memory counts.
     """
     rows = max(1, _SUMS_AT_ONCE // probabilities.shape[-1])
-    parts = zip(probabilities.split(rows), uniforms.split(rows), strict=True)
+    starts = range(0, len(probabilities), rows)
+    parts = [(probabilities[at : at + rows], uniforms[at : at + rows]) for at in starts]
     return torch.cat([_invert_part(*part) for part in parts])
 
 
