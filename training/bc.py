@@ -11,12 +11,15 @@ around it is `training.trainer.loop`.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 try:
@@ -29,6 +32,7 @@ except ModuleNotFoundError as error:
 from training.config.cli import run_recipe
 from training.config.start import Start
 from training.data.dataset import TokenDataset
+from training.data.shares import share_sequences
 from training.rollouts.agent_evaluation import AgentEvalConfig, evaluate_agent
 from training.trainer.batches import Batch, collate, target_logprobs
 from training.trainer.learner import Learner
@@ -51,10 +55,17 @@ __all__ = ["BcRecipe", "main", "plan", "train"]
 class BcRecipe(TrainingRecipe):
     """Everything about one training by behavioural cloning."""
 
+    shares: dict[str, float] = field(default_factory=dict[str, float])
+    """Environment -> its share of the sequences of an epoch, hence of the updates: sequences of
+    those that have too few are repeated. Empty = as many as the data has."""
     held_out_every: int = 0
     """Steps between held-out losses; 0 = at the end of each epoch. Needs data.held_out."""
     agent_eval: AgentEvalConfig | None = None
     """Play held-out tasks with the checkpoints of the way and the final one."""
+
+    def __post_init__(self) -> None:
+        if any(not 0 < share < math.inf for share in self.shares.values()):
+            raise ValueError("shares are above 0")
 
 
 def train(
@@ -97,7 +108,9 @@ class _Cloning(TrainingLoop):
     def __init__(self, recipe: BcRecipe, session: TrainingSession) -> None:
         self._recipe = recipe
         self._dataset, self._held_out = session.prepare_datasets(recipe.data)
-        super().__init__(recipe, session, self._dataset.lengths, micro_tokens=recipe.data.context)
+        self._order = _order(self._dataset, recipe)
+        lengths = self._dataset.lengths[self._order]
+        super().__init__(recipe, session, lengths, micro_tokens=recipe.data.context)
 
     def describe(self) -> str:
         return f"{self.size.parameters / 1e6:,.1f} M parameters"
@@ -107,10 +120,10 @@ class _Cloning(TrainingLoop):
         norm = self._total_weight(step)
         loss = torch.zeros((), device=self.dist.device)
         micro_batches = local_micro_batches(
-            step, self.dist.rank, self.dist.world_size, self._dataset.lengths
+            step, self.dist.rank, self.dist.world_size, self.lengths
         )
         for index, numbers in enumerate(micro_batches, 1):
-            batch = self._batch(self._dataset, numbers)
+            batch = self._batch(self._dataset, [int(self._order[number]) for number in numbers])
             with precision_context(self._recipe.model, self.dist):
                 logprobs = target_logprobs(learner.model, batch)
             part = -(batch.weights * logprobs).sum() / norm
@@ -123,7 +136,7 @@ class _Cloning(TrainingLoop):
 
     def _total_weight(self, step: Step) -> float:
         """Return the sum of weights over all targets of a step, on all processes."""
-        numbers = [number for micro in step for number in micro]
+        numbers = self._order[[number for micro in step for number in micro]]
         return float((self._dataset.targets[numbers] * self._dataset.weights[numbers]).sum())
 
     def _batch(self, dataset: TokenDataset, numbers: Sequence[int]) -> Batch:
@@ -171,7 +184,16 @@ class _Cloning(TrainingLoop):
             "tokens": summary.tokens,
             "targets": summary.targets,
             "left_out": summary.left_out,
+            **({"epoch_sequences": len(self._order)} if self._recipe.shares else {}),
         }
+
+
+def _order(dataset: TokenDataset, recipe: BcRecipe) -> NDArray[np.int64]:
+    """Return which sequences an epoch takes, by their numbers in the dataset, [examples]."""
+    if not recipe.shares:
+        return np.arange(len(dataset))
+    environments = [origin.environment for origin in dataset.origins()]
+    return share_sequences(environments, recipe.shares, seed=recipe.seed)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,9 +6,10 @@ this process, or by `torchrun` in several, and is resumed where it was cut off.
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from rich.console import Console
 
 from orchestrator.atomic_file import write_atomically
 from orchestrator.configuration import dump_toml
-from training import bc
+from training import bc, dpo
 from training.config.start import Start
 from training.data.dataset import DataConfig
+from training.data.pairs import PairConfig
 from training.data.sources import SourceConfig
 from training.errors import TrainingError
 from training.runs.run_dir import RunDir
@@ -31,7 +33,7 @@ from training.trainer.models import ModelConfig, planned_hf_config
 from training.trainer.packing import BatchConfig
 from training.trainer.preparation import create_from_scratch
 
-__all__ = ["Cloning", "clone", "describe_memory", "make_base"]
+__all__ = ["Cloning", "Preferring", "clone", "describe_memory", "make_base", "prefer"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,8 @@ class Cloning:
     epochs: int = 1
     max_steps: int = 0
     """Most updates of a training; 0 = all epochs."""
+    shares: dict[str, float] = field(default_factory=dict[str, float])
+    """Environment -> its share of every training's updates; empty = as the data has it."""
     batch: BatchConfig = field(default_factory=BatchConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     save: SaveConfig = field(default_factory=SaveConfig)
@@ -56,6 +60,25 @@ class Cloning:
     def __post_init__(self) -> None:
         if self.processes < 0 or self.epochs < 1 or self.max_steps < 0:
             raise ValueError("processes and max_steps are at least 0, epochs at least 1")
+        if any(not 0 < share < math.inf for share in self.shares.values()):
+            raise ValueError("shares are above 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preferring:
+    """How an agent learns preferences; see `training.dpo`. Defaults are the original's."""
+
+    pairs: PairConfig = field(default_factory=PairConfig)
+    beta: float = 0.5
+    epochs: int = 3
+    batch: BatchConfig = field(default_factory=lambda: BatchConfig(sequences=16))
+    optimizer: OptimizerConfig = field(
+        default_factory=lambda: OptimizerConfig(lr=5e-7, schedule="constant")
+    )
+
+    def __post_init__(self) -> None:
+        if self.beta <= 0 or self.epochs < 1:
+            raise ValueError("beta is above 0, epochs are at least 1")
 
 
 def make_base(config: Cloning, sources: Sequence[SourceConfig], folder: Path, *, seed: int) -> str:
@@ -73,6 +96,7 @@ def clone(
     *,
     model: str = "",
     seed: int = 0,
+    held_out: str = "",
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Train on sources, going on where an earlier process was cut off.
@@ -83,6 +107,7 @@ def clone(
         folder: The training's folder; the checkpoint is in `folder/final`.
         model: Folder or name of the model to start from; empty = that of the config.
         seed: Of the order of sequences, and of dropout.
+        held_out: File of contents that must not be learned from; empty = none.
         console: Gets progress; None = stderr.
 
     Returns:
@@ -94,9 +119,10 @@ def clone(
     recipe = bc.BcRecipe(
         out=folder,
         model=_from(config.model, model) if model else config.model,
-        data=DataConfig(sources=tuple(sources), context=config.context),
+        data=DataConfig(sources=tuple(sources), context=config.context, held_out_contents=held_out),
         epochs=config.epochs,
         max_steps=config.max_steps,
+        shares=config.shares,
         seed=seed,
         device=config.device,
         batch=config.batch,
@@ -107,6 +133,54 @@ def clone(
     if config.processes:
         return _clone_by_torchrun(recipe, config.processes)
     return bc.train(recipe, start=Start.RESUME, console=console).report
+
+
+def prefer(
+    config: Cloning,
+    preferring: Preferring,
+    sources: Sequence[SourceConfig],
+    folder: Path,
+    *,
+    model: str,
+    reward_scale: Mapping[str, float],
+    seed: int = 0,
+    held_out: str = "",
+    console: Console | None = None,
+) -> dict[str, Any]:
+    """Teach an agent preferences between episodes, going on where a process was cut off.
+
+    Args:
+        config: Context, device and tracking are those of cloning.
+        preferring: How preferences are learned.
+        sources: Episodes of which several are of one item.
+        folder: The training's folder; the checkpoint is in `folder/final`.
+        model: Folder of the agent that learns.
+        reward_scale: Environment -> the reward that counts as 1.
+        seed: Of the order of pairs, and of dropout.
+        held_out: File of contents that must not be learned from; empty = none.
+        console: Gets progress; None = stderr.
+
+    Returns:
+        The training's report.
+
+    Raises:
+        TrainingError: As `training.dpo.train`; this process learns alone.
+    """
+    recipe = dpo.DpoRecipe(
+        out=folder,
+        model=_from(config.model, model),
+        data=DataConfig(sources=tuple(sources), context=config.context, held_out_contents=held_out),
+        pairs=replace(preferring.pairs, reward_scale=dict(reward_scale)),
+        beta=preferring.beta,
+        epochs=preferring.epochs,
+        seed=seed,
+        device=config.device,
+        batch=preferring.batch,
+        optimizer=preferring.optimizer,
+        save=config.save,
+        tracking=config.tracking,
+    )
+    return dpo.train(recipe, start=Start.RESUME, console=console).report
 
 
 def describe_memory(config: Cloning) -> str:

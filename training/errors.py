@@ -9,6 +9,7 @@ OrchestratorError               of `orchestrator`: commands turn it into an exit
     ├── DataError               a source cannot be trained on
     │   ├── NothingToTrainOn    no token of it is a target (empty masks, all left out)
     │   ├── TokenizerMismatch   recorded ids do not belong to the model's tokenizer
+    │   ├── Contaminated        tasks are learned from whose contents are held out
     │   ├── LogprobsMissing     an algorithm needs sampled logprobs and the source has none
     │   └── ImagesNotLearned    its observations have images, and models here read texts only
     ├── ModelUnusable           a checkpoint cannot be loaded for training
@@ -25,6 +26,7 @@ from orchestrator.errors import Difference, OrchestratorError
 
 __all__ = [
     "CheckpointDamaged",
+    "Contaminated",
     "DataError",
     "ImagesNotLearned",
     "LogprobsMissing",
@@ -101,6 +103,10 @@ class NothingToTrainOn(DataError):
 
 class TokenizerMismatch(DataError):
     """When recorded token ids were not made by the model's tokenizer."""
+
+
+class Contaminated(DataError):
+    """When a task that somebody is judged on begins as one that is learned from."""
 
 
 class LogprobsMissing(DataError):

@@ -98,6 +98,8 @@ class _Run:
         self.recipe: Mapping[str, Any] = self._run_dir.recipe
         self.environments = [build(ImitatedTasks, tasks) for tasks in self.recipe["environments"]]
         self.rollout = build(RolloutConfig, self.recipe["rollout"])
+        self.judged = bool(self.recipe.get("judge"))
+        """Agents were evaluated on develop tasks; `training.judge` plays others."""
         self.rows: Mapping[str, Any] = {}
         try:
             self._read(json.loads(results.read_text(encoding="utf-8")))
@@ -105,8 +107,6 @@ class _Run:
             raise TrainingError(f"{results} cannot be read: {error!r}", field="run") from error
 
     def _read(self, results: Mapping[str, Any]) -> None:
-        split = self.stage("tasks")
-        self.split = {name: TaskSplit.from_plain(ids) for name, ids in split.items()}
         self.rows = results["rows"]
         # Folders of runs are moved: only the names inside are relied on.
         self.checkpoint_names = {
@@ -121,10 +121,29 @@ class _Run:
             raise TrainingError(f"the stage {name} is not finished", field="run")
         return result
 
-    def metrics(
-        self, seed: int, stage: Literal["judge", "validate"] = "judge"
-    ) -> dict[str, Metric]:
-        """Return the metrics of a seed's chosen checkpoint; `stage` is judge or validate."""
+    def shared_stage(self, name: str, seed: int) -> dict[str, Any]:
+        """Return a stage that all seeds share, or have each where they redraw the division."""
+        return self.stage(f"seed-{seed}/{name}" if self.recipe.get("redraw") else name)
+
+    def tasks(self, seed: int) -> dict[str, tuple[str, ...]]:
+        """Return the tasks that a seed's agents were evaluated on, by environment."""
+        splits = {
+            name: TaskSplit.from_plain(ids)
+            for name, ids in self.shared_stage("tasks", seed).items()
+        }
+        return {
+            name: split.validate if self.judged else split.evaluate
+            for name, split in splits.items()
+        }
+
+    def metrics(self, seed: int, stage: Literal["judge", "validate", ""] = "") -> dict[str, Metric]:
+        """Return the metrics of a seed's chosen checkpoint.
+
+        Args:
+            seed: Whose.
+            stage: judge or validate; empty = on what the run evaluated.
+        """
+        stage = stage or ("validate" if self.judged else "judge")
         return metrics_from_plain(self.stage(f"seed-{seed}/{stage}-{self.checkpoint_names[seed]}"))
 
     def checkpoint(self, seed: int) -> Path:
@@ -133,7 +152,7 @@ class _Run:
 
     def learned_from(self, seed: int) -> str:
         """Say how many episodes a seed's chosen checkpoint learned from."""
-        counts = self.stage("expert")
+        counts = self.shared_stage("expert", seed)
         expert = sum(count for name, count in counts.items() if name.endswith(" base"))
         iteration = self.checkpoint_names[seed].removeprefix("iteration-")
         selected = self.stage(f"seed-{seed}/select-{iteration}")
@@ -144,7 +163,7 @@ class _Run:
         """Return the seed to export, and by which tasks it was chosen."""
         if len(self.checkpoint_names) == 1:
             return next(iter(self.checkpoint_names)), "the only seed"
-        validated = self.recipe.get("choose") == "validation"
+        validated = self.judged or self.recipe.get("choose") == "validation"
         stage = "validate" if validated else "judge"
         means = {
             seed: Row("", self.metrics(seed, stage)).mean or 0.0 for seed in self.checkpoint_names
@@ -205,7 +224,7 @@ def _store(
         if not _write_model(run.checkpoint(seed), folder, stored_as):
             continue
         _require_small(folder)
-        played = _play(run, folder, console)
+        played = _play(run, seed, folder, console)
         worst = max(
             abs((metric.mean or 0.0) - (recorded[name].mean or 0.0))
             for name, metric in played.items()
@@ -244,12 +263,12 @@ def _write_model(checkpoint: Path, folder: Path, stored_as: StoredAs) -> bool:
     return True
 
 
-def _play(run: _Run, folder: Path, console: Console) -> dict[str, Metric]:
+def _play(run: _Run, seed: int, folder: Path, console: Console) -> dict[str, Metric]:
     """Return metrics of the written files on the held-out tasks, as the run evaluated."""
-    rollout = replace(run.rollout, engine="embedded", url="")
+    rollout, tasks_of = replace(run.rollout, engine="embedded", url=""), run.tasks(seed)
     with tempfile.TemporaryDirectory() as work:
         jobs = [
-            RolloutJob(tasks, run.split[tasks.name].evaluate, Path(work) / tasks.name)
+            RolloutJob(tasks, tasks_of[tasks.name], Path(work) / tasks.name)
             for tasks in run.environments
         ]
         runs = play(rollout, RolloutPolicy(policy=str(folder)), jobs, console=console)
@@ -269,7 +288,7 @@ def _manifest(
         temperature=0.0,
         max_new_tokens=run.rollout.max_new_tokens,
         environments={
-            tasks.name: replace(tasks.settings(), items=run.split[tasks.name].evaluate)
+            tasks.name: replace(tasks.settings(), items=run.tasks(seed)[tasks.name])
             for tasks in run.environments
         },
         metrics={name: _agent_metric(metric) for name, metric in played.items()},
@@ -319,16 +338,21 @@ def _readme(
     return _README.format(
         name=manifest.name,
         model=_model_line(run.checkpoint(seed), str(manifest.provenance["stored_as"])),
-        recipe=_recipe_lines(run),
+        recipe=_recipe_lines(run, seed),
         seed=seed,
         why=reason,
         checkpoint=run.checkpoint_names[seed],
+        tasks=_JUDGED if run.judged else _BY_ID,
         seeds="one seed" if seeds == 1 else f"{seeds} seeds",
         table=as_markdown(rows, names),
         settings=_settings_table(manifest),
     )
 
 
+_BY_ID: Final = """on tasks that were held out from learning by their
+ids. They are draws of the generator that made the learned ones, some equal in content."""
+_JUDGED: Final = """on develop tasks: nobody learned from their contents, but
+iteration and seed were chosen by them. What it is judged to be is in the run's judgement.md."""
 _README: Final = """# The agent {name}
 
 What `python -m orchestrator.sample` plays beside expert and random. {model}
@@ -342,8 +366,7 @@ weights, conversations or texts went into it.
 
 ## Figures
 
-Percent on tasks that were held out from learning by their ids, greedy, 95 % intervals clustered
-by item. They are draws of the generator that made the learned ones, some equal in content. The
+Percent, greedy, 95 % intervals clustered by item, {tasks} The
 last row was played with the files of this folder; the others are of the run ({seeds}).
 Where the seed was chosen by the held-out tasks themselves, its figures flatter a little.
 
@@ -369,13 +392,13 @@ def _model_line(checkpoint: Path, stored_as: str) -> str:
     )
 
 
-def _recipe_lines(run: _Run) -> str:
+def _recipe_lines(run: _Run, seed: int) -> str:
     recipe = run.recipe
     cloning = cast("Mapping[str, Any]", recipe.get("cloning") or {})
     lines = [
         f"- {tasks.name}: {tasks.base_tasks} expert episodes; {tasks.explore or 'all'} tasks "
         "explored in each iteration; judged on "
-        f"{len(run.split[tasks.name].evaluate)}."
+        f"{len(run.tasks(seed)[tasks.name])}."
         for tasks in run.environments
     ]
     steps = cloning.get("max_steps")

@@ -7,6 +7,7 @@ as the library names them, so that the pages lead from an iteration to its episo
 from __future__ import annotations
 
 import math
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ __all__ = ["Trainings"]
 
 _FILES: Final = (RECIPE_FILE, STATE_FILE, LOG_FILE, REPORT_FILE, RESULTS_FILE)
 _INTERVALS: Final = 1024
+_ITERATION: Final = re.compile(r"(?P<seed>seed-\d+)/(judge|validate)-iteration-(?P<number>\d+)")
 """Intervals that are remembered."""
 _NEWEST: Final = {
     "bc": ("loss", "held_out_loss", "agent_eval/mean"),
@@ -182,8 +184,7 @@ def _progress(read: _Read) -> str:
     training, step = read.training, read.curves.last_step
     if training.algorithm == "agentevol":
         planned = int(training.recipe["iterations"]) * len(training.recipe["seeds"])
-        done = sum("/judge-iteration-" in name for name in training.stages)
-        return f"{done} of {planned} iterations"
+        return f"{len(_evaluated_iterations(read))} of {planned} iterations"
     if training.algorithm == "grpo":
         return f"step {step} of {training.recipe['steps']}"
     return f"step {step}"
@@ -225,11 +226,16 @@ def _evolved_agents(read: _Read) -> Iterator[dict[str, Any]]:
 def _agent_names(read: _Read) -> list[tuple[str, str]]:
     """Return pairs (name of folders and stages, name in tables)."""
     # A resume may have asked for more iterations than the recipe that began the run.
-    judged = [name for name in read.training.stages if "/judge-iteration-" in name]
-    latest = max((int(name.rpartition("-")[2]) for name in judged), default=0)
+    latest = max((number for _, number in _evaluated_iterations(read)), default=0)
     count = max(latest + 1, int(read.training.recipe["iterations"]))
     iterations = [(f"iteration-{number}", f"iteration {number}") for number in range(1, count + 1)]
     return [("bc-base", "BC_base"), ("bc-large", "BC_large"), *iterations]
+
+
+def _evaluated_iterations(read: _Read) -> set[tuple[str, int]]:
+    """Return seed and number of the iterations whose agents were evaluated, on whatever tasks."""
+    found = (_ITERATION.fullmatch(name) for name in read.training.stages)
+    return {(match["seed"], int(match["number"])) for match in found if match}
 
 
 def _evolved_agent(read: _Read, seed: str, name: str) -> dict[str, Any] | None:
@@ -304,11 +310,9 @@ def _pooled(read: _Read) -> list[dict[str, Any]]:
 def _pooled_metrics(read: _Read) -> Iterator[tuple[str, str, int, dict[str, Metric]]]:
     """Yield folder name, agent, seeds that judged it, and by environment their metric."""
     for name, agent in _agent_names(read):
-        judged = [
-            metrics_from_plain(stage.result)
-            for key, stage in read.training.stages.items()
-            if key.endswith(f"/judge-{name}")
-        ]
+        judged = _metrics_of_seeds(read, f"judge-{name}") or _metrics_of_seeds(
+            read, f"validate-{name}"
+        )
         if not judged:
             continue
         metrics = {
@@ -321,6 +325,15 @@ def _pooled_metrics(read: _Read) -> Iterator[tuple[str, str, int, dict[str, Metr
             if all(it in metrics for metrics in judged)
         }
         yield name, agent, len(judged), metrics
+
+
+def _metrics_of_seeds(read: _Read, stage: str) -> list[dict[str, Metric]]:
+    """Return what a stage of each seed measured, by environment."""
+    return [
+        metrics_from_plain(it.result)
+        for key, it in read.training.stages.items()
+        if key.endswith(f"/{stage}")
+    ]
 
 
 def _kept(read: _Read, number: str) -> dict[str, Any]:

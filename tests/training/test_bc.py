@@ -284,3 +284,15 @@ def test_the_command_trains_and_explains_itself(data: Path, tmp_path: Path, caps
     assert "did you mean model.init?" in capsys.readouterr().err
     assert bc.main(["--help"]) == 0
     assert "optimizer.lr: float" in capsys.readouterr().out
+
+
+def test_shares_repeat_the_sequences_of_an_environment(data, tmp_path):
+    other = tmp_path / "wordle.jsonl"
+    other.write_text(data.read_text().replace("maze_", "wordle_").split("\n", 6)[0] + "\n")
+    values = write_recipe(tmp_path / "out", data, epochs=1, shares={"maze": 1, "wordle": 1})
+    values["data"]["sources"].append({"path": str(other)})
+    report = train(values).report
+    assert (report["sequences"], report["epoch_sequences"], report["steps"]) == (25, 48, 8)
+    values = write_recipe(tmp_path / "other", data, shares={"maze": 1, "babyai": 1})
+    with pytest.raises(RecipeError, match="shares: are of babyai, maze; the data is of maze"):
+        train(values)

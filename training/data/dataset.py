@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent_runtime.rendering import TemplateRenderer
+from training.data.contents import HeldOutContents
 from training.data.sequences import Provenance, TokenSequence
 from training.data.sources import SourceConfig, read_source
 from training.errors import DataError, NothingToTrainOn, RecipeError, TokenizerMismatch
@@ -63,6 +64,9 @@ class DataConfig:
     held_out: float = 0.0
     """Share of items (by a hash of their ids) that is kept out of training for the held-out
     loss."""
+    held_out_contents: str = ""
+    """A file of contents that must not be learned from (environment -> digest -> item id), as
+    `training.contents` and AgentEvol write it; a record that begins so is refused. Empty = none."""
     context: int = 4096
     """Longest sequence in tokens; longer ones are left out, counted and named."""
     runs: Path = Path("runs")
@@ -281,12 +285,16 @@ def build_datasets(
         RecipeError: There is no source.
         TokenizerMismatch: The data has ids that the model does not have.
         NothingToTrainOn: No token is a target.
+        Contaminated: A record begins in a state that is held out.
         DataError: A source cannot be read.
     """
     if not data.sources:
         raise RecipeError("names no source", field="data.sources")
     train = DatasetWriter(folder / "train", context=data.context)
     held_out = DatasetWriter(folder / "held_out", context=data.context)
+    contents = HeldOutContents({})
+    if data.held_out_contents:
+        contents = HeldOutContents.read(Path(data.held_out_contents))
     done = 0
     for sources, fixed in ((data.sources, False), (data.held_out_sources, True)):
         for source in sources:
@@ -297,10 +305,13 @@ def build_datasets(
                 origin = sequences[0].origin
                 item = origin.item_id or origin.name
                 aside = fixed or is_held_out(item, data.held_out)
+                if not aside:
+                    contents.note(origin.environment, item, origin.name, origin.content)
                 (held_out if aside else train).add_record(sequences)
                 done += 1
                 if on_record is not None:
                     on_record(done)
+    contents.refuse()
     held_out_summary, summary = held_out.close(), train.close()
     if not summary.targets:
         raise NothingToTrainOn(_why_nothing(summary), field="data.sources")

@@ -36,6 +36,8 @@ class Provenance:
     reward: float | None = None
     score: float | None = None
     success: bool | None = None
+    content: str = ""
+    """Digest of the state that the episode began in (`training.data.contents`); empty = unknown."""
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""

@@ -30,6 +30,7 @@ from orchestrator.errors import EntryUnreadable, ExtraMissing
 from orchestrator.records import EpisodeSummary
 from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
+from training.data.contents import record_content
 from training.data.selection import read_selection
 from training.data.sequences import Provenance, TokenSequence, make_sequence, train_on_all
 from training.data.tokenize import CannotTokenize, tokenize
@@ -301,6 +302,7 @@ def _episode_provenance(source: str, episode: episode_pb2.Episode) -> Provenance
         reward=episode.reward if episode.HasField("reward") else None,
         score=episode.score if episode.HasField("score") else None,
         success=episode.success if episode.HasField("success") else None,
+        content=record_content(episode),
     )
 
 

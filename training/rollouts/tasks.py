@@ -1,8 +1,9 @@
 """Which tasks an algorithm imitates, explores and is evaluated on.
 
-An environment's part of a recipe, and how its tasks are divided: tasks that evaluate an agent are
-never imitated or explored; the smaller of two imitated sets is part of the larger; the division
-depends on item ids alone, not on the machine or the seed.
+An environment's part of a recipe, and how its tasks are divided by their ids: tasks that evaluate
+an agent are never imitated or explored; the smaller of two imitated sets is part of the larger; the
+division depends on item ids alone, not on the machine or the seed. Division by content is
+`training.rollouts.division`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from training.errors import RecipeError
 __all__ = [
     "EnvironmentTasks",
     "ImitatedTasks",
+    "ListedTasks",
     "TaskSplit",
     "list_ids",
     "shuffled_by_hash",
@@ -84,17 +86,44 @@ class ImitatedTasks(EnvironmentTasks):
     pretrain_samples: int = 0
     """Episodes of each of them; 0 = the pretraining's `samples`."""
     validate: int = 0
-    """Tasks of the train split that are set apart to choose an iteration by."""
+    """Tasks of the train split that are set apart to choose an iteration by, and everything else
+    that is chosen."""
+    judge_tasks: int = 0
+    """With [judge]: tasks of the train split's generator that are played once, at the end."""
+    judge_pool: int = 0
+    """With [judge]: contents of the train split that are set apart, from which those are drawn
+    when training has ended; 0 = twice `judge_tasks`."""
+    judge_eval_tasks: int = 0
+    """With [judge]: tasks of the split `evaluation` that are played once, at the end; 0 = all."""
     threshold: float | None = None
     """An explored episode is kept with a score above it; default: the original's rule."""
 
     def __post_init__(self) -> None:
         EnvironmentTasks.__post_init__(self)  # `super()` has no class to start from under slots
         counts = (self.base_tasks, self.large_tasks, self.pretrain_tasks, self.validate)
+        counts = (*counts, self.judge_tasks, self.judge_pool, self.judge_eval_tasks)
         if min(*counts, self.samples, self.pretrain_samples) < 0:
             raise ValueError("numbers of tasks and samples are at least 0")
         if self.large_tasks and self.large_tasks < self.base_tasks:
             raise ValueError("large_tasks is at least base_tasks: it contains the base set")
+        if self.judge_pool and self.judge_pool < self.judge_tasks:
+            raise ValueError("judge_pool is at least judge_tasks, which are drawn from it")
+
+    @property
+    def pool(self) -> int:
+        """How many contents are set apart for `judge_tasks`."""
+        return self.judge_pool or 2 * self.judge_tasks
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTasks:
+    """An environment's tasks, and what each of them is."""
+
+    train: tuple[str, ...]
+    """Item ids of the split that is learned from, in canonical order."""
+    evaluation: tuple[str, ...]
+    contents: Mapping[str, str]
+    """Item id -> digest of the state that its episode begins in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +136,16 @@ class TaskSplit:
     evaluate: tuple[str, ...]
     validate: tuple[str, ...]
     pretrain: tuple[str, ...] = ()
+    judge_pool: tuple[str, ...] = ()
+    """Of the train split; nobody learns from them or chooses by them."""
+    judge_eval_pool: tuple[str, ...] = ()
+    """Of the split `evaluation`."""
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """All that anybody may learn from, each once."""
+        every = (*self.base, *self.large, *self.explore, *self.pretrain)
+        return tuple(dict.fromkeys(every))
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Sequence[str]]) -> TaskSplit:

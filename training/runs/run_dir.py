@@ -54,7 +54,11 @@ Json = dict[str, Any]
 
 _STATE_LAYOUT: Final = 2
 """Layout 1 held the recipe, too, and had no recipe.json beside it."""
-_OWN_FILES: Final = (LOG_FILE, REPORT_FILE, RESULTS_FILE, LOCK_FILE, "table.md", "plot.png")
+_OWN_FILES: Final = (
+    *(LOG_FILE, REPORT_FILE, RESULTS_FILE, LOCK_FILE, "table.md", "plot.png"),
+    *("contents.json", "held-out-contents.json"),
+)
+"""`judgements.json` is none of them: that a run was judged is not forgotten by beginning anew."""
 _OWN_FOLDERS: Final = (
     *("base", "data", "state", "states", "checkpoints", "final", "tensorboard", "logs"),
     *("agent_eval", "evaluation", "expert", "pretraining", "rollouts", "weights"),

@@ -162,7 +162,9 @@ class WordleEnvironment(EpisodeEnvironment[_Episode]):
         if not isinstance(text, str):
             raise InvalidOption("option instructions is a text")
         candidates = puzzle.vocabulary.words if drawing is not None else ()
-        return _Episode(puzzle, fixed, drawing, candidates), Observation(text, reward=0.0)
+        # The seed of an official game decides draws to come: its games begin as one and the same.
+        info = None if drawing is None else {"content": f"drawn {puzzle.vocabulary.digest.hex()}"}
+        return _Episode(puzzle, fixed, drawing, candidates), Observation(text, 0.0, info=info)
 
     def step(self, action: str) -> Observation:
         episode = self.episode

@@ -13,9 +13,16 @@ from tests.training.makers import (
     write_conversations,
     write_run,
 )
+from training.data.contents import HeldOutContents, record_content
 from training.data.dataset import DataConfig, TokenDataset, build_datasets, is_held_out
 from training.data.sources import SourceConfig, read_source
-from training.errors import DataError, NothingToTrainOn, RecipeError, TokenizerMismatch
+from training.errors import (
+    Contaminated,
+    DataError,
+    NothingToTrainOn,
+    RecipeError,
+    TokenizerMismatch,
+)
 
 VOCABULARY = 10_000
 
@@ -112,6 +119,29 @@ def test_a_context_that_fits_nothing_is_an_error_that_counts(renderer, tmp_path:
     texts = write_conversations(tmp_path / "c.jsonl", count=3)
     with pytest.raises(NothingToTrainOn, match="3 longer than 4 tokens"):
         make(renderer, tmp_path / "data", texts, context=4)
+
+
+def test_records_that_begin_as_a_held_out_task_are_refused_with_the_names(
+    renderer, tmp_path: Path
+) -> None:
+    episodes = [played_episode(f"maze_{number}", ("Action: up",), renderer) for number in range(3)]
+    for number, episode in enumerate(episodes):
+        episode.steps[0].state_hash = bytes([number] * 8)
+    run = write_run(tmp_path / "run", episodes)
+    judged = tmp_path / "held-out.json"
+    # The item that judges has another id: what counts is how it begins.
+    HeldOutContents({"maze": {record_content(episodes[1]): "maze_900"}}).write(judged)
+    with pytest.raises(Contaminated, match=r"1 tasks .* held out: maze_1 \(as maze_900\)"):
+        make(renderer, tmp_path / "data", run, held_out_contents=str(judged))
+    HeldOutContents({"maze": {"0123456789abcdef": "maze_900"}}).write(judged)
+    dataset, _ = make(renderer, tmp_path / "data", run, held_out_contents=str(judged))
+    assert len(dataset) == 3
+    # A file of conversations does not say how an episode began, so it proves nothing.
+    texts = write_conversations(tmp_path / "c.jsonl", count=2)
+    with pytest.raises(Contaminated, match="2 records do not tell in which state they began"):
+        make(renderer, tmp_path / "data", texts, held_out_contents=str(judged))
+    with pytest.raises(DataError, match=r"held_out_contents: .* cannot be read"):
+        make(renderer, tmp_path / "data", run, held_out_contents=str(tmp_path / "none.json"))
 
 
 def test_ids_beyond_the_models_vocabulary_are_refused(renderer, tmp_path: Path) -> None:
