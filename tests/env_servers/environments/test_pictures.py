@@ -171,6 +171,8 @@ def test_an_experiment_shows_the_room_and_the_goals_that_are_met():
         "This room is called the kitchen. In it, you see: \n\ta stove\n\ta sink\n",
         "In your inventory, you see:\n\tan orange\n",
         "Sequential Subgoals:\n---\n0\ttrue\tGoalFind\tfocus on water\n1\tfalse\tGoalBoil\tboil",
+        ["open OBJ"],
+        ["stove", "sink"],
         Outcome("", 0.25, False, 7),
     )
     views = picture.draw(survey)

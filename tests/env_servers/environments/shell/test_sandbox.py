@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-import stat
+import tempfile
 import threading
 from pathlib import Path
 
@@ -188,16 +188,18 @@ def test_without_bubblewrap_it_is_said_what_to_install(monkeypatch):
         Sandbox().require()
 
 
-def test_where_no_sandbox_can_be_made_nothing_runs(tmp_path):
-    program = tmp_path / "bwrap"
-    program.write_text(
-        "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n"
-    )
-    program.chmod(program.stat().st_mode | stat.S_IXUSR | stat.S_IXOTH | stat.S_IXGRP)
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        folder.chmod(0o755)
-    with pytest.raises(EnvironmentUnavailable, match=r"No permissions.*user\.max_user_namespaces"):
-        Sandbox(str(program)).require()
+def test_where_no_sandbox_can_be_made_nothing_runs():
+    # In a folder that other accounts may enter, which those of pytest are not.
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "bwrap")
+        program.write_text(
+            "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n"
+        )
+        for path in (program, program.parent):
+            path.chmod(0o755)
+        said = r"No permissions.*user\.max_user_namespaces"
+        with pytest.raises(EnvironmentUnavailable, match=said):
+            Sandbox(str(program)).require()
 
 
 def command_lines() -> list[tuple[int, str]]:
