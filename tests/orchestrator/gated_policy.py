@@ -34,11 +34,13 @@ class Gated(Policy):
         return _GatedSession(self, context)
 
     async def write_word(self) -> None:
-        """Wait until there may be one more word."""
+        """Wait until there may be one more word, and leave the next one to another episode."""
         words, opened = self.folder / "words", self.folder / "open"
         while not opened.exists() and words.stat().st_size <= self.written:
             await asyncio.sleep(_LOOK)
         self.written += 1
+        if not opened.exists():
+            await asyncio.sleep(_LOOK)
 
 
 class _GatedSession(PolicySession):
