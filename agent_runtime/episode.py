@@ -93,7 +93,7 @@ def _to_transition(event: pb.Event, *, takes_images: bool) -> Transition:
             event.parsed_action if has("parsed_action") else None,
             dict(event.info) if has("info") else None,
             # Asking an event for them costs more than any other field, so not where none come.
-            _images(event) if takes_images else (),
+            _images(event) if takes_images and event.images else (),
         ),
     )
 
