@@ -44,6 +44,8 @@ class ClientSecurity:
     """Bearer token; it is sent over TLS, to loopback addresses and to Unix sockets only."""
     insecure: bool = False
     """Send the token in plain text to other machines, too."""
+    server_name: str = ""
+    """Name that the server's certificate has; empty = the address's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,7 @@ class ConnectionOptions:
 def open_channel(address: str, options: ConnectionOptions) -> grpc.aio.Channel:
     """Return a channel to a server; raises ConnectionMisconfigured. It connects when used."""
     keepalive_ms = int(options.keepalive * 1000)
-    settings = [
+    settings: list[tuple[str, int | str]] = [
         ("grpc.max_receive_message_length", options.max_message_bytes),
         ("grpc.max_send_message_length", options.max_message_bytes),
         ("grpc.keepalive_time_ms", keepalive_ms),
@@ -123,6 +125,8 @@ def open_channel(address: str, options: ConnectionOptions) -> grpc.aio.Channel:
         security.key.read_bytes() if security.key else None,
         security.cert.read_bytes() if security.cert else None,
     )
+    if security.server_name:
+        settings.append(("grpc.ssl_target_name_override", security.server_name))
     return grpc.aio.secure_channel(address, credentials, options=settings)
 
 

@@ -33,11 +33,12 @@ import contextlib
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, Final, NoReturn, Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final, NoReturn, Protocol, cast
 
 import grpc
 import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from agent_runtime.channel import ConnectionOptions, open_channel
 from agent_runtime.errors import (
@@ -75,6 +76,8 @@ _NO_SEQ: Final = 2**64 - 1
 """Of commands whose seq does not matter: an error that answers them must answer nothing else."""
 _NOBODY: Final = "-"
 """No episode's id: whose heartbeat asks for a sign of life."""
+_HEALTH_SECONDS: Final = 1.0
+"""Before a server is asked for its health again whose answers broke off."""
 _BACKOFF_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 log = get_logger(__name__)
@@ -116,6 +119,8 @@ class Connection:
         self.inspect: Callable[[Connection], Awaitable[str]] | None = None
         """Asked whenever a stream was opened, before a command is sent on it: why this server must
         not get any, for example because it was replaced; empty = it may."""
+        self.full_until = 0.0
+        """Until when (`time.monotonic`) the server has no room for another episode, as it said."""
         # Weak: an episode that its user dropped without closing it gets no signs of life.
         self._episodes: weakref.WeakValueDictionary[str, OpenEpisode] = (
             weakref.WeakValueDictionary()
@@ -294,6 +299,25 @@ class Connection:
         """
         request = pb.RenderRequest(episode_id=episode_id)
         return await self._ask(self._service.Render, request, self.options.answer_deadline)
+
+    async def watch_health(self) -> AsyncGenerator[bool]:
+        """Tell whether the server takes new episodes: now, and whenever that changes.
+
+        Ends with the connection, and at once where the server does not know `grpc.health.v1`.
+        """
+        assert self._channel is not None
+        health = health_pb2_grpc.HealthStub(self._channel)
+        while self._lost is None:
+            try:
+                call = health.Watch(  # pyright: ignore
+                    health_pb2.HealthCheckRequest(), metadata=self._metadata(), wait_for_ready=True
+                )
+                async for answer in cast("AsyncIterator[health_pb2.HealthCheckResponse]", call):
+                    yield answer.status == health_pb2.HealthCheckResponse.SERVING
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                    return
+            await asyncio.sleep(_HEALTH_SECONDS)
 
     async def call(self, method: str, request: Any, seconds: float = 0.0) -> Any:
         """Make a unary call of the contract by its name, for whoever passes messages on.

@@ -51,7 +51,10 @@ log = get_logger(__name__)
 _new_transition = cast("Callable[..., Transition]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
 
 Reroute = Callable[[Connection], Awaitable[Connection]]
-"""Another connection in place of one that is lost; raises ConnectionLost when there is none."""
+"""Another connection in place of one that is lost, drains, or is full until its `full_until`.
+
+The same one where there is no other for a full one; raises ConnectionLost where there is none.
+"""
 
 
 class Transition(NamedTuple):
@@ -122,7 +125,8 @@ class RemoteEpisode:
             episode_id: Chosen by the client, unique on the server.
             reset: What to open.
             deterministic: Whether it may be rebuilt from its journal after a loss.
-            reroute: Gives another server for one that is lost or drains; None = there is none.
+            reroute: Gives another server for one that is lost, drains or is full; None = there is
+                none.
             step_deadline: Seconds until the server gives a step up; 0 = the server's own limit.
         """
         self.connection = connection
@@ -430,10 +434,25 @@ class RemoteEpisode:
             # Commands that were given up still count on the server: no failure but flow control.
             await self._patience.wait(event.seq, failure, _CREDIT_WAIT_SECONDS)
         elif failure.reason == "CAPACITY_EXHAUSTED":
-            # Others share the server: there is room when one of their episodes, or ours, ends.
-            await self._patience.wait(event.seq, failure, _ROOM_WAIT_SECONDS)
+            await self._find_room(event.seq, failure, body)
         else:
             raise failure
+
+    async def _find_room(self, seq: int, failure: EnvironmentFailure, body: str) -> None:
+        """Change to a server that has room, or wait for it: others share the server.
+
+        There is some when one of their episodes, or ours, ends.
+        """
+        full = self.connection
+        wait = max(failure.retry_after or 0.0, _ROOM_WAIT_SECONDS)
+        full.full_until = time.monotonic() + wait
+        if self._reroute is not None and body == "reset":
+            self.connection = await self._reroute(full)
+        if self.connection is not full:
+            full.unregister(self.episode_id)
+            self._log_reroute(f"its server {full.address} is full")
+            failure.retry_after, wait = None, _DRAIN_WAIT_SECONDS
+        await self._patience.wait(seq, failure, wait)
 
     def _is_behind(self, failure: EnvironmentFailure) -> bool:
         """Tell whether the server knows the episode not at all, or only an older state of it."""

@@ -304,14 +304,10 @@ class ActiveRuns:
 
     def _scheduler(self, finished: set[EpisodeKey]) -> Scheduler:
         config = self._runs[0].config
-        per_environment = {
-            name: max(1, int(described.limits.max_episodes * len(self._fleet)))
-            for name, described in self._fleet.described.items()
-        }
         failed = [run.store.failed_keys() for run in self._runs]
         return Scheduler(
             self._keys,
-            limits=Limits(total=config.concurrency, per_environment=per_environment),
+            limits=Limits(total=config.concurrency),
             retries=RetryBudget(config.retry, seed=config.seed),
             finished=finished,
             failed={key: attempt for keys in failed for key, attempt in keys.items()},

@@ -11,9 +11,9 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 
 from agent_runtime.agent import EpisodePlan, failed_record, play
-from agent_runtime.connection import Connection
 from agent_runtime.episode import RemoteEpisode
 from agent_runtime.errors import (
     AgentRuntimeError,
@@ -31,7 +31,7 @@ from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.errors import DuplicateEpisode, InvalidEpisode, StoreWriteFailed
-from orchestrator.fleet import Fleet, ServerHandle
+from orchestrator.fleet import Fleet, Place
 from orchestrator.records import EpisodeKey, fault_name
 from orchestrator.retry import Decision, Failure, GiveUp
 from orchestrator.run_limits import RunAccount
@@ -129,7 +129,9 @@ class Dispatcher:
             ExceptionGroup: What tasks of episodes raised: a defect of this program.
         """
         self._started = time.monotonic()
+        self._follow_capacities()
         self._fleet.on_failure = self.fail
+        self._fleet.on_change = self._follow_capacities
         if self._fleet.failure is not None:
             self.fail(self._fleet.failure)
         try:
@@ -145,9 +147,15 @@ class Dispatcher:
                         task.add_done_callback(self._tasks.discard)
                     await self._wait()
         finally:
-            self._fleet.on_failure = None
+            self._fleet.on_failure = self._fleet.on_change = None
         if self._failure is not None:
             raise self._failure
+
+    def _follow_capacities(self) -> None:
+        """Let as many episodes be live as the servers of now take."""
+        capacities = {name: max(1, it) for name, it in self._fleet.capacities().items()}
+        self.scheduler.limits = replace(self.scheduler.limits, per_environment=capacities)
+        self._changed.set()
 
     def outage(self) -> Outage | None:
         """Return the first outage of a policy's server; None = all of them are up."""
@@ -263,13 +271,13 @@ class Dispatcher:
         policy = self._policies[assignment.key.policy]
         environment = plan.environment.name
         try:
-            handle = await self._fleet.acquire(environment)
+            place = await self._fleet.acquire(environment)
         except ConnectionLost as error:
             return failed_record(plan, policy, error)
-        episode = self._remote_episode(plan, handle)
+        episode = self._remote_episode(plan, place)
         self._episodes.add(episode)
         try:
-            return await play(
+            record = await play(
                 plan,
                 episode,
                 policy,
@@ -277,13 +285,15 @@ class Dispatcher:
                 shown=shown,
             )
         except AgentRuntimeError as error:
-            return failed_record(plan, policy, error)
+            record = failed_record(plan, policy, error)
         except Exception as error:  # boundary of an episode: it fails alone
             log.exception("episode broke")
             return failed_record(plan, policy, EpisodeBroken(repr(error)))
         finally:
             self._episodes.discard(episode)
-            self._fleet.release(handle)
+            place.release()
+        place.observe(record)
+        return record
 
     def _spend(self, key: EpisodeKey, reply: Completion, spent: Spent) -> None:
         free = self._policies[key.policy].pricing is Pricing.FREE
@@ -292,18 +302,13 @@ class Dispatcher:
         if self._account.reached(time.monotonic() - self._started):
             self._changed.set()
 
-    def _remote_episode(self, plan: EpisodePlan, handle: ServerHandle) -> RemoteEpisode:
-        name = plan.environment.name
-
-        async def reroute(lost: Connection) -> Connection:
-            return await self._fleet.reroute(name, lost)
-
+    def _remote_episode(self, plan: EpisodePlan, place: Place) -> RemoteEpisode:
         return RemoteEpisode(
-            handle.connection,
+            place.connection,
             plan.episode_id,
             plan.reset(),
             deterministic=pb.CAPABILITY_DETERMINISTIC in plan.environment.capabilities,
-            reroute=reroute,
+            reroute=place.reroute,
         )
 
 

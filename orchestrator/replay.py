@@ -116,8 +116,8 @@ async def replay_episodes(
 async def _replay(
     record: episode_pb2.Episode, fleet: Fleet, episode_id: str, report: ReplayReport
 ) -> None:
-    handle = await fleet.acquire(record.environment)
-    live = RemoteEpisode(handle.connection, episode_id, recorded_reset(record))
+    place = await fleet.acquire(record.environment)
+    live = RemoteEpisode(place.connection, episode_id, recorded_reset(record))
     report.episodes[record.environment] += 1
     try:
         recorded = iter(record.steps)
@@ -131,7 +131,7 @@ async def _replay(
                 report.mismatches.append(difference)
     finally:
         live.close()
-        fleet.release(handle)
+        place.release()
 
 
 def recorded_reset(record: episode_pb2.Episode, *, profile: str = "") -> pb.Reset:
@@ -199,7 +199,7 @@ def _act(config: Replay) -> int:
         if config.env and config.env not in environments:
             raise UsageError(f"the run has no environment {config.env!r}", valid=environments)
         selected = [config.env] if config.env else environments
-        if not (config.trust_run or config.env or config.fleet.servers or is_own(folder)):
+        if not (config.trust_run or config.env or config.fleet.running or is_own(folder)):
             check_environments(selected)
         report = run_loop(_replay_run(config, reader, selected))
     _print(report, console)

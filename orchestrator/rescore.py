@@ -256,7 +256,7 @@ async def _open_judging(
 async def _open_profile(
     run: RunReader, options: RescoreOptions, environments: list[str]
 ) -> AsyncGenerator[_Judging]:
-    asked_for = options.trust_run or options.environments or options.fleet.servers
+    asked_for = options.trust_run or options.environments or options.fleet.running
     if not asked_for and not is_own(run.folder):
         check_environments(environments)
     async with Fleet(environments, options.fleet, connection_options(options.client)) as fleet:

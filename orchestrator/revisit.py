@@ -16,7 +16,7 @@ from agent_runtime.episode import RemoteEpisode, Transition
 from agent_runtime.errors import AgentRuntimeError
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.errors import ReplayDiverged, UsageError
-from orchestrator.fleet import Fleet, ServerHandle
+from orchestrator.fleet import Fleet, Place
 from orchestrator.replay import find_difference, recorded_reset, recorded_transitions
 
 __all__ = ["ScratchEpisode", "check_turn", "revisit"]
@@ -51,28 +51,27 @@ async def revisit(
 class ScratchEpisode:
     """An episode on a live server that goes through the states of a recorded one, forwards."""
 
-    def __init__(self, record: episode_pb2.Episode, fleet: Fleet, server: ServerHandle) -> None:
-        """Describe it at a server that was acquired; `open` acquires one."""
+    def __init__(self, record: episode_pb2.Episode, place: Place) -> None:
+        """Describe it at a place that was acquired; `open` acquires one."""
         self.live = RemoteEpisode(
-            server.connection, f"revisit-{secrets.token_hex(8)}", recorded_reset(record)
+            place.connection, f"revisit-{secrets.token_hex(8)}", recorded_reset(record)
         )
         self.turn = -1
         """After which it stands; -1 = before the reset."""
         self._record = record
-        self._fleet = fleet
-        self._server = server
+        self._place = place
         self._last: Transition | None = None
         self._transitions = recorded_transitions(self.live, record)
 
     @classmethod
     async def open(cls, record: episode_pb2.Episode, fleet: Fleet) -> Self:
         """Find a server for it. Raises ConnectionLost where none is left."""
-        return cls(record, fleet, await fleet.acquire(record.environment))
+        return cls(record, await fleet.acquire(record.environment))
 
     async def close(self) -> None:
         """End it on the server; where that does not answer, its lease ends it."""
         await self._transitions.aclose()
-        self._fleet.release(self._server)
+        self._place.release()
         with suppress(AgentRuntimeError, TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self.live.end()

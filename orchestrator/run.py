@@ -137,7 +137,7 @@ def _tell(console: Console, text: str) -> None:
 def _where(names: Sequence[str], config: RunConfig) -> str:
     """Say which environments are about to be looked for, and where."""
     what = ", ".join(names) if len(names) <= _NAMED else f"{len(names)} environments"
-    servers = config.fleet.servers
+    servers = config.fleet.running
     if not servers:
         return f"starting environment servers for {what}"
     where = ", ".join(servers) if len(servers) <= _NAMED else f"{len(servers)} servers"

@@ -221,7 +221,7 @@ def _show_picture(
 ) -> None:
     """Draw the state after a turn; says which views there are where none is text."""
     assert options.turn is not None
-    if not (options.trust_run or options.fleet.servers or is_own(run.folder)):
+    if not (options.trust_run or options.fleet.running or is_own(run.folder)):
         check_environments([episode.environment])
     views = draw_turn(episode, options.turn, options.fleet)
     for view in views:

@@ -129,10 +129,10 @@ async def _score(
 async def _replay(
     environment: str, recording: Recording, episode_id: str, fleet: Fleet, result: Score
 ) -> None:
-    handle = await fleet.acquire(environment)
+    place = await fleet.acquire(environment)
     reset = pb.Reset(environment=environment, item_id=recording.item_id)
     reset.options.update(recording.options)
-    live = RemoteEpisode(handle.connection, episode_id, reset)
+    live = RemoteEpisode(place.connection, episode_id, reset)
     try:
         seen = [await live.reset()]
         for reply in recording.replies:
@@ -141,7 +141,7 @@ async def _replay(
             seen.append(await live.step_reply(reply))
     finally:
         live.close()
-        fleet.release(handle)
+        place.release()
     result.add(recording, seen)
 
 

@@ -14,12 +14,11 @@ from typing import Any, Final
 
 from google.protobuf import struct_pb2
 
-from agent_runtime.connection import Connection
 from agent_runtime.episode import RemoteEpisode, Transition
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from env_servers.gateways.errors import EpisodeLapsed, EpisodeOver, NoRoom, UnknownId
-from orchestrator.fleet import Fleet, ServerHandle
+from orchestrator.fleet import Fleet, Place
 
 __all__ = ["Backend", "HeldEpisode"]
 
@@ -33,7 +32,7 @@ class HeldEpisode:
     """A live episode, its last answer and its place on a server; for one task at a time."""
 
     def __init__(
-        self, backend: Backend, remote: RemoteEpisode, handle: ServerHandle, reset: pb.Reset
+        self, backend: Backend, remote: RemoteEpisode, place: Place, reset: pb.Reset
     ) -> None:
         self.reset = reset
         """What it was opened with."""
@@ -45,7 +44,7 @@ class HeldEpisode:
         """State hash after the reset, and after each input."""
         self._backend = backend
         self._remote = remote
-        self._handle: ServerHandle | None = handle
+        self._place: Place | None = place
 
     @property
     def episode_id(self) -> str:
@@ -90,12 +89,11 @@ class HeldEpisode:
 
     async def fork(self) -> HeldEpisode:
         """Return a copy in the same state; raises AgentRuntimeError."""
-        handle = self._handle
-        if handle is None:
+        place = self._place
+        if place is None:
             raise EpisodeLapsed("the episode was closed")
         copy = await self._remote.fork(self._backend.new_id())
-        handle.episodes += 1
-        held = HeldEpisode(self._backend, copy, handle, self.reset)
+        held = HeldEpisode(self._backend, copy, place.another(), self.reset)
         held.last, held.inputs, held.hashes = self.last, list(self.inputs), list(self.hashes)
         return held
 
@@ -110,10 +108,10 @@ class HeldEpisode:
 
     def close(self) -> None:
         """End the episode and give its place back."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
+        place, self._place = self._place, None
+        if place is not None:
             self._remote.close()
-            self._backend.fleet.release(handle)
+            place.release()
 
     def _note(self, played: types_pb2.ActionInput, last: Transition) -> Transition:
         self.inputs.append(played)
@@ -122,7 +120,7 @@ class HeldEpisode:
         return last
 
     def _require_open(self) -> None:
-        if self._handle is None:
+        if self._place is None:
             raise EpisodeLapsed("the episode was closed")
         if self.last.ended:
             raise EpisodeOver("the episode has ended and takes no more steps: open another")
@@ -193,20 +191,16 @@ class Backend:
     async def open_reset(self, reset: pb.Reset) -> HeldEpisode:
         """Open an episode as a reset says; raises as `open`."""
         name = reset.environment
-        handle = await self.fleet.acquire(name)
-
-        async def reroute(lost: Connection) -> Connection:
-            return await self.fleet.reroute(name, lost)
-
+        place = await self.fleet.acquire(name)
         capabilities = self.environments[name].capabilities
         remote = RemoteEpisode(
-            handle.connection,
+            place.connection,
             self.new_id(),
             reset,
             deterministic=pb.CAPABILITY_DETERMINISTIC in capabilities,
-            reroute=reroute,
+            reroute=place.reroute,
         )
-        held = HeldEpisode(self, remote, handle, reset)
+        held = HeldEpisode(self, remote, place, reset)
         try:
             async with asyncio.timeout(_ROOM_SECONDS):
                 held.last = await remote.reset()
@@ -229,13 +223,13 @@ class Backend:
         listed = self._listed.setdefault((environment, split), _Listed())
         async with listed.lock:
             while len(listed.items) <= index and not listed.whole:
-                handle = await self.fleet.acquire(environment)
+                place = await self.fleet.acquire(environment)
                 try:
-                    page = await handle.connection.list_tasks(
+                    page = await place.connection.list_tasks(
                         environment, split, listed.token, _PAGE
                     )
                 finally:
-                    self.fleet.release(handle)
+                    place.release()
                 listed.items.extend(it.item_id for it in page.tasks)
                 listed.token = page.next_page_token
                 listed.whole = not listed.token or not page.tasks

@@ -49,11 +49,11 @@ class ProfileScorer(Scorer):
 
     async def score(self, record: episode_pb2.Episode, attempt: int) -> Verdict:
         """Play a record again; raises ConnectionLost where no server is left to do it."""
-        handle = await self._fleet.acquire(record.environment)
+        place = await self._fleet.acquire(record.environment)
         reset = recorded_reset(record, profile=self._profile)
         # An id of its own: servers remember episodes, also those of a scoring that was killed.
         name = f"rescore-{self._prefix}-{record.episode_id}"
-        live = RemoteEpisode(handle.connection, name, reset)
+        live = RemoteEpisode(place.connection, name, reset)
         try:
             return await self._replay(record, live)
         except AgentRuntimeError as error:
@@ -61,7 +61,7 @@ class ProfileScorer(Scorer):
             return Verdict(reason=REPLAY_FAILED, final=False, message=message)
         finally:
             live.close()
-            self._fleet.release(handle)
+            place.release()
 
     async def _replay(self, record: episode_pb2.Episode, live: RemoteEpisode) -> Verdict:
         last = len(record.steps) - 1

@@ -156,7 +156,7 @@ class LiveServers:
     def _config(self, folder: Path, environment: str) -> FleetConfig:
         """Return where an environment of a run is served. Raises UsageError."""
         flags = self._flags
-        if flags.servers:
+        if flags.running:
             return flags
         if not is_own(folder):
             if not self._trust_run:
@@ -168,6 +168,8 @@ class LiveServers:
         return replace(
             flags,
             servers=() if flags.spawn else recorded.servers,
+            servers_dns="" if flags.spawn else recorded.servers_dns,
+            servers_file=None if flags.spawn else recorded.servers_file,
             spawn=flags.spawn or 1,
             data=flags.data or recorded.data,
             server_options=flags.server_options or (*_ONE_WORKER, *recorded.server_options),

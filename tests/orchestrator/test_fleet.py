@@ -20,7 +20,7 @@ from agent_runtime.errors import ConnectionLost, ContractMismatch
 from agent_runtime.logs import log_file
 from agent_runtime.spawned_server import LogFolder, RestartBackoff
 from orchestrator.errors import FleetError
-from orchestrator.fleet import Fleet
+from orchestrator.fleet import Fleet, Place
 from orchestrator.servers import FleetConfig
 
 OPTIONS = ConnectionOptions(connect_deadline=0.3)
@@ -78,6 +78,8 @@ async def test_a_server_that_cannot_live_is_given_up_and_the_fleet_says_so(
     assert "is given up, 0 servers are left: " in said[-1]
     names = ("agent_runtime.spawned_server", "orchestrator.fleet", "agent_runtime.supervision")
     told = [it["event"] for it in events(tmp_path / "run.jsonl") if it["logger"] in names]
+    # When the fleet itself misses it depends on how fast its restarts fail.
+    told = [it for it in told if it != "reviving lost server"]
     assert told[2:] == [
         *("server died", "server restarting") * 2,
         "server died",
@@ -121,10 +123,13 @@ async def revived(monkeypatch: pytest.MonkeyPatch, fleet: Fleet, *answers: str |
 
     monkeypatch.setattr(Connection, "start", start_with)
     monkeypatch.setattr(Connection, "get_environment", describe_with)
+    place = Place(fleet, "echo", handle)
     lost._lost = ConnectionLost("gone")
-    assert await fleet.reroute("echo", lost) is other.connection
+    assert await place.reroute(lost) is other.connection
+    assert (handle.episodes, other.episodes) == (0, 1)
+    place.release()
     await until(lambda: handle.connection is not lost)
-    assert not handle.reviving
+    assert handle.revival is None
     assert remaining == []
 
 
@@ -153,7 +158,7 @@ async def test_a_server_that_comes_back_as_another_is_refused_until_it_is_itself
         "server refused",
         "server is back",
     ]
-    assert [" is lost with 0 " in said[0], " is refused: " in said[1]] == [True, True]
+    assert [" is lost with 1 " in said[0], " is refused: " in said[1]] == [True, True]
     assert said[-1].endswith(" is back")
     assert "contract revision 2" in told[1][1]
     assert "it serves echo 1 other, and the run began with" in told[2][1]
@@ -176,7 +181,7 @@ async def test_a_revival_that_dies_is_reported_and_begun_anew(
             monkeypatch.setattr(Connection, "start", broken)
             lost = handle.connection
             lost._lost = ConnectionLost("gone")
-            rerouting = asyncio.create_task(fleet.reroute("echo", lost))
+            rerouting = asyncio.create_task(Place(fleet, "echo", handle).reroute(lost))
             await broke.wait()
             monkeypatch.setattr(Connection, "start", start)
             assert await rerouting is handle.connection is not lost

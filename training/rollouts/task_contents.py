@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 
 from agent_runtime.episode import RemoteEpisode
 from agentgym.env.v1 import environment_pb2 as pb
@@ -99,14 +98,14 @@ async def _reset(fleet: Fleet, play: EnvironmentPlay, item: str, run_id: str, se
     assignment = Assignment(EpisodeKey(name, item, 0, "contents"), 1)
     plan = plan_episode(assignment, play, run_id=run_id, run_seed=seed)
     async with AsyncExitStack() as stack:
-        handle = await fleet.acquire(name)
-        stack.callback(fleet.release, handle)
+        place = await fleet.acquire(name)
+        stack.callback(place.release)
         episode = RemoteEpisode(
-            handle.connection,
+            place.connection,
             plan.episode_id,
             plan.reset(),
             deterministic=True,
-            reroute=partial(fleet.reroute, name),
+            reroute=place.reroute,
         )
         transition = await episode.reset()
         await episode.end()

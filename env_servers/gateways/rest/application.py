@@ -163,12 +163,12 @@ class RestGateway:
             raise BadRequest(f"page_size {size[:40]!r} is no number of tasks")
         splits = self._backend.environments[name].splits
         split = query.get("split") or next((it.name for it in splits if it.size), "")
-        handle = await self._backend.fleet.acquire(name)
+        place = await self._backend.fleet.acquire(name)
         try:
             token = query.get("page_token", "")
-            listed = await handle.connection.list_tasks(name, split, token, int(size))
+            listed = await place.connection.list_tasks(name, split, token, int(size))
         finally:
-            self._backend.fleet.release(handle)
+            place.release()
         return json_response(as_json(listed))
 
     def _environment(self, request: Request) -> str:

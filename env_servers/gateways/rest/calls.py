@@ -23,7 +23,7 @@ from env_servers.gateways.backend import Backend
 from env_servers.gateways.errors import BadRequest, Problem, UnknownId
 from env_servers.gateways.leases import Lease, Leases
 from env_servers.gateways.rest.messages import as_json, json_response, read_body, read_message
-from orchestrator.fleet import Fleet, ServerHandle
+from orchestrator.fleet import Place
 
 __all__ = ["SERVICE", "Calls", "connect_error"]
 
@@ -51,8 +51,7 @@ _CODES: Final[Mapping[int, str]] = {
 class _Placed:
     """Where an episode was opened."""
 
-    fleet: Fleet
-    handle: ServerHandle
+    place: Place
     name: str
     known: dict[str, int]
     """Episode ids and the numbers of their leases."""
@@ -60,7 +59,7 @@ class _Placed:
     def close(self) -> None:
         """Forget where it is: its own lease on the server ends it."""
         if self.known.pop(self.name, None) is not None:
-            self.fleet.release(self.handle)
+            self.place.release()
 
 
 class Calls:
@@ -106,17 +105,17 @@ class Calls:
             done = not known  # an episode that was not opened is nowhere
             try:
                 async with lease as placed:
-                    answered = await placed.handle.connection.call(name, message, _LONGEST)
+                    answered = await placed.place.connection.call(name, message, _LONGEST)
                 done = name == "Close" or (not known and answered.event.HasField("error"))
             finally:
                 if done:
                     self.leases.end(lease.id)
             return answered
-        handle = await self._backend.fleet.acquire(self._environment(message.environment))
+        place = await self._backend.fleet.acquire(self._environment(message.environment))
         try:
-            return await handle.connection.call(name, message, _LONGEST)
+            return await place.connection.call(name, message, _LONGEST)
         finally:
-            self._backend.fleet.release(handle)
+            place.release()
 
     async def _place(self, command: Any, *, opens: bool) -> Lease[_Placed]:
         """Return where an episode is, or is to be opened."""
@@ -126,9 +125,8 @@ class Calls:
             return lease
         if not opens:
             raise UnknownId(f"no episode {name[:100]!r} was opened by this gateway")
-        fleet = self._backend.fleet
-        handle = await fleet.acquire(self._environment(command.reset.environment))
-        lease = self.leases.add(_Placed(fleet, handle, name, self._known))
+        place = await self._backend.fleet.acquire(self._environment(command.reset.environment))
+        lease = self.leases.add(_Placed(place, name, self._known))
         self._known[name] = lease.id
         return lease
 
