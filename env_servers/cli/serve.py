@@ -82,7 +82,9 @@ class Serve:
     insecure: bool = False
     """Allow plain text on addresses that other machines reach."""
     metrics_port: int = 0
-    """Serve Prometheus metrics on this port of 127.0.0.1."""
+    """Serve Prometheus metrics on this port, and /ready and /live for probes."""
+    metrics_host: str = "127.0.0.1"
+    """Address of that port. Whoever reaches it may ask: no token, no TLS."""
     drain: float = 30.0
     """Seconds that live episodes may go on after SIGTERM."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -176,6 +178,7 @@ class Serve:
             ),
             insecure=self.insecure,
             metrics_port=self.metrics_port,
+            metrics_host=self.metrics_host,
             log=self._log_config(),
             trace=self.trace,
             drain_seconds=self.drain,

@@ -98,6 +98,8 @@ class AdmissionController:
         """No more episodes are admitted: the server is shutting down."""
         self.live: Counter[str] = Counter()
         """Admitted episodes by environment."""
+        self.refused: Counter[str] = Counter()
+        """Resets and forks that got no room, repeated ones included, by reason."""
         self._fair = fair
         self._accounts: weakref.WeakValueDictionary[str, Account] = weakref.WeakValueDictionary()
         self._present: dict[str, Account] = {}

@@ -118,7 +118,7 @@ class EnvironmentServer:
         if self.config.exit_with_parent:
             self.upkeep.add("parent watch", watch_parent(self.config.exit_with_parent))
         if self.config.metrics_port:
-            self.metrics.serve(self.config.metrics_port)
+            self.metrics.serve(self.config.metrics_host, self.config.metrics_port)
             self.upkeep.add("loop lag", self.metrics.watch_loop())
         self.upkeep.start()
         self.guard.start()
@@ -195,6 +195,7 @@ class EnvironmentServer:
             status = health_pb2.HealthCheckResponse.NOT_SERVING
         for name in ("", SERVICE_NAME, *self.handler.hosts):
             await self.health.set(name, status)
+        self.metrics.ready = serving
 
 
 def run_loop(work: Coroutine[Any, Any, None]) -> None:

@@ -99,7 +99,9 @@ class ServerConfig:
     insecure: bool = False
     """Allow plain text on an address that is not loopback."""
     metrics_port: int = 0
-    """Prometheus metrics on this port of 127.0.0.1; 0 = off."""
+    """Prometheus metrics, /ready and /live on this port; 0 = off."""
+    metrics_host: str = "127.0.0.1"
+    """Address of that port."""
     log: LogConfig = field(default_factory=LogConfig)
     """For worker processes; the server's own logs are configured by whoever starts it."""
     trace: bool = False

@@ -299,11 +299,12 @@ class EpisodeOpener:
                     raise
                 self._admission.check(environment, account, time.monotonic(), size)
         except CommandError as refusal:
-            self._log_refusal(stream, environment, refusal)
+            self._note_refusal(stream, environment, refusal)
             raise
 
-    def _log_refusal(self, stream: Stream, environment: str, refusal: CommandError) -> None:
+    def _note_refusal(self, stream: Stream, environment: str, refusal: CommandError) -> None:
         reason = pb.ErrorReason.Name(refusal.reason).removeprefix("ERROR_REASON_")
+        self._admission.refused[reason] += 1
         suppressed = self._refusals.suppressed((environment, reason))
         if suppressed is not None:
             log.warning(

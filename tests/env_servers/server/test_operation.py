@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import subprocess
+import urllib.error
 import urllib.request
 
 import grpc
@@ -157,7 +158,7 @@ async def test_plain_text_for_other_machines_is_served_when_asked_for():
 
 async def test_metrics_tell_what_happened():
     async with (
-        serving(metrics_port=free_port()) as server,
+        serving(metrics_port=free_port(), limits={"max_episodes": 7}) as server,
         harness_for(server.addresses[0]) as harness,
     ):
         play = await harness.play()
@@ -172,9 +173,48 @@ async def test_metrics_tell_what_happened():
             "agentgym_worker_restarts_total 0.0",
             "agentgym_threads_abandoned_total 0.0",
             'agentgym_step_seconds_count{environment="echo"} 3.0',
+            'agentgym_episodes_capacity{environment="echo"} 7.0',
+            'agentgym_resets_refused_total{reason="DRAINING"} 0.0',
+            "agentgym_draining 0.0",
         ):
             assert line in text.splitlines()
         assert "agentgym_loop_lag_seconds" in text
+
+
+async def test_probes_follow_the_health_and_the_event_loop():
+    async with (
+        serving(metrics_port=free_port(), drain_seconds=20.0) as server,
+        harness_for(server.addresses[0]) as harness,
+    ):
+        assert await probes(server) == (200, 200)
+        play = await harness.play(length=1)
+        draining = asyncio.create_task(server.drain())
+        while await probes(server) != (503, 200):
+            await asyncio.sleep(0.01)
+        expect_error(await play.stream.ask(harness.reset()), "DRAINING")
+        text = await asyncio.to_thread(scrape, server.config.metrics_port)
+        assert "agentgym_draining 1.0" in text.splitlines()
+        assert 'agentgym_resets_refused_total{reason="DRAINING"} 1.0' in text.splitlines()
+        await play.step()
+        await draining
+        server.metrics._turned -= 3600.0
+        # Asked from the loop itself, which cannot turn meanwhile.
+        assert probe(server, "live") == probe(server, "ready") == 503
+
+
+async def probes(server):
+    """What /ready and /live answer."""
+    return tuple([await asyncio.to_thread(probe, server, name) for name in ("ready", "live")])
+
+
+def probe(server, name):
+    address = f"http://127.0.0.1:{server.config.metrics_port}/{name}"
+    try:
+        with urllib.request.urlopen(address, timeout=10) as page:
+            return page.status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
 
 
 def free_port():
