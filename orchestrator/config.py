@@ -6,6 +6,7 @@ which only *how* (`runtime_fields`: it may differ from session to session).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -188,7 +189,12 @@ class RunConfig:
         offered = self.environments
         if suite is not None and suite.agent_settings:
             learned = learned or read_agent_manifest(agent_folder(""))
-            offered = tuple(learned.environments)
+            offered = learned.demonstrated
+            if not offered:
+                raise UsageError(
+                    f"the agent {learned.name} beats a random player nowhere: there is nothing to "
+                    "demonstrate; name what it is to play with --env"
+                )
         elif suite is not None:
             offered = tuple(suite.environments)
         environments = self.environments or offered
@@ -255,6 +261,23 @@ class RunConfig:
     def environment_samples(self, name: str) -> int:
         """Return how many episodes each policy plays of a task."""
         return self.samples or self.suite_entry(name).samples or 1
+
+    def agents_own_settings(self) -> list[str]:
+        """Say what an agent's manifest changes of a resolved run's environments, a line for each.
+
+        Figures under such settings are no figures of the environment.
+        """
+        lines: list[str] = []
+        for name, settings in self.per_environment.items():
+            changes = [
+                f"profile {settings.profile}" if settings.profile else "",
+                f"options {json.dumps(dict(settings.options))}" if settings.options else "",
+                "prompts of its own" if settings.conversation_start else "",
+                f"at most {settings.max_rounds} replies" if settings.max_rounds else "",
+            ]
+            if told := ", ".join(filter(None, changes)):
+                lines.append(f"{name} in the agent's settings, not the environment's: {told}")
+        return lines
 
     def suite_changes(self) -> list[str]:
         """Return the flags by which a resolved run plays something else than its suite says."""

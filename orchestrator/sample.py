@@ -116,6 +116,8 @@ def play_command(
     unique = Path("runs", f"{name}-{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}")
     folder = resumed or sample.out or unique
     console = make_console(stderr=sample.json)
+    for line in sample.run.resolve().agents_own_settings():
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     outcome = run_loop(run(sample.run, folder, resume=resumed is not None, console=console))
     report = _read_report(outcome.folder, sample.missing)
     summary = print_outcome(outcome, report, console, program=f"orchestrator.{name}")

@@ -1,9 +1,13 @@
-"""`python -m training.ship RUN --out FOLDER`: from an AgentEvol run to an agent that anybody plays.
+"""`python -m training.ship RUN --out FOLDER`: from a finished run to an agent that anybody plays.
 
-Writes the folder of `--policy agent:FOLDER`: weights (in half precision where that changes no
-metric), tokenizer, manifest and README. Every metric in the manifest was played with the very files
-beside it, on tasks that the run held out; nothing in it names a machine or a path. Needs no torch:
-the embedded engine plays, by whatever backend there is.
+Writes the folder of `--policy agent:FOLDER`: weights (in fewer bits where that changes no metric),
+tokenizer, manifest and README. Every metric in the manifest was played with the very files beside
+it; nothing in it names a machine or a path. Needs no torch: the embedded engine plays, by whatever
+backend there is.
+
+An agent of `training.agentevol` is judged on tasks that its run held out, in the run's settings;
+one of `training.bc` in the environments' own settings, on tasks whose contents it did not learn
+from, beside expert and random (`training.rollouts.own_settings`).
 """
 
 from __future__ import annotations
@@ -20,14 +24,23 @@ from typing import Any, Final, Literal, cast
 import tyro
 from rich.console import Console
 
-from agent_runtime.agents import AgentManifest, AgentMetric, write_agent_manifest
+from agent_runtime.agents import AgentManifest, write_agent_manifest
 from agent_runtime.agents.manifest import AGENT_FILE
-from agent_runtime.engine.checkpoint import read_architecture, weight_files, weights_digest
-from agent_runtime.engine.numpy_backend import import_numpy
+from agent_runtime.engine.checkpoint import weights_digest
 from orchestrator.command_line import make_console, run_command
+from orchestrator.training_folder import RECIPE_FILE, read_training
+from training.agent_files import (
+    StoredAs,
+    agent_metric,
+    describe_model,
+    require_small,
+    write_model,
+)
+from training.cloned_agent import ClonedRun
 from training.config.recipe import build
 from training.errors import OutputOccupied, RecipeError, TrainingError
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
+from training.rollouts.own_settings import OwnSettings
 from training.rollouts.results import (
     Metric,
     Row,
@@ -41,35 +54,29 @@ from training.runs.run_dir import RunDir
 
 __all__ = ["ExportAgent", "ExportedAgent", "export_agent", "main"]
 
-StoredAs = Literal["float32", "float16", "bfloat16"]
-_LARGEST: Final = 20_000_000
-"""Bytes of an agent's folder."""
 _NOTICEABLE: Final = 0.01
 """A change of an environment's metric that speaks against half precision."""
-_TOKENIZER_FILES: Final = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
-    "generation_config.json",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportAgent:
-    """Make a folder for `--policy agent:FOLDER` from a finished run of `training.agentevol`."""
+    """Make a folder for `--policy agent:FOLDER` from a run of `training.agentevol` or `.bc`."""
 
     run: tyro.conf.Positional[Path]
     """Folder of the run."""
     out: Path
     """Folder of the agent."""
     seed: int | None = None
-    """Which seed's agent; default: the one with the best mean on validation tasks where the run
-    has them, else on the held-out ones."""
+    """Which seed's agent of AgentEvol; default: the one with the best mean on validation tasks
+    where the run has them, else on the held-out ones."""
     name: str = "laptop"
-    stored_as: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
-    """Precision of the stored weights; auto = float16 where no figure changes by more than a
-    hundredth, else float32."""
+    stored_as: Literal["auto", "float32", "float16", "bfloat16", "int8"] = "auto"
+    """How weights are stored; auto = in float16 where no figure changes by more than a hundredth,
+    else in float32. A cloned agent has no figures yet: auto = float16."""
+    episodes: int = 200
+    """Tasks per environment of the split `eval` on which a cloned agent is judged; 0 = all."""
+    max_new_tokens: int = 128
+    """Longest reply of a cloned agent; AgentEvol's is its recipe's."""
     overwrite: bool = False
     """Replace an agent that is in the folder."""
 
@@ -80,8 +87,9 @@ class ExportedAgent:
 
     folder: Path
     manifest: AgentManifest
-    recorded: Mapping[str, Metric]
-    """Metrics of the chosen checkpoint in its run."""
+    beside: Mapping[str, Mapping[str, Metric]]
+    """What it may be compared with, by the name of a row: the checkpoint in its run, or others who
+    played the same tasks."""
     played: Mapping[str, Metric]
     """Metrics of the files in the folder."""
 
@@ -182,24 +190,55 @@ def export_agent(config: ExportAgent, console: Console) -> ExportedAgent:
         OutputOccupied: The folder holds something else.
         OrchestratorError: The agent could not be played.
     """
-    run = _Run(config.run)
-    if config.seed is not None and config.seed not in run.checkpoint_names:
-        raise RecipeError("no such seed", field="seed", valid=map(str, run.checkpoint_names))
-    seed, reason = run.best_seed() if config.seed is None else (config.seed, "named")
     _require_free(config)
     config.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{config.out.name}-", dir=config.out.parent) as work:
         folder = Path(work) / "agent"
-        stored_as, played = _store(config, run, seed, folder, console)
-        manifest = _manifest(config.name, run, seed, played, stored_as, weights_digest(folder))
+        export = _export_cloned if _is_cloned(config.run) else _export_evolved
+        manifest, readme, beside, played = export(config, folder, console)
         write_agent_manifest(folder, manifest)
-        readme = _readme(run, seed, reason, manifest, played)
         (folder / "README.md").write_text(readme, encoding="utf-8")
-        _require_small(folder)
+        require_small(folder)
         if config.out.exists():
             shutil.rmtree(config.out)
         folder.rename(config.out)
-    return ExportedAgent(config.out, manifest, run.metrics(seed), played)
+    return ExportedAgent(config.out, manifest, beside, played)
+
+
+Written = tuple[AgentManifest, str, Mapping[str, Mapping[str, Metric]], Mapping[str, Metric]]
+"""Manifest, README, other rows of the table, and the metrics of the written files."""
+
+
+def _is_cloned(folder: Path) -> bool:
+    recipe = folder / RECIPE_FILE
+    return recipe.is_file() and read_training(folder).algorithm == "bc"
+
+
+def _export_cloned(config: ExportAgent, folder: Path, console: Console) -> Written:
+    if config.seed is not None:
+        raise RecipeError("is of runs of training.agentevol", field="seed")
+    run = ClonedRun(read_training(config.run))
+    settings = OwnSettings(
+        environments=tuple(run.contents),
+        episodes=config.episodes,
+        max_new_tokens=config.max_new_tokens,
+    )
+    stored_as: StoredAs = "float16" if config.stored_as == "auto" else config.stored_as
+    agent = run.write(
+        folder, name=config.name, stored_as=stored_as, settings=settings, console=console
+    )
+    return agent.manifest, agent.readme, agent.judged.beside, agent.judged.metrics
+
+
+def _export_evolved(config: ExportAgent, folder: Path, console: Console) -> Written:
+    run = _Run(config.run)
+    if config.seed is not None and config.seed not in run.checkpoint_names:
+        raise RecipeError("no such seed", field="seed", valid=map(str, run.checkpoint_names))
+    seed, reason = run.best_seed() if config.seed is None else (config.seed, "named")
+    stored_as, played = _store(config, run, seed, folder, console)
+    manifest = _manifest(config.name, run, seed, played, stored_as, weights_digest(folder))
+    readme = _readme(run, seed, reason, manifest, played)
+    return manifest, readme, {"in its run": run.metrics(seed)}, played
 
 
 def _require_free(config: ExportAgent) -> None:
@@ -221,9 +260,9 @@ def _store(
         ("float16", "float32") if config.stored_as == "auto" else (config.stored_as,)
     )
     for stored_as in precisions:
-        if not _write_model(run.checkpoint(seed), folder, stored_as):
+        if not write_model(run.checkpoint(seed), folder, stored_as):
             continue
-        _require_small(folder)
+        require_small(folder)
         played = _play(run, seed, folder, console)
         worst = max(
             abs((metric.mean or 0.0) - (recorded[name].mean or 0.0))
@@ -235,32 +274,6 @@ def _store(
         if worst <= _NOTICEABLE + 1e-9 or stored_as == precisions[-1]:
             return stored_as, played
     raise TrainingError("the weights hold numbers beyond the precision", field="stored_as")
-
-
-def _write_model(checkpoint: Path, folder: Path, stored_as: StoredAs) -> bool:
-    """Write a checkpoint's files; False = its numbers do not fit into that precision."""
-    import_numpy(1)
-    from agent_runtime.engine.tensor_file import read_tensors, write_tensors
-
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    tensors = {
-        name: tensor
-        for path in weight_files(checkpoint)
-        for name, tensor in read_tensors(path).items()
-    }
-    try:
-        write_tensors(folder / "model.safetensors", tensors, stored_as)
-    except ValueError:
-        return False
-    settings = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
-    settings.pop("torch_dtype", None)
-    settings["dtype"] = stored_as
-    (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-    for name in _TOKENIZER_FILES:
-        if (checkpoint / name).is_file():
-            shutil.copyfile(checkpoint / name, folder / name)
-    return True
 
 
 def _play(run: _Run, seed: int, folder: Path, console: Console) -> dict[str, Metric]:
@@ -291,7 +304,7 @@ def _manifest(
             tasks.name: replace(tasks.settings(), items=run.tasks(seed)[tasks.name])
             for tasks in run.environments
         },
-        metrics={name: _agent_metric(metric) for name, metric in played.items()},
+        metrics={name: agent_metric(metric) for name, metric in played.items()},
         provenance={
             "algorithm": "AgentEvol",
             "seed": seed,
@@ -300,27 +313,6 @@ def _manifest(
             "weights": weights,
         },
     )
-
-
-def _agent_metric(metric: Metric) -> AgentMetric:
-    mean, interval = metric.mean, metric.interval
-    if mean is None:
-        raise TrainingError(f"no episode of {metric.environment} was finished")
-    return AgentMetric(
-        metric="mean score" if metric.by_score else "success rate",
-        value=round(mean, 4),
-        low=round(interval.low if interval else mean, 4),
-        high=round(interval.high if interval else mean, 4),
-        episodes=len(metric.values),
-    )
-
-
-def _require_small(folder: Path) -> None:
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    if size > _LARGEST:
-        raise TrainingError(
-            f"the agent has {size / 1e6:.1f} MB; at most {_LARGEST / 1e6:.0f} can be exported"
-        )
 
 
 # The README -----------------------------------------------------------------------
@@ -337,7 +329,7 @@ def _readme(
     seeds = len(run.checkpoint_names)
     return _README.format(
         name=manifest.name,
-        model=_model_line(run.checkpoint(seed), str(manifest.provenance["stored_as"])),
+        model=describe_model(run.checkpoint(seed), str(manifest.provenance["stored_as"])),
         recipe=_recipe_lines(run, seed),
         seed=seed,
         why=reason,
@@ -381,15 +373,6 @@ of the held-out tasks; `--policy agent` applies them to everyone who plays besid
 
 Apache-2.0, like the project. Wordle's words are those of the environment (see its COPYRIGHT file).
 """
-
-
-def _model_line(checkpoint: Path, stored_as: str) -> str:
-    architecture = read_architecture(checkpoint)
-    return (
-        f"A Llama of {architecture.parameters / 1e6:.1f} million parameters\n"
-        f"({architecture.layers} layers of {architecture.hidden_size}, "
-        f"{architecture.vocab_size} tokens, contexts of {architecture.positions}), in {stored_as}."
-    )
 
 
 def _recipe_lines(run: _Run, seed: int) -> str:
@@ -436,7 +419,8 @@ def _act(config: ExportAgent) -> int:
     console = make_console(stderr=True)
     agent = export_agent(config, console)
     names = list(agent.played)
-    rows = [Row("in its run", agent.recorded), Row("as shipped", agent.played)]
+    rows = [Row(name, metrics) for name, metrics in agent.beside.items()]
+    rows.append(Row("as shipped", agent.played))
     console.print(as_table(rows, names, title=f"agent {agent.manifest.name}, {agent.folder}"))
     size = sum(path.stat().st_size for path in agent.folder.iterdir())
     console.print(f"{size / 1e6:.1f} MB, {agent.manifest.provenance['stored_as']}", highlight=False)

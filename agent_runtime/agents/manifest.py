@@ -86,6 +86,8 @@ class AgentManifest:
     environments: Mapping[str, PlaySettings]
     metrics: Mapping[str, AgentMetric] = field(default_factory=dict[str, AgentMetric])
     """By environment, as sampled above."""
+    random: Mapping[str, AgentMetric] = field(default_factory=dict[str, AgentMetric])
+    """By environment, a random player's on the same tasks in the same settings."""
     provenance: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The run and the checkpoint that it comes from."""
 
@@ -93,6 +95,19 @@ class AgentManifest:
         if not self.name or not self.environments:
             raise ValueError("an agent has a name and an environment")
         self.sampling()
+
+    @property
+    def demonstrated(self) -> tuple[str, ...]:
+        """The environments that are worth showing: where its interval lies above the random one's.
+
+        Where a random player's metrics are not known, all are.
+        """
+        return tuple(
+            name
+            for name in self.environments
+            if name not in self.random
+            or (name in self.metrics and self.metrics[name].low > self.random[name].high)
+        )
 
     def sampling(self) -> Sampling:
         """Return how it was evaluated; raises ValueError for what cannot be."""
@@ -144,11 +159,12 @@ def parse_play_settings(entry: Mapping[str, Any]) -> PlaySettings:
 def _parse_manifest(document: Mapping[str, Any]) -> AgentManifest:
     fields = _with_new_names(document)
     environments = cast("Mapping[str, Mapping[str, Any]]", fields["environments"])
-    metrics = cast("Mapping[str, Mapping[str, Any]]", fields.get("metrics", {}))
     fields["environments"] = {
         name: parse_play_settings(entry) for name, entry in environments.items()
     }
-    fields["metrics"] = {name: AgentMetric(**entry) for name, entry in metrics.items()}
+    for players in ("metrics", "random"):
+        metrics = cast("Mapping[str, Mapping[str, Any]]", fields.get(players, {}))
+        fields[players] = {name: AgentMetric(**entry) for name, entry in metrics.items()}
     return AgentManifest(**fields)
 
 

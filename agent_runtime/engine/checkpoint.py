@@ -17,10 +17,12 @@ from typing import Any, Final, TypeVar
 from agent_runtime.errors import PolicyMisconfigured
 
 __all__ = [
+    "INT8",
     "Architecture",
     "RopeScaling",
     "match_weights",
     "read_architecture",
+    "scale_name",
     "weight_files",
     "weights_digest",
 ]
@@ -28,6 +30,19 @@ __all__ = [
 _FAMILIES: Final = {"llama", "mistral", "qwen2", "qwen3"}
 _INDEX: Final = "model.safetensors.index.json"
 _DTYPES: Final = ("float64", "float32", "bfloat16", "float16")
+INT8: Final[Mapping[str, Any]] = {
+    "quant_method": "compressed-tensors",
+    "format": "naive-quantized",
+    "quantization_status": "compressed",
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear", "Embedding"],
+            "weights": {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"},
+        }
+    },
+}
+"""`quantization_config` of the only quantised weights that are read: integers, and a scale for each
+row of a matrix. A library that does not know them refuses the checkpoint by this entry."""
 T = TypeVar("T")
 Shape = tuple[int, ...]
 
@@ -95,8 +110,13 @@ def read_architecture(folder: Path) -> Architecture:
             f"{', '.join(sorted(_FAMILIES))}: serve others with --policy sglang:URL"
         )
     activation = config.get("hidden_act", "silu")
-    if activation not in {"silu", "swish"} or "quantization_config" in config:
-        raise PolicyMisconfigured(f"{path}: quantized or {activation} layers are not supported")
+    if activation not in {"silu", "swish"}:
+        raise PolicyMisconfigured(f"{path}: {activation} layers are not supported")
+    if config.get("quantization_config", INT8) != INT8:
+        raise PolicyMisconfigured(
+            f"{path}: of quantized layers only int8 with a scale for each row is supported, as "
+            "`python -m training.ship --stored-as int8` writes it"
+        )
     try:
         return _architecture(family, config)
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
@@ -225,6 +245,11 @@ def match_weights(
         shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if wrong[5:] else "")
         raise PolicyMisconfigured(f"weights of another model: {shown}")
     return named
+
+
+def scale_name(name: str) -> str:
+    """Return the name of the scale [rows, 1] of a matrix that is stored in int8."""
+    return f"{name}_scale"
 
 
 def _full_name(name: str) -> str:

@@ -17,7 +17,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from agent_runtime.engine.checkpoint import Architecture, read_architecture, weight_files
+from agent_runtime.engine.checkpoint import (
+    Architecture,
+    read_architecture,
+    scale_name,
+    weight_files,
+)
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.generation import SampledTokens
 from agent_runtime.engine.layout import Layout
@@ -137,10 +142,23 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     weights: dict[str, torch.Tensor] = {}
     for path in weight_files(folder):
         try:
-            weights |= load_file(path)
+            weights |= _dequantised(load_file(path))
         except (OSError, ValueError, SafetensorError) as error:
             raise PolicyMisconfigured(f"cannot read {path}: {error}") from error
     return weights
+
+
+def _dequantised(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return a file's tensors with those of int8 in float32; raises ValueError.
+
+    The layout is that of `tensor_file`.
+    """
+    for name in [name for name, tensor in tensors.items() if tensor.dtype == torch.int8]:
+        matrix, scale = tensors[name], tensors.pop(scale_name(name), None)
+        if matrix.dim() != 2 or scale is None or scale.shape != (len(matrix), 1):
+            raise ValueError(f"{name} is of type I8 without {scale_name(name)} [{len(matrix)}, 1]")
+        tensors[name] = matrix.float() * scale
+    return tensors
 
 
 def _device(options: EmbeddedOptions) -> torch.device:

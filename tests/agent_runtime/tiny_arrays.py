@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from agent_runtime.engine.checkpoint import INT8
 from agent_runtime.engine.tensor_file import Array, StoredAs, write_tensors
 from tests.agent_runtime import tiny_tokenizers
 
@@ -109,8 +110,11 @@ def save_arrays(
 ) -> Path:
     """Write config.json and model.safetensors; a change to None leaves the key out."""
     config = {key: it for key, it in {**LLAMA, **changes}.items() if it is not None}
+    stored: dict[str, Any] = {"torch_dtype": stored_as}
+    if stored_as == "int8":
+        stored = {"torch_dtype": "float32", "quantization_config": INT8}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps({**config, "torch_dtype": stored_as}))
+    (folder / "config.json").write_text(json.dumps({**config, **stored}))
     write_tensors(folder / "model.safetensors", arrays(config, seed), stored_as)
     return folder
 

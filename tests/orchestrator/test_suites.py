@@ -76,6 +76,22 @@ def test_an_agent_brings_its_settings_for_all_who_play_beside_it() -> None:
     assert config.environment_settings("wordle") == AGENT.environments["wordle"]
 
 
+def test_settings_that_an_agent_changes_are_told_and_own_ones_are_not(tmp_path: Path) -> None:
+    settings = {
+        "maze": PlaySettings(options={"rows": 7}, conversation_start=("maze", "OK"), max_rounds=13),
+        "wordle": PlaySettings(items=("wordle_1",)),
+    }
+    write_agent_manifest(
+        tmp_path,
+        AgentManifest(name="a", temperature=0, max_new_tokens=3, environments=settings),
+    )
+    config = RunConfig(policies=parse_policies(f"agent:{tmp_path}"))
+    (told,) = config.resolve().agents_own_settings()
+    assert told.startswith("maze in the agent's settings")
+    assert all(part in told for part in ('{"rows": 7}', "prompts of its own", "13 replies"))
+    assert RunConfig(suite="games").resolve().agents_own_settings() == []
+
+
 def test_flags_go_before_an_agents_settings() -> None:
     flags = {"options": {"rows": 9}, "max_rounds": 3, "items": ("maze_5",), "profile": "fixed"}
     config = RunConfig(environments=("maze",), policies=parse_policies("agent"), **flags).resolve()

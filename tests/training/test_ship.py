@@ -15,6 +15,7 @@ from agent_runtime.engine.tensor_file import read_tensors, write_tensors
 from orchestrator import sample
 from orchestrator.store import RunReader
 from tests.agent_runtime.tiny_arrays import save_chat_model
+from training import agent_files
 from training import ship as shipping
 from training.errors import OutputOccupied, RecipeError, TrainingError
 from training.ship import ExportAgent, export_agent, main
@@ -194,7 +195,7 @@ def test_numbers_beyond_float16_stay_in_float32(
 def test_an_agent_that_is_too_large_is_refused_and_leaves_nothing(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shipping, "_LARGEST", 1000)
+    monkeypatch.setattr(agent_files, "_LARGEST", 1000)
     with pytest.raises(TrainingError, match="MB"):
         export_agent(ExportAgent(run=run, out=tmp_path / "a"), quiet())
     assert list(tmp_path.iterdir()) == []

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from orchestrator.errors import ExtraMissing
 from training.data.multiword import find_multiword_tokens
+from training.data.shared_text import find_shared_passages, without_passages
 from training.errors import RecipeError
 
 __all__ = ["CHAT_TEMPLATE", "END_OF_TURN", "PAD", "TokenizerConfig", "train_tokenizer"]
@@ -47,6 +48,10 @@ class TokenizerConfig:
     """Pairs seen less often are not merged."""
     multiword_tokens: int = 0
     """Further ids for runs of words that recur in the texts (`data.multiword`); 0 = none."""
+    passage_tokens: int = 0
+    """Further ids for long beginnings and endings that many texts share, such as an environment's
+    rules (`data.shared_text`); 0 = none. What such a passage says is then learned from what follows
+    it, and another wording of it is another text."""
 
     def __post_init__(self) -> None:
         if self.vocab_size < 256 + 3:
@@ -77,11 +82,16 @@ def train_tokenizer(texts: Iterable[str], folder: Path, config: TokenizerConfig)
             seen += 1
             yield text
 
-    if config.multiword_tokens:
+    passages: list[str] = []
+    if config.multiword_tokens or config.passage_tokens:
         texts = list(texts)
+    if config.passage_tokens:
+        passages = find_shared_passages(texts, config.passage_tokens)
+        texts = without_passages(texts, passages)
     tokenizer.train_from_iterator(counted(), trainer)
     if not seen:
         raise RecipeError("the sources hold no text to train a tokenizer on", field="data.sources")
+    tokenizer.add_tokens(_plain_tokens(passages))
     if config.multiword_tokens:
         tokenizer.add_tokens(_plain_tokens(find_multiword_tokens(texts, config.multiword_tokens)))
     _write_files(tokenizer, folder)

@@ -98,8 +98,20 @@ def test_a_seed_decides_whatever_else_is_generated(folder: Path) -> None:
     assert crowded.ids == alone.ids
 
 
-@pytest.mark.parametrize(("stored_as", "worst"), [("float16", 0.05), ("bfloat16", 0.4)])
-def test_half_precisions_are_widened(
+def test_int8_is_computed_as_a_plain_forward_pass_computes_what_it_stands_for(
+    tmp_path: Path,
+) -> None:
+    folder = save_arrays(tmp_path, stored_as="int8")
+    (ids,) = prompts([50])
+    table = plain_logprobs(folder, ids)
+    expected = [table[at, token] for at, token in enumerate(ids[1:])]
+    assert engine_for(folder).score(ids) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("stored_as", "worst"), [("float16", 0.05), ("bfloat16", 0.4), ("int8", 1.0)]
+)
+def test_precisions_of_fewer_bits_are_widened(
     tmp_path: Path, folder: Path, stored_as: Any, worst: float
 ) -> None:
     (ids,) = prompts([40])

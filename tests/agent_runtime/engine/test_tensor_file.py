@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from safetensors import TensorSpec, deserialize, serialize
 
 from agent_runtime import agents
+from agent_runtime.agents import read_agent_manifest
 from agent_runtime.engine.tensor_file import StoredAs, read_tensors, write_tensors
 from agent_runtime.errors import PolicyMisconfigured
 
@@ -43,8 +47,58 @@ def test_what_was_written_is_read_back_as_float32(
 
 def test_the_shipped_agent_is_written_again_with_equal_bytes(tmp_path: Path) -> None:
     shipped = Path(agents.__file__).parent / "laptop" / "model.safetensors"
-    write_tensors(tmp_path / "again", read_tensors(shipped), "float16")
+    stored_as = read_agent_manifest(shipped.parent).provenance["stored_as"]
+    write_tensors(tmp_path / "again", read_tensors(shipped), stored_as)
     assert (tmp_path / "again").read_bytes() == shipped.read_bytes()
+
+
+def test_matrices_in_int8_have_a_scale_for_each_row_and_vectors_stay(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    spread = np.array([[1e-4], [1.0], [300.0]], np.float32)
+    matrix = draw.standard_normal((3, 50)).astype(np.float32) * spread
+    matrix = np.vstack([matrix, np.zeros((1, 50), np.float32)])
+    vector = draw.standard_normal(50).astype(np.float32)
+    write_tensors(tmp_path / "t", {"m": matrix, "v": vector}, "int8")
+    stored = {
+        name: (it["dtype"], it["shape"]) for name, it in deserialize((tmp_path / "t").read_bytes())
+    }
+    assert stored == {"m": ("I8", [4, 50]), "m_scale": ("F32", [4, 1]), "v": ("F32", [50])}
+    tensors = read_tensors(tmp_path / "t")
+    assert set(tensors) == {"m", "v"}
+    np.testing.assert_array_equal(tensors["v"], vector)
+    # Half a step of the row's own scale, at most.
+    step = np.abs(matrix).max(-1, keepdims=True) / 127
+    assert bool((np.abs(tensors["m"] - matrix) <= step * 0.5001).all())
+
+
+def test_int8_that_is_read_and_written_again_stays_as_it_is(tmp_path: Path) -> None:
+    matrix = np.random.default_rng(1).standard_normal((5, 40)).astype(np.float32)
+    write_tensors(tmp_path / "one", {"m": matrix}, "int8")
+    write_tensors(tmp_path / "two", read_tensors(tmp_path / "one"), "int8")
+    once, again = read_tensors(tmp_path / "one")["m"], read_tensors(tmp_path / "two")["m"]
+    np.testing.assert_allclose(again, once, rtol=1e-6)
+
+
+@pytest.mark.parametrize("tensors", [{}, {"x_scale": np.ones((3, 1), np.float32)}])
+def test_int8_without_a_scale_for_each_row_is_refused(
+    tmp_path: Path, tensors: dict[str, NDArray[np.float32]]
+) -> None:
+    arrays: dict[str, NDArray[Any]] = {"x": np.ones((2, 4), np.int8), **tensors}
+    (tmp_path / "t").write_bytes(
+        serialize(
+            {
+                name: TensorSpec(
+                    dtype=it.dtype.name,
+                    shape=it.shape,
+                    data_ptr=it.ctypes.data,
+                    data_len=it.nbytes,
+                )
+                for name, it in arrays.items()
+            }
+        )
+    )
+    with pytest.raises(PolicyMisconfigured, match="x is of type I8 without x_scale"):
+        read_tensors(tmp_path / "t")
 
 
 def test_equal_tensors_give_equal_bytes(tmp_path: Path) -> None:

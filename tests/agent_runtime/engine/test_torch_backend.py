@@ -6,10 +6,15 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra `torch` is not installed")
 
+from safetensors.torch import load_file, save_file  # noqa: E402
+
 from agent_runtime.engine.config import EmbeddedOptions  # noqa: E402
 from agent_runtime.engine.engine import load_engine  # noqa: E402
 from agent_runtime.engine.linear import Parameter, has_fast_bfloat16, linear, pack  # noqa: E402
-from agent_runtime.errors import MemoryTooSmall  # noqa: E402
+from agent_runtime.engine.tensor_file import read_tensors  # noqa: E402
+from agent_runtime.engine.torch_backend import read_weights  # noqa: E402
+from agent_runtime.errors import MemoryTooSmall, PolicyMisconfigured  # noqa: E402
+from tests.agent_runtime.tiny_arrays import save_arrays  # noqa: E402
 from tests.agent_runtime.tiny_models import save_model  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -60,3 +65,21 @@ def test_weights_that_do_not_fit_are_refused_before_they_are_read(
     monkeypatch.setattr("agent_runtime.engine.torch_backend.available_memory", lambda: 1 << 10)
     with pytest.raises(MemoryTooSmall, match=r"--embedded\.dtype"):
         load_engine(folder, EmbeddedOptions(backend="torch", device="cpu", threads=1))
+
+
+def test_int8_weights_are_those_that_numpy_reads(tmp_path: Path) -> None:
+    folder = save_arrays(tmp_path, stored_as="int8")
+    read, expected = read_weights(folder), read_tensors(folder / "model.safetensors")
+    assert set(read) == set(expected)
+    for name, tensor in read.items():
+        assert tensor.dtype == torch.float32
+        assert tensor.numpy().tobytes() == expected[name].tobytes()
+
+
+def test_int8_without_a_scale_is_refused(tmp_path: Path) -> None:
+    folder = save_arrays(tmp_path, stored_as="int8")
+    weights = load_file(folder / "model.safetensors")
+    del weights["lm_head.weight_scale"]
+    save_file(weights, folder / "model.safetensors")
+    with pytest.raises(PolicyMisconfigured, match=r"lm_head\.weight is of type I8 without"):
+        read_weights(folder)
