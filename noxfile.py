@@ -70,6 +70,13 @@ def docs(session: nox.Session) -> None:
     session.run("mkdocs", "build", "--strict", "--quiet", env=quiet)
 
 
+@nox.session
+def deploy(session: nox.Session) -> None:
+    """Check deploy/ with what a default environment lacks: schemas and linters."""
+    session.install("-q", *PINS, "-e", ".[deploy,dev]")
+    session.run("python", "-m", "pytest", "tests/deploy", *session.posargs)
+
+
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
     """Run the default suite. Arguments after `--` go to pytest."""

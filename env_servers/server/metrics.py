@@ -118,6 +118,11 @@ class ServerMetrics:
             refused.add_metric([name], table.admission.refused[name])
         yield refused
         yield GaugeMetricFamily(
+            "agentgym_episodes_limit",
+            "Most live episodes of all environments together",
+            value=table.admission.total,
+        )
+        yield GaugeMetricFamily(
             "agentgym_draining",
             "1 while no new episodes are taken",
             value=int(table.admission.draining),
@@ -127,8 +132,8 @@ class ServerMetrics:
             "Inline calls that held up the loop and moved their environment to workers",
             labels=["environment"],
         )
-        for name, count in self._overruns.items():
-            overruns.add_metric([name], count)
+        for name in self._handler.hosts:  # those without any, too: else the first is no increase
+            overruns.add_metric([name], self._overruns.get(name, 0))
         yield overruns
         budget = table.admission.budget
         for name, text, value in (

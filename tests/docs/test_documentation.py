@@ -29,6 +29,7 @@ ROOMS = (
     ".github",
     "agent_runtime",
     "benchmark",
+    "deploy",
     "docs",
     "env_servers",
     "examples",

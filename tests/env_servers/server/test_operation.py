@@ -174,6 +174,7 @@ async def test_metrics_tell_what_happened():
             "agentgym_threads_abandoned_total 0.0",
             'agentgym_step_seconds_count{environment="echo"} 3.0',
             'agentgym_episodes_capacity{environment="echo"} 7.0',
+            "agentgym_episodes_limit 7.0",
             'agentgym_resets_refused_total{reason="DRAINING"} 0.0',
             "agentgym_draining 0.0",
         ):
