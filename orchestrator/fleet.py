@@ -38,7 +38,7 @@ from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.discovery import FixedSource, Member, Source, open_source
 from orchestrator.errors import FleetError, UsageError
-from orchestrator.placement import Candidate, Placement
+from orchestrator.placement import Placement
 from orchestrator.records import enum_name
 from orchestrator.server_handle import ServerHandle
 from orchestrator.servers import FleetConfig
@@ -66,7 +66,7 @@ class Place:
         self._fleet = fleet
         self._environment = environment
         self._handle = handle
-        handle.live[environment] += 1
+        handle.place(environment, 1)
 
     @property
     def connection(self) -> Connection:
@@ -79,7 +79,7 @@ class Place:
         Waits where there is none; raises ConnectionLost when that took too long.
         """
         handle = await self._fleet.elsewhere(self._environment, left)
-        handle.live[self._environment] += 1
+        handle.place(self._environment, 1)
         self.release()
         self._handle = handle
         return handle.connection
@@ -260,7 +260,7 @@ class Fleet:
 
     def release(self, handle: ServerHandle, environment: str) -> None:
         """Note that an episode is done with its server."""
-        handle.live[environment] -= 1
+        handle.place(environment, -1)
         if handle.leaving and not handle.episodes:
             self._remove(handle)
 
@@ -367,7 +367,7 @@ class Fleet:
             )
             raise FleetError(f"the servers of {name} do not serve the same tasks ({versions})")
         for handle, answer in zip(hosting, answers, strict=True):
-            handle.capacities[name] = answer.limits.max_episodes
+            handle.capacities = {**handle.capacities, name: answer.limits.max_episodes}
         self.described[name] = answers[0]
 
     async def _problem_of(self, name: str) -> UsageError:
@@ -392,9 +392,9 @@ class Fleet:
             for it in able.values()
             if it.connection is not avoid and it.connection.full_until <= now
         ]
-        candidates = [Candidate(it.address, it.load(environment)) for it in better or able.values()]
-        chosen = self._placement.choose(candidates, environment, now)
-        return able[chosen.server] if chosen is not None else None
+        loads = {it.address: it.load(environment) for it in better or able.values()}
+        chosen = self._placement.choose(loads, environment, now)
+        return able[chosen] if chosen is not None else None
 
     # ------------------------------------------------------------------ joining and leaving
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["Candidate", "OutlierPolicy", "Placement"]
+__all__ = ["OutlierPolicy", "Placement"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +50,6 @@ class OutlierPolicy:
     smallest_share: float = 0.1
     """What a slow or returning server gets at least: without episodes nobody would notice that it
     is well again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A server that could take an episode."""
-
-    server: str
-    load: float
-    """Share of its capacity that is taken once the episode is there; more than 1 = too full."""
 
 
 @dataclass(slots=True)
@@ -207,17 +198,30 @@ class Placement:
             self._typical[environment] = statistics.median_low(found) if found else None
         return self._typical[environment]
 
-    def choose(
-        self, candidates: Sequence[Candidate], environment: str, now: float
-    ) -> Candidate | None:
-        """Return the server for a new episode; None where there is no candidate.
+    def choose(self, loads: Mapping[str, float], environment: str, now: float) -> str | None:
+        """Return the server for a new episode: the least loaded one for its share.
 
-        The least loaded for its share. Ejected ones only where there are no others: an episode that
-        may fail is better than one that is not played.
+        Ejected ones only where there are no others: an episode that may fail is better than one
+        that is not played.
+
+        Args:
+            loads: The servers that could take it, each with the share of its capacity that is taken
+                once the episode is there.
+            environment: What is played.
+            now: Seconds of a monotonic clock.
+
+        Returns:
+            The server; None where there is none.
         """
-        sound = [it for it in candidates if not self.ejected_for(it.server, now)]
-        return min(
-            sound or candidates,
-            key=lambda it: it.load / self.share(it.server, environment, now),
-            default=None,
-        )
+        best, best_load = None, math.inf
+        spare, spare_load = None, math.inf
+        for server, load in loads.items():
+            if load >= best_load:  # a share is at most 1, so most need not be asked for
+                continue
+            load /= self.share(server, environment, now)
+            if self.ejected_for(server, now):
+                if load < spare_load:
+                    spare, spare_load = server, load
+            elif load < best_load:
+                best, best_load = server, load
+        return spare if best is None else best

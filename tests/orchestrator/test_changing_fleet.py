@@ -13,19 +13,22 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agent_runtime.channel import ConnectionOptions
+from agent_runtime.channel import ClientSecurity, ConnectionOptions
 from agent_runtime.episode import RemoteEpisode
 from agent_runtime.errors import ConnectionLost
 from agent_runtime.policies import PolicySpec
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
+from env_servers.server import Security
 from orchestrator import discovery
 from orchestrator.config import RunConfig
 from orchestrator.errors import FleetError
 from orchestrator.fleet import Fleet, Place
 from orchestrator.run import run
 from orchestrator.servers import FleetConfig
+from tests.kit.proxy import FaultyProxy
+from tests.kit.secure_server import write_certificates
 from tests.kit.servers import serving
 
 OPTIONS = ConnectionOptions(connect_deadline=5.0)
@@ -225,6 +228,69 @@ async def test_a_lost_server_is_looked_for_although_none_of_its_episodes_misses_
             lost._lost = ConnectionLost("gone")
             await until(lambda: fleet._handles[0].connection is not lost)
             assert fleet.lost == 0
+
+
+async def test_a_server_that_comes_and_goes_gets_nothing_for_a_while() -> None:
+    async with serving() as flaky, serving() as steady, FaultyProxy(flaky.addresses[0]) as proxy:
+        config = FleetConfig(servers=(proxy.address, steady.addresses[0]))
+        async with Fleet(["echo"], config, OPTIONS) as fleet:
+            said: list[str] = []
+            fleet.on_event = said.append
+            connection = fleet._handles[0].connection
+            for times in range(1, 4):
+                await until(lambda: connection._call is not None)
+                proxy.cut()
+                await until(lambda count=times: connection.reconnects >= count)
+            await until(lambda: said)
+            assert said == [f"{proxy.address} gets no new episodes for 30 s: it comes and goes"]
+            assert await placed(fleet, 10) == {steady.addresses[0]: 10}
+
+
+async def test_servers_of_a_name_have_its_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lookup(_host: str, _port: int) -> Sequence[str]:
+        return ["127.0.0.2"]  # not in the certificate, which is localhost's
+
+    monkeypatch.setattr(discovery, "_look_up", lookup)
+    folder = write_certificates(tmp_path)
+    security = Security(tls_cert=folder / "server.pem", tls_key=folder / "server.key")
+    client = ClientSecurity(ca=folder / "ca.pem")
+    options = ConnectionOptions(connect_deadline=5.0, security=client)
+    async with serving(bind=("127.0.0.2:0",), security=security) as server:
+        port = server.addresses[0].rpartition(":")[2]
+        config = FleetConfig(servers_dns=f"localhost:{port}")
+        async with Fleet(["echo"], config, options) as fleet:
+            assert await placed(fleet, 1) == {f"127.0.0.2:{port}": 1}
+
+
+async def test_a_run_goes_on_without_a_rebuilt_episode_when_one_of_its_servers_drains(
+    tmp_path: Path,
+) -> None:
+    gate = tmp_path / "gate"
+    gate.mkdir()
+    (gate / "words").touch()
+    async with serving(drain_seconds=60.0) as leaving, serving() as staying:
+        config = RunConfig(
+            environments=("echo",),
+            policies=(PolicySpec("tests.orchestrator.gated_policy", f"Gated:{gate}"),),
+            episodes=12,
+            concurrency=6,
+            fleet=FleetConfig(servers=(leaving.addresses[0], staying.addresses[0])),
+        )
+        console = Console(file=io.StringIO())
+        playing = asyncio.create_task(run(config, tmp_path / "run", resume=False, console=console))
+        await until(lambda: len(leaving.table.episodes) == 3 == len(staying.table.episodes))
+        draining = asyncio.create_task(leaving.drain())
+        await until(lambda: leaving.table.admission.draining)
+        (gate / "open").touch()
+        outcome = await playing
+        await draining
+    assert (outcome.finished, outcome.failed) == (12, 0)
+    log = (tmp_path / "run" / "logs" / "run.jsonl").read_text()
+    told = Counter(json.loads(line)["event"] for line in log.splitlines())
+    assert told["server drains"] == 1
+    assert told["episode rebuilt"] == told["connection lost"] == 0
 
 
 async def test_a_list_without_servers_is_waited_for_and_then_said(tmp_path: Path) -> None:

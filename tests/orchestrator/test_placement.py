@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.placement import Candidate, OutlierPolicy, Placement
+from orchestrator.placement import OutlierPolicy, Placement
 
 POLICY = OutlierPolicy()
 EVENTS = st.lists(
@@ -32,10 +32,6 @@ def fleet(size: int) -> Placement:
 def eject(placement: Placement, server: str, now: float) -> None:
     ejected = [placement.failed(server, now) for _ in range(POLICY.failures)]
     assert ejected == [False] * (POLICY.failures - 1) + [True]
-
-
-def candidates(size: int, load: float = 0.5) -> list[Candidate]:
-    return [Candidate(str(number), load) for number in range(size)]
 
 
 @given(size=st.integers(1, 12), events=EVENTS)
@@ -67,10 +63,9 @@ def test_whatever_happens_few_are_ejected_shares_are_sane_and_somebody_is_chosen
         for each in present:
             share = placement.share(each, "maze", now)
             assert POLICY.smallest_share <= share <= 1
-        offered = [Candidate(each, 0.5) for each in sorted(present)]
-        chosen = placement.choose(offered, "maze", now)
+        chosen = placement.choose(dict.fromkeys(sorted(present), 0.5), "maze", now)
         assert (chosen is None) == (not present)
-        if chosen is not None and placement.ejected_for(chosen.server, now):
+        if chosen is not None and placement.ejected_for(chosen, now):
             assert placement.ejected(now) == len(present)
 
 
@@ -97,10 +92,10 @@ def test_a_slow_server_gets_in_proportion_to_its_speed_in_its_environment_alone(
     assert placement.share("2", "babyai", 0.0) == 1
     loads = dict.fromkeys("012", 0)
     for _ in range(900):
-        offered = [Candidate(it, (loads[it] + 1) / 1000) for it in loads]
+        offered = {it: (loads[it] + 1) / 1000 for it in loads}
         chosen = placement.choose(offered, "maze", 0.0)
         assert chosen is not None
-        loads[chosen.server] += 1
+        loads[chosen] += 1
     assert loads == {"0": 400, "1": 400, "2": 100}
 
 
@@ -139,8 +134,7 @@ def test_an_update_is_no_flapping_and_returns_within_the_window_are() -> None:
 def test_an_ejected_server_comes_back_slowly() -> None:
     placement = fleet(2)
     eject(placement, "0", 0.0)
-    chosen = placement.choose(candidates(2), "maze", 1.0)
-    assert chosen is not None and chosen.server == "1"
+    assert placement.choose({"0": 0.1, "1": 0.9}, "maze", 1.0) == "1"
     back = POLICY.ejection
     shares = [placement.share("0", "maze", back + part * POLICY.slow_start) for part in (0, 0.5, 1)]
     assert shares == [POLICY.smallest_share, 0.5, 1.0]
@@ -155,5 +149,25 @@ def test_where_all_that_could_play_are_ejected_one_of_them_does() -> None:
     placement = fleet(20)
     eject(placement, "4", 0.0)
     eject(placement, "5", 0.0)
-    only = [Candidate("4", 0.9), Candidate("5", 0.2)]
-    assert placement.choose(only, "maze", 1.0) == only[1]
+    assert placement.choose({"4": 0.9, "5": 0.2}, "maze", 1.0) == "5"
+
+
+@given(
+    loads=st.dictionaries(st.integers(0, 11).map(str), st.floats(0.01, 2), min_size=1),
+    speeds=st.lists(st.floats(0.01, 10), min_size=12, max_size=12),
+    ejected=st.sets(st.integers(0, 11).map(str), max_size=1),
+)
+def test_what_is_chosen_has_the_least_load_for_its_share(
+    loads: dict[str, float], speeds: list[float], ejected: set[str]
+) -> None:
+    placement = fleet(12)
+    for number, seconds in enumerate(speeds):
+        for _ in range(POLICY.measured):
+            placement.played(str(number), "maze", 1, seconds)
+    for server in ejected:
+        eject(placement, server, 0.0)
+    sound = {it: load for it, load in loads.items() if it not in ejected} or loads
+    least = min(load / placement.share(it, "maze", 1.0) for it, load in sound.items())
+    chosen = placement.choose(loads, "maze", 1.0)
+    assert chosen in sound
+    assert sound[chosen] / placement.share(chosen, "maze", 1.0) == least
