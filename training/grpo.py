@@ -69,6 +69,7 @@ from training.errors import DataError
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
 from training.rollouts.on_policy import Rollouts, Task, read_rollouts
 from training.rollouts.results import Row, as_table, read_metric
+from training.rollouts.step_metrics import StepClock, describe_episodes
 from training.rollouts.tasks import EnvironmentTasks, list_ids, split_tasks
 from training.runs.run_dir import RunDir
 from training.runs.tracking import Tracker, TrackingConfig
@@ -223,15 +224,13 @@ class ScoredStep:
 
     examples: tuple[Example, ...]
     """Those with an advantage other than 0: the others have no gradient."""
-    rewards: tuple[float, ...]
     groups: int
     informative_groups: int
     """Groups whose rewards differ."""
     off_policy_tokens: int
     """Sampled tokens that were left out for their age."""
-    entropy: float | None
-    """Of the policy that sampled, in nats per token: the mean of -log p of what it drew, which is
-    an unbiased estimate. None = no token was fresh enough."""
+    figures: Mapping[str, float]
+    """What `describe_episodes` says of them."""
 
 
 def score_groups(
@@ -260,28 +259,22 @@ def score_groups(
     advantages = _turns_advantages(episodes, rewards, tasks, recipe)
     max_age = recipe.max_off_policy_steps
     examples: list[Example] = []
-    off_policy_tokens = tokens = 0
-    surprise = 0.0
+    off_policy_tokens = 0
     for episode, of_turns in zip(episodes, advantages, strict=True):
         trajectories = read_trajectories(
             episode, step=step, max_off_policy_steps=max_age, versions=versions
         )
         off_policy_tokens += sum(trajectory.stale for trajectory in trajectories)
         for trajectory in trajectories:
-            assert trajectory.sequence.logprobs is not None, "trajectories have logprobs"
-            tokens += trajectory.sequence.targets
-            # 0 where a token is no target
-            surprise -= float(trajectory.sequence.logprobs.sum(dtype=np.float64))
             of_tokens = of_turns[trajectory.turns]
             if of_tokens.any():
                 examples.append(Example(trajectory.sequence, of_tokens))
     return ScoredStep(
         examples=tuple(examples),
-        rewards=tuple(rewards),
         groups=len(set(tasks)),
         informative_groups=telling_groups(rewards, tasks),
         off_policy_tokens=off_policy_tokens,
-        entropy=surprise / tokens if tokens else None,
+        figures=describe_episodes(episodes, rewards),
     )
 
 
@@ -715,6 +708,7 @@ class _TrainingSteps:
         self._rollouts_folder = recipe.out / "rollouts"
         self._updates = recipe.ppo_epochs * recipe.minibatches
         self._step = 0
+        self._clock = StepClock()
 
     async def run(self, final: Path) -> dict[str, Any]:
         """Play and learn; the last weights go to `final`."""
@@ -800,7 +794,8 @@ class _TrainingSteps:
                 episodes, others = _read_replay(recipe)
                 versions = replace(versions, others=others)
             elif rollouts is not None:
-                episodes = await (ahead or self._play(rollouts, step))
+                with self._clock.measure(step, "wait"):
+                    episodes = await (ahead or self._play(rollouts, step))
                 await asyncio.to_thread(self._dist.wait_for_main)
             else:
                 self._dist.wait_for_main()
@@ -814,12 +809,14 @@ class _TrainingSteps:
             metrics: dict[str, float] = {}
             if scored.examples:
                 work = (learner, scored.examples, learning)
-                # In a thread, so that the next step may be played meanwhile.
-                metrics = (
-                    learn(*work) if rollouts is None else await asyncio.to_thread(learn, *work)
-                )
+                with self._clock.measure(step, "learn"):
+                    # In a thread, so that the next step may be played meanwhile.
+                    metrics = (
+                        learn(*work) if rollouts is None else await asyncio.to_thread(learn, *work)
+                    )
             self._step = step + 1
-            await self._sync_weights(rollouts, learner)
+            with self._clock.measure(step, "push"):
+                await self._sync_weights(rollouts, learner)
             tracker.record(self._step, self._metrics(scored, metrics))
             self._save(learner)
 
@@ -828,9 +825,13 @@ class _TrainingSteps:
 
     async def _play(self, rollouts: Rollouts, step: int) -> list[episode_pb2.Episode]:
         recipe = self._recipe
-        return await rollouts.play(
-            step, self._step_tasks(step), samples=recipe.group, max_rounds=recipe.max_rounds(step)
-        )
+        with self._clock.measure(step, "rollout"):
+            return await rollouts.play(
+                step,
+                self._step_tasks(step),
+                samples=recipe.group,
+                max_rounds=recipe.max_rounds(step),
+            )
 
     async def _sync_weights(self, rollouts: Rollouts | None, learner: Learner) -> None:
         """Give the policy the new weights; every process has to call this."""
@@ -856,16 +857,14 @@ class _TrainingSteps:
                 prune_states(self._states, self._recipe.keep_states)
 
     def _metrics(self, scored: ScoredStep, learned: Mapping[str, float]) -> dict[str, float | None]:
-        count = len(scored.rewards)
         return {
-            "reward": sum(scored.rewards) / count if count else None,
-            "episodes": count,
+            **scored.figures,
             "groups": scored.groups,
             "informative_groups": scored.informative_groups,
             "off_policy_tokens": scored.off_policy_tokens,
-            "entropy": scored.entropy,
             "rounds": self._recipe.max_rounds(self._step - 1),
             **learned,
+            **self._clock.take(self._step - 1),
         }
 
 

@@ -361,6 +361,9 @@ def test_the_next_step_may_be_played_while_this_one_is_learned_from(speaker, tmp
     library.close()
     assert (shown["state"], shown["progress"]) == ("finished", "step 3 of 3")
     assert shown["curves"]["entropy"]["values"] == [it["entropy"] for it in found]
+    assert shown["curves"]["env/echo/turns"]["values"] == [2.0, 2.0, 2.0]
+    parts = {"seconds/wait", "seconds/rollout", "seconds/push"}
+    assert all(parts <= it.keys() and it["env/echo/reward"] == it["reward"] for it in found)
     assert [row["run"] for row in shown["rows"]] == [
         f"run/rollouts/step-{step:06d}" for step in (2, 1, 0)
     ]
