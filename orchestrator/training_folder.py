@@ -10,8 +10,9 @@
 
 Stages of agentevol are `tasks`, `expert`, `baseline-POLICY`, and of each seed `seed-N/` and then
 `learn-AGENT`, `judge-AGENT`, `validate-AGENT`, `explore-I`, `select-I`, where AGENT is `bc-base`,
-`bc-large` or `iteration-I`; stages of grpo are `tasks`, `judge-first`, `learn`, `judge-final`. What
-a judge or a baseline says is a `Metric` by environment. Reading changes nothing.
+`bc-large` or `iteration-I`; stages of grpo are `tasks`, `judge-first`, `validate-STEP`, `learn`,
+`judge-final`. What a judge, a validation or a baseline says is a `Metric` by environment. Reading
+changes nothing.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ __all__ = [
     "iterate_log",
     "metrics_from_plain",
     "read_training",
+    "validation_stage",
 ]
 
 RECIPE_FILE: Final = "recipe.json"
@@ -59,6 +61,11 @@ REPORT_FILE: Final = "report.json"
 RESULTS_FILE: Final = "results.json"
 LOCK_FILE: Final = "training.lock"
 _ALGORITHMS: Final = ("agentevol", "grpo", "bc", "dpo")
+
+
+def validation_stage(step: int) -> str:
+    """Return the stage of grpo that evaluates the weights after a number of steps."""
+    return f"validate-{step:06d}"
 
 
 @dataclass(frozen=True, slots=True)

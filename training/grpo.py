@@ -65,9 +65,10 @@ from training.data.advantages import (
 )
 from training.data.sequences import TokenSequence
 from training.data.trajectories import WeightVersions, read_trajectories
-from training.errors import DataError
+from training.errors import DataError, TrainingError
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
 from training.rollouts.on_policy import Rollouts, Task, read_rollouts
+from training.rollouts.progress import Checkpoints, ProgressConfig, Validation, write_table
 from training.rollouts.results import Row, as_table, read_metric
 from training.rollouts.step_metrics import StepClock, describe_episodes
 from training.rollouts.tasks import EnvironmentTasks, list_ids, split_tasks
@@ -183,6 +184,8 @@ class GRPORecipe:
     keep_states: int = 2
     evaluate: bool = True
     """Play the held-out tasks greedily with the first and the last weights."""
+    progress: ProgressConfig = field(default_factory=ProgressConfig)
+    """What is evaluated and kept on the way."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -197,6 +200,10 @@ class GRPORecipe:
             )
         if (self.average == "constant") != (self.average_tokens > 0):
             raise ValueError('average_tokens is above 0 with average = "constant", else 0')
+        if self.progress.validate_every and not any(it.validate for it in self.environments):
+            raise ValueError("progress.validate_every needs tasks: environments.*.validate")
+        if self.progress.choose == "validation" and self.progress.validate_every > self.steps:
+            raise ValueError("progress.validate_every is at most steps, to choose by it")
         if not self.model.path:
             raise ValueError("model.path is a checkpoint: GRPO improves an agent that can play")
 
@@ -229,6 +236,10 @@ class ScoredStep:
     """Groups whose rewards differ."""
     off_policy_tokens: int
     """Sampled tokens that were left out for their age."""
+    rewards: tuple[float, ...]
+    """Of each episode."""
+    advantages: tuple[NDArray[np.float32], ...]
+    """Of each episode, of its turns."""
     figures: Mapping[str, float]
     """What `describe_episodes` says of them."""
 
@@ -274,6 +285,8 @@ def score_groups(
         groups=len(set(tasks)),
         informative_groups=telling_groups(rewards, tasks),
         off_policy_tokens=off_policy_tokens,
+        rewards=tuple(rewards),
+        advantages=tuple(advantages),
         figures=describe_episodes(episodes, rewards),
     )
 
@@ -597,12 +610,25 @@ class _Program:
             "learn",
             lambda: run_loop(
                 _TrainingSteps(
-                    recipe, tasks, self._dist, console, self._run_id(), self._engine
+                    recipe,
+                    tasks,
+                    self._dist,
+                    console,
+                    self._run_id(),
+                    self._engine,
+                    self._validation(tasks),
                 ).run(final)
             ),
         )
         if recipe.evaluate:
             self._on_main(_FINAL_STAGE, lambda: _evaluate(recipe, tasks, final, "final", console))
+
+    def _validation(self, tasks: Mapping[str, Any]) -> Validation | None:
+        if self._run_dir is None:
+            return None
+        # Runs that were begun by an earlier release recorded no such tasks.
+        apart = {name: split.get("validate", []) for name, split in tasks.items()}
+        return Validation(self._run_dir, apart)
 
     def _run_id(self) -> str:
         """Return the id of the training on every process."""
@@ -689,11 +715,15 @@ class _TrainingSteps:
         console: Console,
         run_id: str,
         engine: EmbeddedOptions,
+        validation: Validation | None,
     ) -> None:
+        """Prepare them; `validation` is of the main process."""
         self._recipe = recipe
         self._engine = engine
         self._dist = dist
         self._console = console
+        self._validation = validation
+        self._checkpoints = Checkpoints(recipe.out / "checkpoints", recipe.progress)
         self._run_id = run_id
         self._objective = load_objective(recipe.objective)
         session = dist.broadcast(secrets.token_hex(4))
@@ -723,8 +753,20 @@ class _TrainingSteps:
                 await self._sync_weights(rollouts, learner)
             with self._tracker() as tracker:
                 await self._steps(rollouts, learner, reference, tracker)
+        done = {"steps": recipe.steps, "updates": learner.step}
+        if recipe.progress.choose == "validation":
+            best = self._dist.broadcast(self._best())
+            if best is None:
+                raise TrainingError(
+                    "no develop task was played to its end, so no weights can be chosen",
+                    field="progress.choose",
+                )
+            if self._dist.is_main:
+                shutil.rmtree(final, ignore_errors=True)
+                shutil.copytree(self._checkpoints.path(best), final)
+            return {**done, "chosen": best}
         save_checkpoint(learner.model, final, tokenizer=recipe.model.source, dist=self._dist)
-        return {"steps": recipe.steps, "updates": learner.step}
+        return done
 
     def _rollouts(self) -> Rollouts:
         recipe = self._recipe
@@ -817,7 +859,9 @@ class _TrainingSteps:
             self._step = step + 1
             with self._clock.measure(step, "push"):
                 await self._sync_weights(rollouts, learner)
-            tracker.record(self._step, self._metrics(scored, metrics))
+            progress = await self._progress(rollouts, learner, episodes, scored)
+            progress |= self._clock.take(step)
+            tracker.record(self._step, self._metrics(scored, metrics) | progress)
             self._save(learner)
 
     def _step_tasks(self, step: int) -> list[Task]:
@@ -849,6 +893,47 @@ class _TrainingSteps:
             await rollouts.update_weights(weights, version)
             prune_weights(weights_folder, keep=version)
 
+    async def _progress(
+        self,
+        rollouts: Rollouts | None,
+        learner: Learner,
+        episodes: Sequence[episode_pb2.Episode],
+        scored: ScoredStep,
+    ) -> dict[str, float]:
+        """Evaluate the weights, keep them and write episodes down, where that is due now.
+
+        Every process has to call this.
+        """
+        config, step = self._recipe.progress, self._step
+        figures: dict[str, float] = {}
+        if config.tabulates(step) and self._dist.is_main:
+            table = self._recipe.out / "tables" / f"step-{step:06d}.jsonl"
+            write_table(
+                table, episodes, scored.rewards, scored.advantages, tasks=config.table_tasks
+            )
+        if config.validates(step):
+            with self._clock.measure(step - 1, "validate"):
+                if rollouts is not None and self._validation is not None:
+                    figures = await self._validation.evaluate(rollouts, step)
+                await asyncio.to_thread(self._dist.wait_for_main)
+        if config.keeps(step):
+            save_checkpoint(
+                learner.model,
+                self._checkpoints.path(step),
+                tokenizer=self._recipe.model.source,
+                dist=self._dist,
+            )
+            if self._dist.is_main:
+                self._checkpoints.prune(step, self._best())
+        return figures
+
+    def _best(self) -> int | None:
+        """Return the step of the best weights so far; None = none were evaluated, or not here."""
+        if self._validation is None:
+            return None
+        steps = range(self._step + 1)
+        return self._validation.best([it for it in steps if self._recipe.progress.validates(it)])
+
     def _save(self, learner: Learner) -> None:
         every, step = self._recipe.save_every, self._step
         if step == self._recipe.steps or (every and step % every == 0):
@@ -864,7 +949,6 @@ class _TrainingSteps:
             "off_policy_tokens": scored.off_policy_tokens,
             "rounds": self._recipe.max_rounds(self._step - 1),
             **learned,
-            **self._clock.take(self._step - 1),
         }
 
 

@@ -16,7 +16,7 @@ from typing import Protocol
 from agent_runtime.conversation import Message
 from agent_runtime.draft import Draft
 from agent_runtime.request_retry import Outage, RequestCounts
-from agent_runtime.sampling import FinishReason
+from agent_runtime.sampling import FinishReason, Sampling
 from agent_runtime.spending import Pricing
 from agent_runtime.weights import Interrupt, Weights
 from agentgym.env.v1 import environment_pb2, types_pb2
@@ -191,6 +191,13 @@ class TrainablePolicy(Policy):
                 the policy cannot interrupt its replies like this.
             PolicyError: An engine could not be updated.
             RuntimeError: The policy is not started.
+        """
+
+    @abstractmethod
+    def with_sampling(self, sampling: Sampling) -> Policy:
+        """Return this policy with other settings of sampling: same engine, same weights.
+
+        It is started, closed and given weights as this one is, never by itself.
         """
 
     @abstractmethod

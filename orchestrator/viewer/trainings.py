@@ -256,10 +256,14 @@ def _evolved_agent(read: _Read, seed: str, name: str) -> dict[str, Any] | None:
 
 
 def _judged_agents(read: _Read) -> Iterator[dict[str, Any]]:
-    """Yield the first and the last agent of GRPO."""
-    for name in ("first", "final"):
-        if scores := _scores(read, f"judge-{name}", "evaluation", name):
-            yield {"agent": f"{name} weights", "seed": None, "scores": scores}
+    """Yield the agents of GRPO: the first one, those of the way, the last one."""
+    named = [("first weights", "judge-first", "first")]
+    on_the_way = sorted(it for it in read.training.stages if it.startswith("validate-"))
+    named += [(f"step {int(it.removeprefix('validate-'))}", it, it) for it in on_the_way]
+    named.append(("final weights", "judge-final", "final"))
+    for agent, stage, folder in named:
+        if scores := _scores(read, stage, "evaluation", folder):
+            yield {"agent": agent, "seed": None, "scores": scores}
 
 
 def _scores(read: _Read, stage: str, *folder: str) -> dict[str, Any]:

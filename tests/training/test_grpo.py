@@ -46,6 +46,7 @@ from training.grpo import (
     train,
 )
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
+from training.rollouts.progress import ProgressConfig
 from training.rollouts.tasks import EnvironmentTasks
 from training.runs.tracking import read_log
 from training.trainer.batches import collate, target_logprobs
@@ -219,14 +220,22 @@ def whole(base: Path, out: Path, **changes) -> GRPORecipe:
     return build(GRPORecipe, write_echo_recipe(out, base, **{"save_every": 1, **changes}))
 
 
+def validated(base: Path, out: Path, progress: dict) -> GRPORecipe:
+    """Some tasks are set apart, and the weights of each step are evaluated on them."""
+    recipe = whole(base, out)
+    apart = tuple(replace(it, validate=4) for it in recipe.environments)
+    return replace(recipe, environments=apart, progress=build(ProgressConfig, progress))
+
+
 def metrics(out: Path) -> list[dict]:
     return read_log(out / "log.jsonl")
 
 
 def test_a_run_plays_learns_and_goes_on_where_it_was_cut_off(speaker, tmp_path):
     console = Console(quiet=True)
-    straight = train(whole(speaker, tmp_path / "straight"), console=console)
-    cut = whole(speaker, tmp_path / "cut")
+    progress = {"validate_every": 1, "table_every": 2, "choose": "validation"}
+    straight = train(validated(speaker, tmp_path / "straight", progress), console=console)
+    cut = validated(speaker, tmp_path / "cut", progress)
     with pytest.MonkeyPatch.context() as patch:
         from training import grpo
 
@@ -245,6 +254,24 @@ def test_a_run_plays_learns_and_goes_on_where_it_was_cut_off(speaker, tmp_path):
     for one, other in zip(metrics(tmp_path / "straight"), metrics(tmp_path / "cut"), strict=True):
         assert one["reward"] == other["reward"]
         assert one["episodes"] == other["episodes"] == 8
+        assert one["validate/mean"] == other["validate/mean"] == one["validate/echo"]
+    for it in (tmp_path / "straight", tmp_path / "cut"):
+        assert sorted(step.name for step in (it / "checkpoints").iterdir()) == [
+            "step-000001",
+            "step-000002",
+        ]
+        means = [row["validate/mean"] for row in metrics(it)]
+        chosen = json.loads((it / "state.json").read_text())["finished"]["learn"]["result"]
+        assert chosen["chosen"] == 1 + means.index(max(means))
+        best = it / "checkpoints" / f"step-{chosen['chosen']:06d}" / "model.safetensors"
+        assert best.read_bytes() == (it / "final" / "model.safetensors").read_bytes()
+        rows = (it / "tables" / "step-000002.jsonl").read_text().splitlines()
+        assert len(rows) == 8
+    library = Library([tmp_path / "cut"])
+    agents = Trainings(library).training({"training": "cut"})["agents"]
+    library.close()
+    assert [agent["agent"] for agent in agents] == ["step 1", "step 2"]
+    assert agents[1]["scores"]["echo"]["run"] == "cut/evaluation/validate-000002/echo"
     assert any(it["informative_groups"] for it in metrics(tmp_path / "cut"))
     one, other = (load_file(it / "model.safetensors") for it in (straight, resumed))
     for name, weights in one.items():

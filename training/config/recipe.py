@@ -42,6 +42,9 @@ KEYS_ADDED: Final[Mapping[str, str | float]] = {
     "advantages.turn_discount": 0.95,
     "clip.kl_estimator": "k3",
     "clip.ratio": "token",
+    "progress.choose": "last",
+    "progress.keep_checkpoints": 2,
+    "progress.table_tasks": 4,
 }
 """Keys of later programs that cannot be off, with what programs before them did."""
 RENAMED_KEYS: Final[Mapping[str, str]] = {

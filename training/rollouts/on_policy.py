@@ -7,7 +7,7 @@ twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +17,10 @@ from agent_runtime.agent import EpisodePlan
 from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies import PolicyConfig, Sampling, make_policy
 from agent_runtime.policies.base import Policy, TrainablePolicy
+from agent_runtime.scores import perfect_score
 from agent_runtime.spawned_server import LogFolder
 from agent_runtime.weights import Weights
+from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
 from orchestrator.broadcast import Broadcast
@@ -38,8 +40,10 @@ from orchestrator.retry import RetryBudget, RetryPolicy
 from orchestrator.run_limits import RunAccount, RunLimits
 from orchestrator.scheduler import Assignment, Limits, Scheduler
 from orchestrator.store import RunReader, RunStore
+from orchestrator.training_folder import Metric
 from training.errors import RecipeError
-from training.rollouts.jobs import RolloutConfig
+from training.rollouts.jobs import EvalRun, RolloutConfig
+from training.rollouts.results import read_metric
 from training.rollouts.tasks import EnvironmentTasks
 
 __all__ = ["POLICY_NAME", "Rollouts", "Task", "read_rollouts"]
@@ -140,14 +144,56 @@ class Rollouts:
             The episodes in the order of tasks, then samples; failed ones are left out.
         """
         assert self._policy is not None, "start_policy comes first"
-        keys = _episode_keys(tasks, samples)
-        folder = _step_folder(self._folder, step)
         manifest = self._manifest(step, samples, max_rounds)
+        keys = _episode_keys(tasks, samples)
+        return await self._record(
+            _step_folder(self._folder, step), manifest, keys, self._policy, step, max_rounds
+        )
+
+    async def evaluate(
+        self, folder: Path, step: int, tasks: Mapping[str, Sequence[str]]
+    ) -> dict[str, Metric]:
+        """Play tasks once each, greedily, by the weights of the moment.
+
+        Args:
+            folder: Gets a run folder per environment; what is finished there is not played again.
+            step: How many steps the weights have made.
+            tasks: Item ids by environment.
+        """
+        assert self._policy is not None, "start_policy comes first"
+        sampling = replace(self._config.sampling, temperature=0.0)
+        greedy = self._policy.with_sampling(sampling)
+        metrics: dict[str, Metric] = {}
+        for name, items in tasks.items():
+            manifest = self._manifest(step, 1, 0)
+            manifest = replace(
+                manifest,
+                run_id=f"{folder.name}-{name}-{seeds.derive('evaluation', self._seed, step):016x}",
+                sampling={"temperature": 0.0},
+            )
+            keys = _episode_keys([(name, item) for item in items], 1)
+            await self._record(folder / name, manifest, keys, greedy, step, 0)
+            described = self.fleet.described[name]
+            by_score = described.metric == pb.METRIC_MEAN_SCORE
+            run = EvalRun(folder / name, name, by_score, perfect_score(described))
+            metrics[name] = read_metric(run)
+        return metrics
+
+    async def _record(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        keys: Sequence[EpisodeKey],
+        policy: Policy,
+        step: int,
+        max_rounds: int,
+    ) -> list[episode_pb2.Episode]:
+        """Play into a run folder what it does not have yet; returns what of the keys it has."""
         resume = (folder / MANIFEST_FILE).is_file()
         open_store = RunStore.resume if resume else RunStore.create
         with open_store(folder, manifest, begin_session({})) as store, bind_context(step=step):
             log.info("rollouts begin", episodes=len(keys), resume=resume)
-            await self._dispatch(keys, store, self._policy, step, max_rounds)
+            await self._dispatch(keys, store, policy, step, max_rounds)
             episodes = _finished(store, keys)
             if len(episodes) < len(keys):
                 log.warning("episodes lost", lost=len(keys) - len(episodes), planned=len(keys))

@@ -42,6 +42,9 @@ class EnvironmentTasks:
     """Only tasks of these categories; empty = all."""
     explore: int = 0
     """Tasks to explore; 0 = all of the split."""
+    validate: int = 0
+    """Tasks of the train split that are set apart to choose an iteration by, and everything else
+    that is chosen."""
     evaluate: int = 0
     """Tasks to be evaluated on; 0 = all of the split."""
     profile: str = ""
@@ -54,7 +57,7 @@ class EnvironmentTasks:
     """Replies per episode; 0 = the environment's number."""
 
     def __post_init__(self) -> None:
-        if min(self.explore, self.evaluate, self.max_rounds) < 0:
+        if min(self.explore, self.validate, self.evaluate, self.max_rounds) < 0:
             raise ValueError("numbers of tasks and rounds are at least 0")
         if len(self.conversation_start) not in (0, 2):
             raise ValueError(
@@ -85,9 +88,6 @@ class ImitatedTasks(EnvironmentTasks):
     """Tasks whose scripted episodes a pretraining learns from; 0 = those that are explored."""
     pretrain_samples: int = 0
     """Episodes of each of them; 0 = the pretraining's `samples`."""
-    validate: int = 0
-    """Tasks of the train split that are set apart to choose an iteration by, and everything else
-    that is chosen."""
     judge_tasks: int = 0
     """With [judge]: tasks of the train split's generator that are played once, at the end."""
     judge_pool: int = 0
@@ -100,7 +100,7 @@ class ImitatedTasks(EnvironmentTasks):
 
     def __post_init__(self) -> None:
         EnvironmentTasks.__post_init__(self)  # `super()` has no class to start from under slots
-        counts = (self.base_tasks, self.large_tasks, self.pretrain_tasks, self.validate)
+        counts = (self.base_tasks, self.large_tasks, self.pretrain_tasks)
         counts = (*counts, self.judge_tasks, self.judge_pool, self.judge_eval_tasks)
         if min(*counts, self.samples, self.pretrain_samples) < 0:
             raise ValueError("numbers of tasks and samples are at least 0")
@@ -177,10 +177,10 @@ def split_tasks(
     Raises:
         RecipeError: A split has fewer tasks than are asked for.
     """
-    base, large, pretrain, validate = (
-        (tasks.base_tasks, tasks.large_tasks, tasks.pretrain_tasks, tasks.validate)
+    base, large, pretrain = (
+        (tasks.base_tasks, tasks.large_tasks, tasks.pretrain_tasks)
         if isinstance(tasks, ImitatedTasks)
-        else (0, 0, 0, 0)
+        else (0, 0, 0)
     )
     shuffled = shuffled_by_hash(evaluation)
     held_out = shuffled[: tasks.evaluate or len(shuffled)]
@@ -190,7 +190,9 @@ def split_tasks(
         raise _refusal(tasks, "evaluate", f"is above the {len(shuffled)} tasks that there are")
     excluded = frozenset(held_out)
     free = [item for item in shuffled_by_hash(train) if item not in excluded]
-    validated, free = free[:validate], free[validate:]
+    if tasks.validate > len(free):
+        raise _refusal(tasks, "validate", f"is above the {len(free)} tasks that there are")
+    validated, free = free[: tasks.validate], free[tasks.validate :]
     sizes = {
         "base_tasks": base,
         "large_tasks": large,

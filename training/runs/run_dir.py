@@ -61,7 +61,7 @@ _OWN_FILES: Final = (
 """`judgements.json` is none of them: that a run was judged is not forgotten by beginning anew."""
 _OWN_FOLDERS: Final = (
     *("base", "data", "state", "states", "checkpoints", "final", "tensorboard", "logs"),
-    *("agent_eval", "evaluation", "expert", "pretraining", "rollouts", "weights"),
+    *("agent_eval", "evaluation", "expert", "pretraining", "rollouts", "weights", "tables"),
 )
 _OWN_PATTERNS: Final = ("seed-*",)
 
