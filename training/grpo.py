@@ -66,6 +66,12 @@ from training.data.advantages import (
 from training.data.sequences import TokenSequence
 from training.data.trajectories import WeightVersions, read_trajectories
 from training.errors import DataError, TrainingError
+from training.rollouts.dynamic_sampling import (
+    PlayTasks,
+    SampledGroups,
+    further_tasks,
+    sample_groups,
+)
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
 from training.rollouts.on_policy import Rollouts, Task, read_rollouts
 from training.rollouts.progress import Checkpoints, ProgressConfig, Validation, write_table
@@ -156,6 +162,9 @@ class GRPORecipe:
     """Tasks per step, the environments taking turns."""
     group: int = 8
     """Episodes per task."""
+    dynamic_sampling: int = 0
+    """Groups whose rewards agree teach nothing: so many times at most, further tasks of their
+    environments are played in their place before a step is learned from (DAPO); 0 = never."""
     temperature: float = 1.0
     normalise: bool = True
     """Divide advantages by a deviation: their group's, or as `advantages` says."""
@@ -197,6 +206,13 @@ class GRPORecipe:
         if self.group < 2 or self.temperature <= 0 or self.max_off_policy_steps < 0:
             raise ValueError(
                 "group is at least 2, temperature above 0, max_off_policy_steps at least 0"
+            )
+        if self.dynamic_sampling < 0:
+            raise ValueError("dynamic_sampling is at least 0")
+        if self.dynamic_sampling and self.advantages.baseline == "batch":
+            raise ValueError(
+                'dynamic_sampling replaces groups that agree, which advantages.baseline = "batch" '
+                "learns from: leave one of them out"
             )
         if (self.average == "constant") != (self.average_tokens > 0):
             raise ValueError('average_tokens is above 0 with average = "constant", else 0')
@@ -828,26 +844,24 @@ class _TrainingSteps:
         learning = Learning(
             recipe=recipe, dist=self._dist, reference=reference, objective=self._objective
         )
-        ahead: asyncio.Task[list[episode_pb2.Episode]] | None = None
+        ahead: asyncio.Task[SampledGroups] | None = None
         while self._step < recipe.steps:
             step = self._step
             versions = self._versions
             if step == 0 and recipe.replay:
-                episodes, others = _read_replay(recipe)
+                sampled, others = _read_replay(recipe)
                 versions = replace(versions, others=others)
             elif rollouts is not None:
                 with self._clock.measure(step, "wait"):
-                    episodes = await (ahead or self._play(rollouts, step))
+                    sampled = await (ahead or self._play(rollouts, step))
                 await asyncio.to_thread(self._dist.wait_for_main)
             else:
                 self._dist.wait_for_main()
-                episodes = read_rollouts(
-                    self._rollouts_folder, step, self._step_tasks(step), samples=recipe.group
-                )
+                sampled = await self._read(step)
             ahead = None
             if rollouts is not None and recipe.max_off_policy_steps and step + 1 < recipe.steps:
                 ahead = asyncio.create_task(self._play(rollouts, step + 1))
-            scored = score_groups(episodes, recipe, step, self._perfect_scores, versions)
+            scored = score_groups(sampled.episodes, recipe, step, self._perfect_scores, versions)
             metrics: dict[str, float] = {}
             if scored.examples:
                 work = (learner, scored.examples, learning)
@@ -859,7 +873,9 @@ class _TrainingSteps:
             self._step = step + 1
             with self._clock.measure(step, "push"):
                 await self._sync_weights(rollouts, learner)
-            progress = await self._progress(rollouts, learner, episodes, scored)
+            progress = await self._progress(rollouts, learner, sampled.episodes, scored)
+            if recipe.dynamic_sampling:
+                progress["replacements"] = sampled.replacements
             progress |= self._clock.take(step)
             tracker.record(self._step, self._metrics(scored, metrics) | progress)
             self._save(learner)
@@ -867,15 +883,33 @@ class _TrainingSteps:
     def _step_tasks(self, step: int) -> list[Task]:
         return step_tasks(self._tasks, step, self._recipe.tasks, self._recipe.seed)
 
-    async def _play(self, rollouts: Rollouts, step: int) -> list[episode_pb2.Episode]:
+    async def _play(self, rollouts: Rollouts, step: int) -> SampledGroups:
         recipe = self._recipe
-        with self._clock.measure(step, "rollout"):
+
+        async def play(tasks: Sequence[Task]) -> list[episode_pb2.Episode]:
             return await rollouts.play(
-                step,
-                self._step_tasks(step),
-                samples=recipe.group,
-                max_rounds=recipe.max_rounds(step),
+                step, tasks, samples=recipe.group, max_rounds=recipe.max_rounds(step)
             )
+
+        with self._clock.measure(step, "rollout"):
+            return await self._sample(step, play)
+
+    async def _read(self, step: int) -> SampledGroups:
+        """Return what the main process played."""
+
+        async def read(tasks: Sequence[Task]) -> list[episode_pb2.Episode]:
+            return read_rollouts(self._rollouts_folder, step, tasks, samples=self._recipe.group)
+
+        return await self._sample(step, read)
+
+    async def _sample(self, step: int, play: PlayTasks) -> SampledGroups:
+        recipe = self._recipe
+
+        def further(replaced: Sequence[Task], played: Sequence[Task]) -> list[Task]:
+            return further_tasks(self._tasks, replaced, played, step=step, seed=recipe.seed)
+
+        planned, rounds = self._step_tasks(step), recipe.dynamic_sampling
+        return await sample_groups(play, planned, further, _reward, rounds=rounds)
 
     async def _sync_weights(self, rollouts: Rollouts | None, learner: Learner) -> None:
         """Give the policy the new weights; every process has to call this."""
@@ -980,16 +1014,14 @@ def step_tasks(tasks: Mapping[str, Sequence[str]], step: int, count: int, seed: 
     return list(dict.fromkeys(chosen_tasks))
 
 
-def _read_replay(
-    recipe: GRPORecipe,
-) -> tuple[list[episode_pb2.Episode], dict[str, int]]:
-    """Return recorded episodes and the version of the starting weights, which played them."""
+def _read_replay(recipe: GRPORecipe) -> tuple[SampledGroups, dict[str, int]]:
+    """Return recorded episodes, and the version of the starting weights, which played them."""
     episodes: list[episode_pb2.Episode] = []
     for name in recipe.replay:
         with RunReader.open(find_run(name)) as reader:
             episodes += reader.episodes(lambda episode: not episode.failed)
     episodes.sort(key=lambda e: (e.environment, e.item_id, e.sample, e.episode_id))
-    return episodes, {weights_digest(Path(recipe.model.source)): 0}
+    return SampledGroups(episodes), {weights_digest(Path(recipe.model.source)): 0}
 
 
 async def _choose_tasks(recipe: GRPORecipe) -> dict[str, Any]:

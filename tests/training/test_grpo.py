@@ -173,6 +173,11 @@ def test_the_number_of_turns_grows_with_the_steps(base, tmp_path):
         TurnLimit(from_step=0, rounds=0)
 
 
+def test_groups_that_teach_are_not_replaced(base, tmp_path):
+    with pytest.raises(RecipeError, match="leave one of them out"):
+        recipe_of(base, tmp_path, dynamic_sampling=1, advantages={"baseline": "batch"})
+
+
 def test_a_group_of_one_is_refused(base, tmp_path):
     with pytest.raises(RecipeError, match="group is at least 2"):
         recipe_of(base, tmp_path, group=1)
@@ -431,6 +436,7 @@ def test_two_processes_play_once_and_learn_what_one_learns(speaker, tmp_path):
         "minibatches": 2,
         "clip": {"kl_coef": 0.01, "importance_cap": 2.0, "ratio": "sequence"},
         "advantages": {"turn_weight": 0.5, "baseline": "leave_one_out"},
+        "dynamic_sampling": 2,
         "optimizer": {"lr": 1e-4, "schedule": "constant", "warmup": 0.0},
         "evaluate": True,
     }
@@ -439,11 +445,13 @@ def test_two_processes_play_once_and_learn_what_one_learns(speaker, tmp_path):
     shared = whole(speaker, tmp_path / "shared", **changes)
     done = launch(shared, tmp_path / "recipe.toml")
     assert done.returncode == 0, done.stderr
-    names = ("reward", "episodes", "informative_groups", "tokens", "clip_frac")
+    names = ("reward", "episodes", "informative_groups", "replacements", "tokens", "clip_frac")
     close = ("kl", "loss", "entropy", "ratio_dev", "logprob_gap", "cap_frac", "grad_norm", "lr")
     curves = [metrics(it.out) for it in (alone, shared)]
     assert len(curves[0]) == len(curves[1]) == 2
     assert any(it["informative_groups"] for it in curves[0])
+    assert any(it["replacements"] for it in curves[0])
+    assert all(it["groups"] == 2 + it["replacements"] for it in curves[0])
     for one, other in zip(*curves, strict=True):
         assert {name: one.get(name) for name in names} == {name: other.get(name) for name in names}
         for name in close:
