@@ -88,6 +88,7 @@ class ModelTokenizer:
         folder = _folder(source)
         self._tokenizer = _load_tokenizer(folder)
         added = self._tokenizer.get_added_tokens_decoder()
+        self._names = {token_id: token.content for token_id, token in added.items()}
         self._special = {token_id for token_id, token in added.items() if token.special}
         self.end_ids = self._end_ids(_settings(folder))
         """Ids that end a reply by the model's own configuration."""
@@ -119,6 +120,10 @@ class ModelTokenizer:
 
     def is_special(self, token_id: int) -> bool:
         return token_id in self._special
+
+    def special_tokens(self) -> list[str]:
+        """Return the control tokens as texts write them, in the order of their ids."""
+        return [self._names[token_id] for token_id in sorted(self._special)]
 
     def _end_ids(self, config: Mapping[str, Any]) -> list[int]:
         listed = config.get("eos_token_id")

@@ -63,6 +63,7 @@ from training.data.advantages import (
     telling_groups,
     turn_advantages,
 )
+from training.data.contents import HeldOutContents, list_some, record_content
 from training.data.sequences import TokenSequence
 from training.data.trajectories import WeightVersions, read_trajectories
 from training.errors import DataError, TrainingError
@@ -77,6 +78,7 @@ from training.rollouts.on_policy import Rollouts, Task, read_rollouts
 from training.rollouts.progress import Checkpoints, ProgressConfig, Validation, write_table
 from training.rollouts.results import Row, as_table, read_metric
 from training.rollouts.step_metrics import StepClock, describe_episodes
+from training.rollouts.task_contents import leave_out_held_out
 from training.rollouts.tasks import EnvironmentTasks, list_ids, split_tasks
 from training.runs.run_dir import RunDir
 from training.runs.tracking import Tracker, TrackingConfig
@@ -184,6 +186,10 @@ class GRPORecipe:
     """How many replies episodes may take, growing with the steps; empty = each environment's."""
     replay: tuple[str, ...] = ()
     """Recorded runs of the starting weights to learn from in step 0, in place of playing."""
+    held_out_contents: str = ""
+    """File of contents that must not be learned from, as `training.contents` writes it. Tasks that
+    begin so, or as a `validate` or `evaluate` task of this recipe does, are left out of `explore`
+    and named; a `replay` of them is refused."""
     micro_tokens: int = 4096
     """Tokens computed at once; decides memory, never the result."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -618,7 +624,7 @@ class _Program:
     def run(self, final: Path) -> None:
         """Do what is left of the run."""
         recipe, console = self._recipe, self._console
-        tasks = self._on_main("tasks", lambda: run_loop(_choose_tasks(recipe)))
+        tasks = self._on_main("tasks", lambda: run_loop(_choose_tasks(recipe, console)))
         if recipe.evaluate:
             path = Path(recipe.model.source)
             self._on_main(_FIRST_STAGE, lambda: _evaluate(recipe, tasks, path, "first", console))
@@ -892,7 +898,10 @@ class _TrainingSteps:
             )
 
         with self._clock.measure(step, "rollout"):
-            return await self._sample(step, play)
+            sampled = await self._sample(step, play)
+        if not sampled.episodes:
+            raise rollouts.explain_loss(step)
+        return sampled
 
     async def _read(self, step: int) -> SampledGroups:
         """Return what the main process played."""
@@ -1020,20 +1029,46 @@ def _read_replay(recipe: GRPORecipe) -> tuple[SampledGroups, dict[str, int]]:
     for name in recipe.replay:
         with RunReader.open(find_run(name)) as reader:
             episodes += reader.episodes(lambda episode: not episode.failed)
+    if held_out := _held_out(recipe):
+        for episode in episodes:
+            content = record_content(episode)
+            held_out.note(episode.environment, episode.item_id, episode.episode_id, content)
+        held_out.refuse(field="replay", option="held_out_contents")
     episodes.sort(key=lambda e: (e.environment, e.item_id, e.sample, e.episode_id))
     return SampledGroups(episodes), {weights_digest(Path(recipe.model.source)): 0}
 
 
-async def _choose_tasks(recipe: GRPORecipe) -> dict[str, Any]:
+def _held_out(recipe: GRPORecipe) -> HeldOutContents | None:
+    """Return what must not be learned from; None = nothing is held out by content."""
+    if not recipe.held_out_contents:
+        return None
+    return HeldOutContents.read(Path(recipe.held_out_contents), field="held_out_contents")
+
+
+async def _choose_tasks(recipe: GRPORecipe, console: Console) -> dict[str, Any]:
     """Tasks to train on and to be scored on, and the score of a perfect episode."""
+    held_out = _held_out(recipe)
     async with Rollouts(
         recipe.rollout, recipe.environments, recipe.out / "rollouts", temperature=1.0, seed=0
     ) as rollouts:
         tasks: dict[str, Any] = {}
         for environment in recipe.environments:
             ids = await list_ids(rollouts.fleet, environment)
+            split, left_out = split_tasks(environment, *ids), dict[str, str]()
+            if held_out is not None:
+                split, left_out = await leave_out_held_out(
+                    rollouts.fleet, environment, split, held_out
+                )
+            if left_out:
+                console.print(
+                    f"{environment.name}: {len(left_out)} tasks begin as held-out ones do and are "
+                    f"not explored: {list_some(left_out)}",
+                    highlight=False,
+                    markup=False,
+                )
             tasks[environment.name] = {
-                **asdict(split_tasks(environment, *ids)),
+                **asdict(split),
+                "left_out": left_out,
                 "perfect": perfect_score(rollouts.fleet.described[environment.name]),
             }
     return tasks

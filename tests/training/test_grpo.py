@@ -23,16 +23,29 @@ from safetensors.torch import load_file
 
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.serving import ServeConfig, serving
+from orchestrator.client import connection_options
+from orchestrator.command_line import run_loop
 from orchestrator.configuration import dump_toml
+from orchestrator.fleet import Fleet
+from orchestrator.store import RunReader
 from orchestrator.viewer.library import Library
 from orchestrator.viewer.trainings import Trainings
+from tests.kit import fake_sglang
+from tests.kit.fake_sglang import FakeModel, FakeSGLang
 from tests.training.makers import write_echo_recipe, write_recipe
 from training import bc, grpo
 from training.config.recipe import build
 from training.config.start import Start
+from training.data.contents import HeldOutContents, record_content
 from training.data.sequences import Provenance, TokenSequence
 from training.data.tokenizer_training import TokenizerConfig, train_tokenizer
-from training.errors import RecipeError
+from training.errors import (
+    Contaminated,
+    DataError,
+    RecipeError,
+    TokenizerMismatch,
+    TrainingError,
+)
 from training.grpo import (
     Example,
     GRPORecipe,
@@ -47,6 +60,7 @@ from training.grpo import (
 )
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
 from training.rollouts.progress import ProgressConfig
+from training.rollouts.task_contents import read_contents
 from training.rollouts.tasks import EnvironmentTasks
 from training.runs.tracking import read_log
 from training.trainer.batches import collate, target_logprobs
@@ -353,6 +367,64 @@ def test_a_training_goes_on_beside_a_server_that_was_not_restarted(speaker, serv
     assert all(it.get("logprob_gap", 0.0) < 1e-3 for it in found)
 
 
+def test_a_server_with_another_tokenizer_is_refused_before_anything_is_played(
+    base, server, tmp_path
+):
+    recipe = on_server(base, tmp_path / "run", server)
+    with pytest.raises(TokenizerMismatch, match=r"rollout.url: .* makes \[.*serve") as refused:
+        train(recipe, console=Console(quiet=True))
+    assert refused.value.field == "rollout.url"
+    assert not list((tmp_path / "run" / "rollouts").glob("step-*"))
+
+
+def test_a_step_whose_logprobs_are_no_numbers_is_no_step(speaker, tmp_path):
+    engine = FakeSGLang(FakeModel(model_path=str(speaker), reply_tokens=4))
+
+    def spoil(reply: dict) -> dict:
+        rows = reply["meta_info"]["output_token_logprobs"]
+        rows[-1] = [None, *rows[-1][1:]]
+        return reply
+
+    engine.edit = spoil
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(fake_sglang.serving(engine)) as address,
+    ):
+        recipe = on_server(speaker, tmp_path / "run", address)
+        with pytest.raises(TrainingError, match=r"were lost .* has no logprob\), so there is"):
+            train(recipe, console=Console(quiet=True))
+    assert metrics(tmp_path / "run") == []
+
+
+def test_tasks_that_begin_as_held_out_ones_are_not_explored(base, tmp_path):
+    wordle = EnvironmentTasks(
+        name="wordle", explore=5, evaluate=3, options={"instructions": "guess"}
+    )
+    recipe = replace(whole(base, tmp_path / "run"), environments=(wordle,))
+    console = Console(quiet=True)
+    chosen = run_loop(grpo._choose_tasks(recipe, console))["wordle"]["explore"]
+    contents = run_loop(contents_of(recipe, chosen[:2]))
+    held_out = tmp_path / "held-out-contents.json"
+    HeldOutContents({"wordle": dict.fromkeys(contents.values(), "judged")}).write(held_out)
+    clean = replace(recipe, held_out_contents=str(held_out))
+    found = run_loop(grpo._choose_tasks(clean, console))["wordle"]
+    assert found["left_out"] == dict.fromkeys(chosen[:2], "judged")
+    assert list(found["explore"]) == list(chosen[2:])
+    fewer = replace(wordle, explore=2)
+    with pytest.raises(Contaminated, match="name another split") as refused:
+        run_loop(grpo._choose_tasks(replace(clean, environments=(fewer,)), console))
+    assert refused.value.field == "environments.wordle.explore"
+    missing = replace(recipe, held_out_contents="none.json")
+    with pytest.raises(DataError, match=r"held_out_contents: none\.json cannot be read"):
+        run_loop(grpo._choose_tasks(missing, console))
+
+
+async def contents_of(recipe: GRPORecipe, items: list[str]) -> dict[str, str]:
+    rollout, tasks = recipe.rollout, recipe.environments[0]
+    async with Fleet([tasks.name], rollout.fleet, connection_options(rollout.client)) as fleet:
+        return await read_contents(fleet, tasks, items)
+
+
 def test_weights_that_no_engine_serves_any_more_are_removed(tmp_path):
     for name in ("aa-01-step-1", "aa-01-step-2", "step-7", "mine"):
         (tmp_path / name).mkdir()
@@ -412,6 +484,13 @@ def test_recorded_runs_without_logprobs_are_refused(base, tmp_path):
     recipe = whole(base, tmp_path / "run", replay=[str(folder)])
     with pytest.raises(LogprobsMissing, match="sample it with embedded, sglang"):
         train(recipe, console=Console(quiet=True))
+    # Nor are they learned from where somebody is judged on their tasks.
+    with RunReader.open(folder) as reader:
+        judged = {record_content(it): "judged" for it in reader.episodes(lambda _: True)}
+    held_out = tmp_path / "held-out-contents.json"
+    HeldOutContents({"echo": judged}).write(held_out)
+    with pytest.raises(Contaminated, match=r"replay: 1 tasks .* echo_1000000 \(as judged\)"):
+        grpo._read_replay(replace(recipe, held_out_contents=str(held_out)))
 
 
 # Several processes -------------------------------------------------------------

@@ -93,16 +93,20 @@ class HeldOutContents:
         self._untold: set[str] = set()
 
     @classmethod
-    def read(cls, path: Path) -> HeldOutContents:
-        """Read a file that `write` wrote; raises DataError."""
+    def read(cls, path: Path, *, field: str = "data.held_out_contents") -> HeldOutContents:
+        """Read a file that `write` wrote; raises DataError, which names the recipe's field."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             return cls({name: dict(contents) for name, contents in content.items()})
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise DataError(
                 f"{path} cannot be read ({error}); `python -m training.contents` writes such files",
-                field="data.held_out_contents",
+                field=field,
             ) from error
+
+    def of(self, environment: str) -> Mapping[str, str]:
+        """Return the contents of an environment: digest -> item that it is held out for."""
+        return self._contents.get(environment, {})
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
@@ -126,8 +130,15 @@ class HeldOutContents:
         elif content in held_out:
             self._met[item] = held_out[content]
 
-    def refuse(self) -> None:
-        """Raise Contaminated where a record begins in a state that is held out, or cannot tell."""
+    def refuse(
+        self, *, field: str = "data.sources", option: str = "data.held_out_contents"
+    ) -> None:
+        """Raise Contaminated where a record begins in a state that is held out, or cannot tell.
+
+        Args:
+            field: Of the recipe, that names the records.
+            option: Of the recipe, that names the contents.
+        """
         if self._met:
             pairs = (
                 item if item == other else f"{item} (as {other})"
@@ -136,12 +147,11 @@ class HeldOutContents:
             raise Contaminated(
                 f"{len(self._met)} tasks are learned from whose contents are held out: "
                 f"{list_some(pairs)}. Take them out of the sources, or judge on others",
-                field="data.sources",
+                field=field,
             )
         if self._untold:
             raise Contaminated(
                 f"{len(self._untold)} records do not tell in which state they began "
-                f"({list_some(self._untold)}): learn from run folders, or leave "
-                "data.held_out_contents empty",
-                field="data.sources",
+                f"({list_some(self._untold)}): learn from run folders, or leave {option} empty",
+                field=field,
             )

@@ -32,6 +32,7 @@ from orchestrator.fleet import Fleet, FleetConfig
 from orchestrator.manifest import MANIFEST_FILE
 from orchestrator.run import RunOutcome, RunSpec, run_many
 from training.errors import RecipeError, TrainingError
+from training.rollouts.engine_checks import require_same_tokenizer
 from training.rollouts.tasks import EnvironmentTasks, list_ids
 
 __all__ = ["EvalRun", "RolloutConfig", "RolloutJob", "RolloutPolicy", "list_tasks", "play"]
@@ -199,6 +200,7 @@ async def _push_weights(rollout: RolloutConfig, checkpoint: Path) -> None:
     policy = SGLangPolicy(rollout.url, PolicyConfig(sglang=rollout.sglang))
     await policy.start()
     try:
+        await require_same_tokenizer(policy, checkpoint, rollout.url)
         await policy.update_weights(checkpoint, version=version)
     finally:
         await policy.close()

@@ -7,6 +7,7 @@ twice.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -17,6 +18,7 @@ from agent_runtime.agent import EpisodePlan
 from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies import PolicyConfig, Sampling, make_policy
 from agent_runtime.policies.base import Policy, TrainablePolicy
+from agent_runtime.policies.sglang import SGLangPolicy
 from agent_runtime.scores import perfect_score
 from agent_runtime.spawned_server import LogFolder
 from agent_runtime.weights import Weights
@@ -41,7 +43,8 @@ from orchestrator.run_limits import RunAccount, RunLimits
 from orchestrator.scheduler import Assignment, Limits, Scheduler
 from orchestrator.store import RunReader, RunStore
 from orchestrator.training_folder import Metric
-from training.errors import RecipeError
+from training.errors import RecipeError, TrainingError
+from training.rollouts.engine_checks import require_same_tokenizer
 from training.rollouts.jobs import EvalRun, RolloutConfig
 from training.rollouts.results import read_metric
 from training.rollouts.tasks import EnvironmentTasks
@@ -109,6 +112,7 @@ class Rollouts:
 
         Raises:
             RecipeError: SGLang is asked for without the address of a running server.
+            TokenizerMismatch: The server's tokenizer is not the checkpoint's.
             PolicyError: The weights cannot be loaded.
         """
         rollout = self._rollout
@@ -120,6 +124,8 @@ class Rollouts:
             raise RuntimeError(f"the weights of {spec} cannot be replaced")
         await policy.start()
         self._stack.push_async_callback(policy.close)
+        if isinstance(policy, SGLangPolicy):
+            await require_same_tokenizer(policy, checkpoint, rollout.url)
         self._policy = policy
         await self.update_weights(checkpoint, version)
 
@@ -148,6 +154,19 @@ class Rollouts:
         keys = _episode_keys(tasks, samples)
         return await self._record(
             _step_folder(self._folder, step), manifest, keys, self._policy, step, max_rounds
+        )
+
+    def explain_loss(self, step: int) -> TrainingError:
+        """Return the error of a step of which no episode is left, with the most frequent reason."""
+        folder = _step_folder(self._folder, step)
+        with RunReader.open(folder) as reader:
+            errors = [it.error for it in reader.episodes(lambda summary: summary.failed)]
+        reasons = Counter(f"{error.reason}: {error.message}" for error in errors)
+        why = reasons.most_common(1)[0][0] if reasons else "none was recorded"
+        return TrainingError(
+            f"all episodes of {folder} were lost ({why}), so there is nothing to learn from; "
+            f"`python -m orchestrator.show {folder}` tells more. Mend it and --resume",
+            field="rollout",
         )
 
     async def evaluate(

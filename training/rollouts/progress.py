@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.atomic_file import write_atomically
 from orchestrator.training_folder import Metric, metrics_from_plain, validation_stage
@@ -151,7 +154,7 @@ def write_table(
     path: Path,
     episodes: Sequence[episode_pb2.Episode],
     rewards: Sequence[float],
-    advantages: Sequence[Sequence[float]],
+    advantages: Sequence[NDArray[np.float32]],
     *,
     tasks: int,
 ) -> None:
@@ -167,7 +170,7 @@ def write_table(
     order = dict.fromkeys((it.environment, it.item_id) for it in episodes)
     chosen = frozenset(list(order)[:tasks])
     rows = [
-        _row(episode, reward, list(map(float, of_turns)))
+        _row(episode, reward, of_turns)
         for episode, reward, of_turns in zip(episodes, rewards, advantages, strict=True)
         if (episode.environment, episode.item_id) in chosen
     ]
@@ -176,7 +179,7 @@ def write_table(
 
 
 def _row(
-    episode: episode_pb2.Episode, reward: float, advantages: Sequence[float]
+    episode: episode_pb2.Episode, reward: float, advantages: NDArray[np.float32]
 ) -> dict[str, Any]:
     return {
         "environment": episode.environment,
@@ -185,7 +188,7 @@ def _row(
         "run_id": episode.run_id,
         "episode_id": episode.episode_id,
         "reward": reward,
-        "advantages": advantages,
+        "advantages": advantages.tolist(),
         "turns": len(episode.generations),
         "reply_tokens": sum(call.completion_tokens for call in episode.generations),
         "truncated": episode.truncated,

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 from agent_runtime.episode import RemoteEpisode
 from agentgym.env.v1 import environment_pb2 as pb
@@ -15,12 +16,12 @@ from orchestrator.episode_plans import EnvironmentPlay, plan_episode
 from orchestrator.fleet import Fleet
 from orchestrator.records import EpisodeKey
 from orchestrator.scheduler import Assignment
-from training.data.contents import content_digest, list_some
-from training.errors import RecipeError
+from training.data.contents import HeldOutContents, content_digest, list_some
+from training.errors import Contaminated, RecipeError
 from training.rollouts.jobs import RolloutConfig
-from training.rollouts.tasks import EnvironmentTasks, ListedTasks, list_ids
+from training.rollouts.tasks import EnvironmentTasks, ListedTasks, TaskSplit, list_ids
 
-__all__ = ["list_tasks_with_contents", "read_contents"]
+__all__ = ["leave_out_held_out", "list_tasks_with_contents", "read_contents"]
 
 _AT_ONCE = 64
 """Resets under way: enough to hide the way to a server, few enough for any server's limits."""
@@ -54,9 +55,11 @@ def list_tasks_with_contents(
 
 
 async def read_contents(
-    fleet: Fleet, tasks: EnvironmentTasks, ids: Sequence[str]
+    fleet: Fleet, tasks: EnvironmentTasks, ids: Sequence[str], *, option: str = "[judge]"
 ) -> dict[str, str]:
     """Return item id -> digest of the state that it begins in, under the environment's settings.
+
+    `option` is what a recipe asks for contents by.
 
     Raises:
         RecipeError: The environment is not deterministic, or its first states depend on the seed.
@@ -65,7 +68,8 @@ async def read_contents(
     described = fleet.described[tasks.name]
     if pb.CAPABILITY_DETERMINISTIC not in described.capabilities:
         raise RecipeError(
-            "is not deterministic, so its tasks cannot be told apart by content: leave [judge] out",
+            "is not deterministic, so its tasks cannot be told apart by content: leave "
+            f"{option} out",
             field=f"environments.{tasks.name}",
         )
     play = EnvironmentPlay.from_settings(described, tasks.settings())
@@ -75,10 +79,45 @@ async def read_contents(
     if differing := [item for item in asked if once[item] != again[item]]:
         raise RecipeError(
             f"begins otherwise under another seed ({list_some(differing)}), so an item has no "
-            "content of its own: choose a profile or options that fix it, or leave [judge] out",
+            f"content of its own: choose a profile or options that fix it, or leave {option} out",
             field=f"environments.{tasks.name}",
         )
     return once
+
+
+async def leave_out_held_out(
+    fleet: Fleet, tasks: EnvironmentTasks, split: TaskSplit, held_out: HeldOutContents
+) -> tuple[TaskSplit, dict[str, str]]:
+    """Return a split without explored tasks that begin as one that is held out, and these tasks.
+
+    Held out are the given contents and those of the split's own develop and evaluation tasks.
+
+    Args:
+        fleet: Where the environment is served.
+        tasks: How it is played.
+        split: Its tasks by use.
+        held_out: Contents that nobody may learn from.
+
+    Returns:
+        The split, and explored item -> the item of the same content.
+
+    Raises:
+        Contaminated: Nothing is left to explore.
+        RecipeError: The contents cannot be told.
+    """
+    apart = (*split.evaluate, *split.validate)
+    ids = list(dict.fromkeys([*split.explore, *apart]))
+    contents = await read_contents(fleet, tasks, ids, option="held_out_contents")
+    excluded = {**held_out.of(tasks.name), **{contents[item]: item for item in apart}}
+    left_out = {it: excluded[contents[it]] for it in split.explore if contents[it] in excluded}
+    explore = tuple(item for item in split.explore if item not in left_out)
+    if not explore:
+        raise Contaminated(
+            f"all {len(left_out)} tasks begin as tasks that are held out do "
+            f"({list_some(left_out)}): name another split or category to learn from",
+            field=f"environments.{tasks.name}.explore",
+        )
+    return replace(split, explore=explore), left_out
 
 
 async def _reset_all(

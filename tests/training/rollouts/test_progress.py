@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from orchestrator.training_folder import Metric, validation_stage
@@ -60,7 +61,7 @@ def test_the_newest_checkpoints_stay_and_the_best(tmp_path):
 def test_a_table_has_all_episodes_of_its_tasks(tmp_path: Path):
     episodes = [build_episode(f"maze_{n // 2}", sample=n % 2) for n in range(6)]
     rewards = [0.0, 1.0, 1.0, 1.0, 0.0, 0.0]
-    advantages = [[0.1 * n, 0.0] for n in range(6)]
+    advantages = [np.array([0.5 * n, 0.0], np.float32) for n in range(6)]
     path = tmp_path / "tables" / "step-000010.jsonl"
     write_table(path, episodes, rewards, advantages, tasks=2)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -70,6 +71,6 @@ def test_a_table_has_all_episodes_of_its_tasks(tmp_path: Path):
         ("maze_1", 0, 1.0),
         ("maze_1", 1, 1.0),
     ]
-    assert rows[1]["advantages"] == [0.1, 0.0]
+    assert rows[1]["advantages"] == [0.5, 0.0]
     assert rows[0]["messages"][0] == {"role": "user", "text": "Find the goal.", "sampled": False}
     assert (rows[0]["turns"], rows[0]["episode_id"]) == (2, episodes[0].episode_id)
