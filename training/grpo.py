@@ -60,6 +60,7 @@ from training.config.start import Start
 from training.data.advantages import (
     AdvantageConfig,
     episode_advantages,
+    generalized_advantages,
     telling_groups,
     turn_advantages,
 )
@@ -83,6 +84,7 @@ from training.rollouts.tasks import EnvironmentTasks, list_ids, split_tasks
 from training.runs.run_dir import RunDir
 from training.runs.tracking import Tracker, TrackingConfig
 from training.trainer.batches import Batch, collate, target_logprobs
+from training.trainer.critic import Critic, ValueConfig
 from training.trainer.distributed import DistributedContext, distributed_context
 from training.trainer.learner import Learner, OptimizerConfig, latest_state, prune_states
 from training.trainer.memory import (
@@ -158,6 +160,7 @@ class GRPORecipe:
     objective: str = ""
     """A loss of one's own in place of `policy_loss`: "package.module:function"."""
     advantages: AdvantageConfig = field(default_factory=AdvantageConfig)
+    value: ValueConfig = field(default_factory=ValueConfig)
     steps: int = 100
     """Rounds of playing and learning."""
     tasks: int = 16
@@ -209,16 +212,17 @@ class GRPORecipe:
             raise ValueError(
                 "steps, tasks, minibatches, ppo_epochs and micro_tokens are at least 1"
             )
-        if self.group < 2 or self.temperature <= 0 or self.max_off_policy_steps < 0:
+        least = 1 if self.advantages.baseline == "value" else 2
+        if self.group < least or self.temperature <= 0 or self.max_off_policy_steps < 0:
             raise ValueError(
-                "group is at least 2, temperature above 0, max_off_policy_steps at least 0"
+                f"group is at least {least}, temperature above 0, max_off_policy_steps at least 0"
             )
         if self.dynamic_sampling < 0:
             raise ValueError("dynamic_sampling is at least 0")
-        if self.dynamic_sampling and self.advantages.baseline == "batch":
+        if self.dynamic_sampling and self.advantages.baseline in ("batch", "value"):
             raise ValueError(
-                'dynamic_sampling replaces groups that agree, which advantages.baseline = "batch" '
-                "learns from: leave one of them out"
+                "dynamic_sampling replaces groups that agree, which advantages.baseline = "
+                f'"{self.advantages.baseline}" learns from: leave one of them out'
             )
         if (self.average == "constant") != (self.average_tokens > 0):
             raise ValueError('average_tokens is above 0 with average = "constant", else 0')
@@ -245,6 +249,14 @@ class Example:
     sequence: TokenSequence
     advantages: NDArray[np.float32]
     """[targets]"""
+    episode: int = 0
+    """Which of the step's it is of."""
+    reward: float = 0.0
+    """Of the episode."""
+    values: NDArray[np.float32] | None = None
+    """[targets], before the step's first update; None = there is no value head."""
+    returns: NDArray[np.float32] | None = None
+    """[targets]: what the values should have been."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,15 +305,17 @@ def score_groups(
     max_age = recipe.max_off_policy_steps
     examples: list[Example] = []
     off_policy_tokens = 0
-    for episode, of_turns in zip(episodes, advantages, strict=True):
+    by_value = recipe.advantages.baseline == "value"
+    for number, (episode, of_turns) in enumerate(zip(episodes, advantages, strict=True)):
         trajectories = read_trajectories(
             episode, step=step, max_off_policy_steps=max_age, versions=versions
         )
         off_policy_tokens += sum(trajectory.stale for trajectory in trajectories)
         for trajectory in trajectories:
             of_tokens = of_turns[trajectory.turns]
-            if of_tokens.any():
-                examples.append(Example(trajectory.sequence, of_tokens))
+            if of_tokens.any() or by_value:
+                reward = rewards[number]
+                examples.append(Example(trajectory.sequence, of_tokens, number, reward))
     return ScoredStep(
         examples=tuple(examples),
         groups=len(set(tasks)),
@@ -321,7 +335,11 @@ def _turns_advantages(
 ) -> list[NDArray[np.float32]]:
     """Return the advantage of each turn of each episode: its episode's, and its own."""
     config = recipe.advantages
-    of_episodes = episode_advantages(rewards, tasks, config, normalise=recipe.normalise)
+    of_episodes = (
+        [0.0] * len(rewards)  # a value head has yet to say what it expected
+        if config.baseline == "value"
+        else episode_advantages(rewards, tasks, config, normalise=recipe.normalise)
+    )
     # A reply that no step answered, for its episode was cut off there, is a turn as well.
     counts = [
         max((call.turn + 1 for call in episode.generations), default=0) for episode in episodes
@@ -367,6 +385,8 @@ class Learning:
     dist: DistributedContext
     reference: torch.nn.Module | None = None
     objective: Objective = policy_loss
+    critic: Critic | None = None
+    """None = advantages come without one."""
 
 
 def learn(learner: Learner, examples: Sequence[Example], learning: Learning) -> dict[str, float]:
@@ -379,7 +399,10 @@ def learn(learner: Learner, examples: Sequence[Example], learning: Learning) -> 
         of the last one. `logprob_gap` is what trainer and engine differ by, in nats per token, and
         what the weights have changed by since tokens were sampled that are some steps old.
     """
-    names = (*_SUMMED, "loss", *_GAPS)
+    valued: dict[str, float] = {}
+    if learning.critic is not None:
+        examples, valued = _value(learner, examples, learning, learning.critic)
+    names = (*_SUMMED, "loss", "value_loss", *_GAPS)
     metrics: dict[str, float] = dict.fromkeys((*names, "grad_norm"), 0.0)
     minibatches = _minibatches(examples, learning.recipe, learner.step)
     # Of a single update, the weights before it are those that it is computed with.
@@ -390,12 +413,57 @@ def learn(learner: Learner, examples: Sequence[Example], learning: Learning) -> 
     )
     for number, minibatch in enumerate(minibatches):
         _update(learner, minibatch, learning, proximal, metrics, first=not number)
-    *sums, loss, gap, compared = learning.dist.all_reduce_sum([metrics[name] for name in names])
+    totals = learning.dist.all_reduce_sum([metrics[name] for name in names])
+    *sums, loss, value_loss, gap, compared = totals
     tokens = max(sums[0], 1.0)
     means = {name: total / tokens for name, total in zip(_SUMMED[1:], sums[1:], strict=True)}
     means |= {"loss": loss / max(len(minibatches), 1), "logprob_gap": gap / max(compared, 1.0)}
-    kept = {name: metrics[name] for name in ("grad_norm", "lr") if name in metrics}
+    if learning.critic is not None:
+        valued["value_loss"] = value_loss / max(len(minibatches), 1)
+    kept = {name: metrics[name] for name in ("grad_norm", "lr") if name in metrics} | valued
     return {"tokens": sums[0], **means, **kept}
+
+
+def _value(
+    learner: Learner, examples: Sequence[Example], learning: Learning, critic: Critic
+) -> tuple[list[Example], dict[str, float]]:
+    """Return the examples with values, returns and generalised advantages, and what describes them.
+
+    Each process computes its share; all have all values then.
+    """
+    found: dict[int, NDArray[np.float32]] = {}
+    for share in _shares(examples, learning):
+        batch = collate([it.sequence for it in share], learning.dist.device)
+        with torch.no_grad(), critic.watch() as seen:
+            _logprobs(learner.model, batch, learning)
+            values = critic.values(seen[0]).cpu().numpy()
+        ends = np.cumsum([it.sequence.targets for it in share])
+        parts = np.split(values, ends[:-1]) if share else []
+        found |= {id(it): part for it, part in zip(share, parts, strict=True)}
+    empty = [np.zeros(it.sequence.targets, np.float32) for it in examples]
+    own = [found.get(id(it), none) for it, none in zip(examples, empty, strict=True)]
+    flat = np.array(learning.dist.all_reduce_sum(np.concatenate(own).tolist()), np.float32)
+    advantages, returns = np.zeros_like(flat), np.zeros_like(flat)
+    ends = np.cumsum([it.sequence.targets for it in examples])
+    episodes = np.repeat([it.episode for it in examples], [it.sequence.targets for it in examples])
+    config = learning.recipe.value
+    for number, reward in {it.episode: it.reward for it in examples}.items():
+        tokens = episodes == number
+        advantages[tokens], returns[tokens] = generalized_advantages(
+            flat[tokens], reward, discount=config.discount, gae_lambda=config.gae_lambda
+        )
+    spread = float(returns.var())
+    valued = {
+        "value": float(flat.mean()),
+        "explained_variance": 1 - float((returns - flat).var()) / spread if spread else 0.0,
+    }
+    if learning.recipe.normalise:
+        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    parts = (np.split(it, ends[:-1]) for it in (advantages, flat, returns))
+    return [
+        replace(it, advantages=advantage, values=value, returns=due)
+        for it, advantage, value, due in zip(examples, *parts, strict=True)
+    ], valued
 
 
 def _minibatches(
@@ -457,7 +525,9 @@ def _update(
     for number, examples in enumerate(shares, 1):
         last = number == len(shares)
         batch = collate([example.sequence for example in examples], learning.dist.device)
-        logprobs = _logprobs(learner.model, batch, learning)
+        critic = learning.critic
+        with nullcontext(list[torch.Tensor]()) if critic is None else critic.watch() as seen:
+            logprobs = _logprobs(learner.model, batch, learning)
         ref_logprobs = None
         if learning.reference is not None:
             with torch.no_grad():
@@ -477,7 +547,12 @@ def _update(
             ref_logprobs=ref_logprobs,
         )
         loss = learning.objective(tokens, learning.recipe.clip)
-        learner.backward(loss.total, last=last)
+        total = loss.total
+        if critic is not None:
+            value_loss = _value_loss(critic, seen[0], examples, tokens.weights, batch)
+            total = total + value_loss
+            metrics["value_loss"] += float(value_loss.detach())
+        learner.backward(total, last=last)
         metrics["loss"] += float(loss.total.detach())
         metrics["tokens"] += len(logprobs)
         metrics["clip_frac"] += loss.clipped
@@ -489,6 +564,21 @@ def _update(
             metrics["logprob_gap"] += float(gap)
             metrics["compared"] += len(logprobs)
     metrics["grad_norm"], metrics["lr"] = learner.update()
+    if learning.critic is not None:
+        learning.critic.update()
+
+
+def _value_loss(
+    critic: Critic,
+    hidden: torch.Tensor,
+    examples: Sequence[Example],
+    weights: torch.Tensor,
+    batch: Batch,
+) -> torch.Tensor:
+    values = [it.values for it in examples if it.values is not None]
+    returns = [it.returns for it in examples if it.returns is not None]
+    old, due = _put(np.concatenate(values), batch), _put(np.concatenate(returns), batch)
+    return critic.loss(critic.values(hidden), old, due, weights)
 
 
 def _logprobs(model: torch.nn.Module, batch: Batch, learning: Learning) -> torch.Tensor:
@@ -761,6 +851,7 @@ class _TrainingSteps:
         self._updates = recipe.ppo_epochs * recipe.minibatches
         self._step = 0
         self._clock = StepClock()
+        self._critic: Critic | None = None
 
     async def run(self, final: Path) -> dict[str, Any]:
         """Play and learn; the last weights go to `final`."""
@@ -818,10 +909,14 @@ class _TrainingSteps:
             total=total,
             reduce_every_micro_batch=recipe.model.reduce_every_micro_batch,
         )
+        if recipe.advantages.baseline == "value":
+            self._critic = Critic(model, recipe.value, self._dist)
         self._states.mkdir(parents=True, exist_ok=True)
         state = self._dist.broadcast(str(latest_state(self._states) or ""))
         if state:
             self._step = int(learner.load_state(Path(state))["next_step"])
+            if self._critic is not None:
+                self._critic.load(Path(state))
         return learner, reference
 
     def _tracker(self) -> Tracker:
@@ -848,7 +943,11 @@ class _TrainingSteps:
         """`rollouts` is of the first process, which plays; the others read what was played."""
         recipe = self._recipe
         learning = Learning(
-            recipe=recipe, dist=self._dist, reference=reference, objective=self._objective
+            recipe=recipe,
+            dist=self._dist,
+            reference=reference,
+            objective=self._objective,
+            critic=self._critic,
         )
         ahead: asyncio.Task[SampledGroups] | None = None
         while self._step < recipe.steps:
@@ -980,7 +1079,8 @@ class _TrainingSteps:
     def _save(self, learner: Learner) -> None:
         every, step = self._recipe.save_every, self._step
         if step == self._recipe.steps or (every and step % every == 0):
-            learner.save_state(self._states, {"next_step": step})
+            also = None if self._critic is None else self._critic.save
+            learner.save_state(self._states, {"next_step": step}, also=also)
             if self._dist.is_main:
                 prune_states(self._states, self._recipe.keep_states)
 

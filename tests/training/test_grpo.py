@@ -40,6 +40,7 @@ from training.data.contents import HeldOutContents, record_content
 from training.data.sequences import Provenance, TokenSequence
 from training.data.tokenizer_training import TokenizerConfig, train_tokenizer
 from training.errors import (
+    CheckpointDamaged,
     Contaminated,
     DataError,
     RecipeError,
@@ -64,6 +65,7 @@ from training.rollouts.task_contents import read_contents
 from training.rollouts.tasks import EnvironmentTasks
 from training.runs.tracking import read_log
 from training.trainer.batches import collate, target_logprobs
+from training.trainer.critic import Critic
 from training.trainer.distributed import distributed_context
 from training.trainer.learner import Learner
 from training.trainer.models import InitConfig, create_base, load_for_training
@@ -173,6 +175,46 @@ def test_micro_batches_decide_memory_and_never_the_result(base, tmp_path):
             learn(learner, parts, Learning(recipe=recipe, dist=dist))
             after.append(likelihood(model, parts[0]))
     assert after[0] == pytest.approx(after[1], abs=1e-5)
+
+
+def test_a_value_head_comes_to_expect_what_episodes_earn(base, tmp_path):
+    recipe = recipe_of(
+        base,
+        tmp_path,
+        advantages={"baseline": "value"},
+        group=1,
+        ppo_epochs=2,
+        optimizer={"lr": 1e-6, "schedule": "constant", "warmup": 0.0},
+        value={"lr": 0.05, "clip": 0.5, "trunk_share": 0.5},
+    )
+    with distributed_context("cpu") as dist:
+        model = load_for_training(base, recipe.model, dist)
+        parts = [example([5, 6, 7, 8, 9], 2, 0.0), example([9, 10, 17, 18], 2, 0.0)]
+        parts = [
+            replace(recorded_by(model, it, 1.0), episode=number, reward=1.0 - number)
+            for number, it in enumerate(parts)
+        ]
+        learner = Learner(model, recipe.optimizer, dist, seed=0, total=100)
+        critic = Critic(model, recipe.value, dist)
+        learning = Learning(recipe=recipe, dist=dist, critic=critic)
+        found = [learn(learner, parts, learning) for _ in range(25)]
+        # At first every value is 0, and explains nothing.
+        assert (found[0]["value"], found[0]["explained_variance"]) == (0.0, 0.0)
+        assert found[-1]["value_loss"] < 0.1 * found[0]["value_loss"]
+        assert found[-1]["explained_variance"] > 0.8
+        assert found[-1]["value"] == pytest.approx(3 / 5, abs=0.1)
+        # Another one that goes on from what was saved does what this one does.
+        critic.save(tmp_path)
+        again = Critic(model, recipe.value, dist)
+        again.load(tmp_path)
+        hidden = torch.randn(4, 32)
+        for it in (critic, again):
+            it.loss(it.values(hidden), *torch.zeros(3, 4).unbind()[:2], torch.ones(4)).backward()
+            it.update()
+        assert torch.equal(critic.values(hidden), again.values(hidden))
+        (tmp_path / "critic.safetensors").unlink()
+        with pytest.raises(CheckpointDamaged, match="cannot be used"):
+            again.load(tmp_path)
 
 
 # The recipe and the plan of steps ------------------------------------------------
@@ -544,17 +586,47 @@ def test_two_processes_play_once_and_learn_what_one_learns(speaker, tmp_path):
 
 
 @pytest.mark.slow
+def test_two_processes_with_a_value_head_learn_what_one_learns_and_go_on(speaker, tmp_path):
+    changes = {
+        "micro_tokens": 160,
+        "minibatches": 2,
+        "group": 1,
+        "tasks": 5,
+        "steps": 3,
+        "advantages": {"baseline": "value"},
+        "optimizer": {"lr": 1e-4, "schedule": "constant", "warmup": 0.0},
+    }
+    alone, shared = (whole(speaker, tmp_path / it, **changes) for it in ("alone", "shared"))
+    train(alone, console=Console(quiet=True))
+    done = launch(shared, tmp_path / "recipe.toml")
+    assert done.returncode == 0, done.stderr
+    close = ("value", "value_loss", "explained_variance", "loss", "grad_norm")
+    straight = metrics(alone.out)
+    for one, other in zip(straight, metrics(shared.out), strict=True):
+        for name in close:
+            assert one[name] == pytest.approx(other[name], abs=1e-4)
+    forget_step_three(alone)
+    train(alone, start=Start.RESUME, console=Console(quiet=True))
+    for one, other in zip(straight, metrics(alone.out), strict=True):
+        assert {name: one[name] for name in close} == {name: other[name] for name in close}
+
+
+def forget_step_three(recipe: GRPORecipe) -> None:
+    """Leave a run as if its processes had been killed in their third step."""
+    state = json.loads((recipe.out / "state.json").read_text())
+    del state["finished"]["learn"]
+    (recipe.out / "state.json").write_text(json.dumps(state))
+    shutil.rmtree(max((recipe.out / "states").iterdir()))
+    shutil.rmtree(recipe.out / "final")
+
+
+@pytest.mark.slow
 def test_two_processes_go_on_where_they_were_cut_off(speaker, tmp_path):
     straight, cut = (whole(speaker, tmp_path / name, steps=3) for name in ("straight", "cut"))
     for recipe in (straight, cut):
         done = launch(recipe, tmp_path / "recipe.toml")
         assert done.returncode == 0, done.stderr
-    # As if they had been killed in their third step.
-    state = json.loads((cut.out / "state.json").read_text())
-    del state["finished"]["learn"]
-    (cut.out / "state.json").write_text(json.dumps(state))
-    shutil.rmtree(cut.out / "states/step-00000003")
-    shutil.rmtree(cut.out / "final")
+    forget_step_three(cut)
     done = launch(cut, tmp_path / "recipe.toml", "--resume")
     assert done.returncode == 0, done.stderr
     assert [it["step"] for it in metrics(cut.out)] == [1, 2, 3]

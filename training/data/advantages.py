@@ -5,7 +5,7 @@ Pure functions of rewards and states. An advantage of 0 moves nothing.
 Sources: groups of one task https://arxiv.org/abs/2402.03300; without division
 https://arxiv.org/abs/2503.20783; the others' mean https://arxiv.org/abs/2402.14740; the whole
 batch's mean and deviation https://arxiv.org/abs/2501.03262; credit of turns in the same
-state https://arxiv.org/abs/2505.10978.
+state https://arxiv.org/abs/2505.10978; from estimated values https://arxiv.org/abs/1506.02438.
 """
 
 from __future__ import annotations
@@ -15,16 +15,26 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["AdvantageConfig", "episode_advantages", "telling_groups", "turn_advantages"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "AdvantageConfig",
+    "episode_advantages",
+    "generalized_advantages",
+    "telling_groups",
+    "turn_advantages",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvantageConfig:
     """What rewards are compared with."""
 
-    baseline: Literal["group", "leave_one_out", "batch"] = "group"
+    baseline: Literal["group", "leave_one_out", "batch", "value"] = "group"
     """What is taken off a reward: the mean of its task's episodes, of the other ones of its task
-    (RLOO), or of all of the step (REINFORCE++)."""
+    (RLOO), of all of the step (REINFORCE++), or what a value head expects before each token (PPO
+    with generalised advantages; groups may then be of one episode)."""
     deviation: Literal["group", "batch"] = "group"
     """Whose deviation advantages are divided by, where they are: their task's, or the step's."""
     turn_weight: float = 0.0
@@ -34,6 +44,8 @@ class AdvantageConfig:
     """What a reward counts one turn earlier."""
 
     def __post_init__(self) -> None:
+        if self.baseline == "value" and self.turn_weight:
+            raise ValueError('baseline = "value" has credit of turns already: turn_weight is 0')
         if self.turn_weight < 0 or not 0 < self.turn_discount <= 1:
             raise ValueError("turn_weight is at least 0, turn_discount above 0 and at most 1")
 
@@ -73,6 +85,29 @@ def episode_advantages(
         advantage / _deviation(members[group]) if advantage else 0.0
         for advantage, group in zip(advantages, groups, strict=True)
     ]
+
+
+def generalized_advantages(
+    values: NDArray[np.float32], reward: float, *, discount: float, gae_lambda: float
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the advantage of each token of an episode, and what its value should have been.
+
+    Args:
+        values: What was expected before each token, [tokens].
+        reward: Of the episode, earned by its last token.
+        discount: What a reward counts one token earlier.
+        gae_lambda: What an error of a later value counts one token earlier.
+    """
+    following = np.append(values[1:], 0.0)
+    errors = discount * following - values
+    if len(errors):
+        errors[-1] += reward
+    advantages = np.zeros(len(values), np.float64)
+    ahead = 0.0
+    for at in reversed(range(len(values))):
+        ahead = errors[at] + discount * gae_lambda * ahead
+        advantages[at] = ahead
+    return advantages.astype(np.float32), (advantages + values).astype(np.float32)
 
 
 def telling_groups(rewards: Sequence[float], groups: Sequence[Hashable]) -> int:

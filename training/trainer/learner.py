@@ -14,7 +14,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -164,7 +164,13 @@ class Learner:
         self.step += 1
         return grad_norm, lr
 
-    def save_state(self, folder: Path, extra: dict[str, Any] | None = None) -> Path:
+    def save_state(
+        self,
+        folder: Path,
+        extra: dict[str, Any] | None = None,
+        *,
+        also: Callable[[Path], None] | None = None,
+    ) -> Path:
         """Write weights, moments and step to `folder/step-N`; every process has to call this.
 
         Each process writes its own shard. The folder appears under its name when it is complete
@@ -173,6 +179,7 @@ class Learner:
         Args:
             folder: Of all states.
             extra: JSON-like values that `load_state` returns.
+            also: Called on the main process with the state's folder, to write more files to it.
         """
         target = folder / f"step-{self.step:08d}"
         partial = folder / f".{target.name}.partial"
@@ -184,6 +191,8 @@ class Learner:
         self._dist.barrier()
         if self._dist.is_main:
             state = {"step": self.step, "world": self._dist.world_size, "extra": extra or {}}
+            if also is not None:
+                also(partial)
             (partial / _STATE_FILE).write_text(json.dumps(state))
             for path in partial.iterdir():
                 with path.open("rb+") as stream:

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from training.data.advantages import (
     AdvantageConfig,
     episode_advantages,
+    generalized_advantages,
     telling_groups,
     turn_advantages,
 )
@@ -77,3 +79,37 @@ def test_turns_that_began_in_one_state_are_compared_with_each_other():
 def test_what_cannot_be_is_refused(changes):
     with pytest.raises(ValueError, match="turn_discount above 0"):
         AdvantageConfig(**changes)
+
+
+# From values ----------------------------------------------------------------------
+
+VALUES = np.array([0.5, 0.25, 0.75], np.float32)
+
+
+def test_with_lambda_one_a_token_is_credited_with_what_came_of_it_less_its_value():
+    found, returns = generalized_advantages(VALUES, 1.0, discount=1.0, gae_lambda=1.0)
+    np.testing.assert_allclose(found, 1.0 - VALUES)
+    np.testing.assert_allclose(returns, np.ones(3))
+    discounted, _ = generalized_advantages(VALUES, 1.0, discount=0.5, gae_lambda=1.0)
+    np.testing.assert_allclose(discounted, [0.25 - 0.5, 0.5 - 0.25, 1.0 - 0.75])
+
+
+def test_with_lambda_zero_it_is_credited_with_the_next_value():
+    found, returns = generalized_advantages(VALUES, 1.0, discount=1.0, gae_lambda=0.0)
+    np.testing.assert_allclose(found, [-0.25, 0.5, 0.25])
+    np.testing.assert_allclose(returns, [0.25, 0.75, 1.0])
+
+
+def test_in_between_errors_of_later_values_count_less():
+    found, _ = generalized_advantages(VALUES, 0.0, discount=0.9, gae_lambda=0.5)
+    last = -0.75
+    middle = 0.9 * 0.75 - 0.25 + 0.45 * last
+    first = 0.9 * 0.25 - 0.5 + 0.45 * middle
+    np.testing.assert_allclose(found, [first, middle, last], rtol=1e-6)
+    nothing, _ = generalized_advantages(VALUES[:0], 1.0, discount=1.0, gae_lambda=1.0)
+    assert len(nothing) == 0
+
+
+def test_a_value_head_leaves_no_room_for_credit_by_states():
+    with pytest.raises(ValueError, match="turn_weight is 0"):
+        AdvantageConfig(baseline="value", turn_weight=1.0)
