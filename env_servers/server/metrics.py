@@ -43,6 +43,10 @@ _STALLED_SECONDS = 60.0
 before."""
 
 
+_MOST_CONNECTIONS = 64
+"""At once; further ones are hung up on."""
+
+
 class _Listener(ThreadingMixIn, WSGIServer):
     """An HTTP server with a thread for each connection, so that a slow reader delays nobody."""
 
@@ -50,7 +54,22 @@ class _Listener(ThreadingMixIn, WSGIServer):
 
     def __init__(self, address: str, port: int) -> None:
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         super().__init__((address, port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread, if there is one left."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and leave the thread to others."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
 
 class _Handler(WSGIRequestHandler):

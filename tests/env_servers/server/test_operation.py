@@ -15,7 +15,7 @@ from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.conformance import CHECKS, Target, run_conformance
 from env_servers.conformance.verdicts import expect_error, expect_observation
 from env_servers.sdk import Execution
-from env_servers.server import EnvironmentServer, Security, ServerConfig
+from env_servers.server import EnvironmentServer, Security, ServerConfig, metrics
 from env_servers.server.security import InsecureAddress
 from tests.env_servers.server.conftest import harness_for
 from tests.kit.servers import serving
@@ -201,6 +201,21 @@ async def test_probes_follow_the_health_and_the_event_loop():
         server.metrics._turned -= 3600.0
         # Asked from the loop itself, which cannot turn meanwhile.
         assert probe(server, "live") == probe(server, "ready") == 503
+
+
+async def test_the_port_of_metrics_has_few_connections_and_gets_rid_of_them(monkeypatch):
+    monkeypatch.setattr(metrics, "_MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(metrics._Handler, "timeout", 1.0)
+    async with serving(metrics_port=free_port()) as server:
+        silent = [
+            await asyncio.open_connection("127.0.0.1", server.config.metrics_port) for _ in range(4)
+        ]
+        assert await silent[-1][0].read() == b""
+        for reader, _ in silent[:-1]:
+            assert await reader.read() == b""
+        assert await probes(server) == (200, 200)
+        for _, writer in silent:
+            writer.close()
 
 
 async def probes(server):
