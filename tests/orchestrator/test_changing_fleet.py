@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from grpc_health.v1 import health_pb2_grpc
 from rich.console import Console
 
 from agent_runtime.channel import ClientSecurity, ConnectionOptions
@@ -244,6 +245,26 @@ async def test_a_server_that_comes_and_goes_gets_nothing_for_a_while() -> None:
             await until(lambda: said)
             assert said == [f"{proxy.address} gets no new episodes for 30 s: it comes and goes"]
             assert await placed(fleet, 10) == {steady.addresses[0]: 10}
+
+
+async def test_a_server_without_health_plays_and_one_that_says_it_drains_gets_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_health(_servicer: object, _server: object) -> None: ...
+
+    monkeypatch.setattr(health_pb2_grpc, "add_HealthServicer_to_server", no_health)
+    async with serving() as draining, serving() as other:
+        addresses = draining.addresses[0], other.addresses[0]
+        async with Fleet(["echo"], FleetConfig(servers=addresses), OPTIONS) as fleet:
+            async with asyncio.timeout(30):
+                assert [it async for it in fleet._handles[0].connection.watch_health()] == []
+            assert len(await placed(fleet, 4)) == 2
+            draining.table.admission.draining = True
+            places = [await fleet.acquire("echo") for _ in range(2)]
+            for number, place in enumerate(places):
+                await episode(place, f"refused-{number}").reset()
+            assert [it.connection.address for it in places] == [addresses[1]] * 2
+            assert await placed(fleet, 4) == {addresses[1]: 4}
 
 
 async def test_servers_of_a_name_have_its_certificate(
