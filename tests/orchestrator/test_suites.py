@@ -45,9 +45,9 @@ def agent_at(folder: Path, **environments: PlaySettings) -> str:
 def test_without_arguments_the_agent_plays_its_own_tasks_beside_expert_and_random() -> None:
     config = RunConfig().resolve()
     assert config.policies == parse_policies("expert,random,agent")
-    assert config.environments == tuple(AGENT.environments)
-    for name, settings in AGENT.environments.items():
-        assert config.environment_settings(name) == settings
+    assert config.environments == AGENT.demonstrated
+    for name in AGENT.demonstrated:
+        assert config.environment_settings(name) == AGENT.environments[name]
         assert config.environment_split(name) == ""
 
 
@@ -61,7 +61,8 @@ def test_a_named_environment_is_played_as_ever() -> None:
 
 def test_the_demo_is_the_agents_whoever_plays() -> None:
     config = RunConfig(policies=parse_policies("expert")).resolve()
-    assert config.environment_settings("maze") == AGENT.environments["maze"]
+    name = AGENT.demonstrated[0]
+    assert config.environment_settings(name) == AGENT.environments[name]
 
 
 def test_other_suites_have_each_environments_own_settings() -> None:
@@ -72,8 +73,9 @@ def test_other_suites_have_each_environments_own_settings() -> None:
 
 
 def test_an_agent_brings_its_settings_for_all_who_play_beside_it() -> None:
-    config = RunConfig(environments=("wordle",), policies=parse_policies("expert,agent")).resolve()
-    assert config.environment_settings("wordle") == AGENT.environments["wordle"]
+    name = AGENT.demonstrated[-1]
+    config = RunConfig(environments=(name,), policies=parse_policies("expert,agent")).resolve()
+    assert config.environment_settings(name) == AGENT.environments[name]
 
 
 def test_settings_that_an_agent_changes_are_told_and_own_ones_are_not(tmp_path: Path) -> None:
