@@ -62,9 +62,10 @@ class ClonedRun:
         self._report: Mapping[str, Any] = training.report
         self._recipe = training.recipe
         self.episodes: Counter[str] = Counter()
-        """Environment -> expert episodes."""
+        """Environment -> expert episodes, each once, however often it is learned from."""
         self.contents: dict[str, set[str]] = {}
         """Environment -> contents that it learned from."""
+        met: set[tuple[str, str]] = set()
         for origin in TokenDataset(training.folder / "data" / "train").origins():
             if not origin.content:
                 raise TrainingError(
@@ -72,7 +73,9 @@ class ClonedRun:
                     "a task is new: learn from run folders",
                     field="data.sources",
                 )
-            self.episodes[origin.environment] += 1
+            if (origin.environment, origin.name) not in met:
+                met.add((origin.environment, origin.name))
+                self.episodes[origin.environment] += 1
             self.contents.setdefault(origin.environment, set()).add(origin.content)
 
     def write(

@@ -26,18 +26,22 @@ TASKS = 3
 
 
 def write_run(folder: Path, contents: list[str], *, finished: bool = True) -> Path:
-    """A training on one episode for each content."""
+    """A training on one episode for each content, learned from twice."""
     save_chat_model(folder / "final", max_position_embeddings=4096)
     recipe = {"algorithm": "bc", "recipe": {"batch": {"sequences": 8}}, "run_id": "r"}
     (folder / "recipe.json").write_text(json.dumps(recipe))
     writer = DatasetWriter(folder / "data" / "train", context=100)
     for number, content in enumerate(contents):
         origin = Provenance(
-            source="expert", name=f"e{number}", environment="maze", item_id=f"i{number}"
+            source="expert",
+            name=f"e{number}",
+            environment="maze",
+            item_id=f"i{number}",
+            content=content,
         )
-        origin = Provenance(**{**origin.to_plain(), "content": content})
         ids, mask = np.arange(4, dtype=np.uint32), np.array([False, False, True, True])
-        writer.add_record([TokenSequence(ids=ids, mask=mask, logprobs=None, origin=origin)])
+        sequence = TokenSequence(ids=ids, mask=mask, logprobs=None, origin=origin)
+        writer.add_record([sequence, sequence])
     writer.close()
     if finished:
         (folder / "report.json").write_text(json.dumps({"steps": 7}))

@@ -48,6 +48,9 @@ class TokenizerConfig:
     """Pairs seen less often are not merged."""
     multiword_tokens: int = 0
     """Further ids for runs of words that recur in the texts (`data.multiword`); 0 = none."""
+    multiword_share: float = 0.02
+    """Of the texts that a multiword token is in, at least: above what any name reaches, names stay
+    words of their own, spelled alike wherever they stand, and can be copied."""
     passage_tokens: int = 0
     """Further ids for long beginnings and endings that many texts share, such as an environment's
     rules (`data.shared_text`); 0 = none. What such a passage says is then learned from what follows
@@ -56,6 +59,8 @@ class TokenizerConfig:
     def __post_init__(self) -> None:
         if self.vocab_size < 256 + 3:
             raise ValueError("vocab_size is at least 259: 256 bytes and 3 control tokens")
+        if not 0 < self.multiword_share <= 1:
+            raise ValueError("multiword_share is above 0 and at most 1")
 
 
 def train_tokenizer(texts: Iterable[str], folder: Path, config: TokenizerConfig) -> int:
@@ -93,7 +98,9 @@ def train_tokenizer(texts: Iterable[str], folder: Path, config: TokenizerConfig)
         raise RecipeError("the sources hold no text to train a tokenizer on", field="data.sources")
     tokenizer.add_tokens(_plain_tokens(passages))
     if config.multiword_tokens:
-        tokenizer.add_tokens(_plain_tokens(find_multiword_tokens(texts, config.multiword_tokens)))
+        share = config.multiword_share
+        phrases = find_multiword_tokens(texts, config.multiword_tokens, share=share)
+        tokenizer.add_tokens(_plain_tokens(phrases))
     _write_files(tokenizer, folder)
     return tokenizer.get_vocab_size()
 

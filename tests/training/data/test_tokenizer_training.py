@@ -65,3 +65,23 @@ def test_no_text_at_all_is_an_error(tmp_path: Path) -> None:
 def test_a_vocabulary_without_room_for_bytes_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 259"):
         TokenizerConfig(vocab_size=100)
+
+
+def test_names_are_spelled_alike_wherever_they_stand_above_their_share(tmp_path: Path) -> None:
+    """Else one is a token of its own before a number, and two elsewhere: it cannot be copied."""
+    kinds = [f"{colour} {thing}" for colour in ("red", "blue", "grey") for thing in ("ball", "key")]
+    texts = [f"There is a {kind} 1 here. I go to the {kind}." for kind in kinds for _ in range(20)]
+
+    def spelled(share: float) -> bool:
+        config = TokenizerConfig(vocab_size=500, multiword_tokens=60, multiword_share=share)
+        train_tokenizer(texts, tmp_path / str(share), config)
+        pieces = _tokenizer(tmp_path / str(share)).encode(texts[0], add_special_tokens=False).tokens
+        return sum("red" in piece and "ball" not in piece for piece in pieces) == 2
+
+    assert not spelled(0.02)
+    assert spelled(0.5)
+
+
+def test_a_share_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="multiword_share"):
+        TokenizerConfig(multiword_share=0)
