@@ -41,6 +41,7 @@ from training.courses import Control, Course, Matrix, Merge, expand
 from training.data.selection import Repeats, Selection, score_threshold, select, write_selection
 from training.data.sources import SourceConfig
 from training.errors import CheckpointDamaged, NothingToTrainOn, TrainingError
+from training.reinforcing import Reinforcing, reinforce
 from training.rollouts.division import divide_by_content, held_out_contents, require_disjoint
 from training.rollouts.jobs import (
     EvalRun,
@@ -56,6 +57,7 @@ from training.rollouts.results import (
     as_markdown,
     as_table,
     draw,
+    draw_rewards,
     metrics_from_plain,
     pool,
     read_metric,
@@ -86,6 +88,7 @@ EVOLVED: Final = "AgentEvol"
 RANDOM_WINS: Final = "random wins"
 EXPERT_EXPLORED: Final = "expert explored"
 PREFERRED: Final = "BC_base + DPO"
+REINFORCED: Final = "BC_base + GRPO"
 CONTENTS_FILE: Final = "contents.json"
 FREE_KEYS: Final = (
     "iterations",
@@ -159,7 +162,7 @@ class AgentEvolRecipe:
     """Makes one base model for all seeds; None = that of the recipe, or random weights per seed."""
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     iterations: int = 4
-    """M: rounds of exploring and learning."""
+    """M: rounds of exploring and learning; 0 = only cloning, and what `controls` add to it."""
     samples: int = 1
     """K: explored episodes per task, where its environment names no other number."""
     temperature: float = 1.0
@@ -178,11 +181,13 @@ class AgentEvolRecipe:
     baselines: tuple[str, ...] = ("random",)
     """Scripted policies to evaluate beside the agents."""
     controls: tuple[Control, ...] = ()
-    """Agents to compare with: random-wins, expert-explored, one-iteration, dpo."""
+    """Agents to compare with: random-wins, expert-explored, one-iteration, dpo, grpo."""
     matrix: Matrix | None = None
     """Ablations: rows that vary one setting each."""
     dpo: Preferring | None = None
     """How the control dpo learns; None = as the original's script."""
+    grpo: Reinforcing | None = None
+    """How the control grpo learns; it has no defaults that fit every model."""
     judge: JudgeConfig | None = None
     """Divide tasks by content, evaluate on `validate` tasks alone, and leave the rest to
     `training.judge`; None = divide by id, and evaluate on `evaluate` tasks on the way."""
@@ -197,9 +202,9 @@ class AgentEvolRecipe:
     accordingly."""
 
     def __post_init__(self) -> None:
-        if min(self.iterations, self.samples, self.max_workers) < 1 or self.temperature < 0:
+        if min(self.samples, self.max_workers) < 1 or min(self.iterations, self.temperature) < 0:
             raise ValueError(
-                "iterations, samples and max_workers are at least 1, temperature at least 0"
+                "samples and max_workers are at least 1, iterations and temperature at least 0"
             )
         names = [tasks.name for tasks in self.environments]
         if not names or len(set(names)) != len(names):
@@ -208,8 +213,7 @@ class AgentEvolRecipe:
             raise ValueError("seeds are at least one, none of them twice")
         if self.pretraining and self.cloning.model.init is None:
             raise ValueError("pretraining is for a model from scratch: set cloning.model.init")
-        if len(set(self.controls)) != len(self.controls):
-            raise ValueError("controls are named once each")
+        self._check_controls()
         for tasks in self.environments:
             self._check_tasks(tasks)
             if self.judge:
@@ -236,6 +240,14 @@ class AgentEvolRecipe:
         """
         varied = course.samples != self.samples
         return course.factor * (course.samples if varied else tasks.samples or self.samples)
+
+    def _check_controls(self) -> None:
+        if len(set(self.controls)) != len(self.controls):
+            raise ValueError("controls are named once each")
+        if ("grpo" in self.controls) != (self.grpo is not None):
+            raise ValueError("the control grpo and the section [grpo] go together")
+        if not self.iterations and (self.matrix or "one-iteration" in self.controls):
+            raise ValueError("without iterations there is no matrix and no control one-iteration")
 
     def _check_equal_updates(self) -> None:
         names = {tasks.name for tasks in self.environments}
@@ -283,6 +295,8 @@ class Report:
     """Iteration -> environment -> episodes learned from, of all seeds."""
     checkpoints: tuple[Path, ...]
     """The agent that is the result of each seed."""
+    rewards: Mapping[str, Sequence[float | None]]
+    """Of the control grpo: seed -> the mean score of each step's episodes, from 0 to 1."""
 
 
 def evolve(
@@ -433,9 +447,10 @@ def count_work(recipe: AgentEvolRecipe, split: Mapping[str, TaskSplit]) -> dict[
     }
     scripted = {"random-wins", "expert-explored"} & set(recipe.controls)
     trainings = 1 + recipe.large + len(explorations) + len(scripted)
-    agents = trainings + ("dpo" in recipe.controls)
+    agents = trainings + len({"dpo", "grpo"} & set(recipe.controls))
     evaluated = sum(len(it.evaluate or it.validate) for it in split.values())
     explored = by_random = by_expert = shown = read = 0
+    reinforced = recipe.grpo.episodes if recipe.grpo else 0
     for tasks in recipe.environments:
         it = split[tasks.name]
         size = len(it.explore)
@@ -452,7 +467,7 @@ def count_work(recipe: AgentEvolRecipe, split: Mapping[str, TaskSplit]) -> dict[
     return {
         "update": seeds * trainings * recipe.cloning.max_steps,
         "pretraining_update": divisions * epochs * read // (recipe.cloning.batch.sequences or 1),
-        "episode": seeds * (explored + agents * evaluated),
+        "episode": seeds * (explored + reinforced + agents * evaluated),
         "scripted_episode": divisions * shared + seeds * controls,
     }
 
@@ -735,13 +750,16 @@ class SeedRun:
         """The iteration that is the result, from 1."""
         self.agents: dict[str, Agent] = {}
         """By the name of their row, in the order of the table."""
+        self.rewards: list[float | None] = []
+        """Of GRPO: the mean score of each step's episodes, from 0 to 1; None = it has none."""
         self._recipe = shared.recipe
         self._base_model = ""
 
     @property
     def checkpoint(self) -> Path:
-        """The agent that is the result."""
-        return self.agents[EVOLVED].checkpoint
+        """The agent that is the result: the evolved one, or without iterations the last row's."""
+        name = EVOLVED if self.iterations else list(self.agents)[-1]
+        return self.agents[name].checkpoint
 
     def run(self) -> None:
         """Do all stages of this seed, in order."""
@@ -752,9 +770,10 @@ class SeedRun:
         self.agents[BASE] = base = self._make("bc-base", expert)
         if recipe.large:
             self.agents[LARGE] = self._make("bc-large", shared.expert_sources("large"))
-        self.iterations = self._follow(recipe.course, base.checkpoint)
-        self.best = self._choose()
-        self.agents[EVOLVED] = _result(self.iterations[: self.best])
+        if recipe.iterations:
+            self.iterations = self._follow(recipe.course, base.checkpoint)
+            self.best = self._choose()
+            self.agents[EVOLVED] = _result(self.iterations[: self.best])
         for course in recipe.courses:
             # A course ends with its last iteration: choosing among its own would be one choice
             # more for some rows than for others.
@@ -765,6 +784,8 @@ class SeedRun:
             self.agents[EXPERT_EXPLORED] = self._learn_played("expert-explored", "expert", 1)
         if "dpo" in recipe.controls:
             self.agents[PREFERRED] = self._prefer(base.checkpoint)
+        if recipe.grpo:
+            self.agents[REINFORCED] = self._reinforce(base.checkpoint, recipe.grpo)
 
     def _make_base(self) -> dict[str, Any]:
         """Make the model that every agent of this seed starts from."""
@@ -929,6 +950,31 @@ class SeedRun:
         agent = self._checkpoint("dpo")
         return Agent(checkpoint=agent, metrics=self._evaluate("dpo", agent), own=pairs)
 
+    def _reinforce(self, base: Path, how: Reinforcing) -> Agent:
+        """Let BC_base go on by GRPO on the tasks that are explored."""
+        shared, config = self.shared, self._recipe.cloning
+        items = {name: split.explore for name, split in shared.split.items()}
+
+        def work() -> dict[str, Any]:
+            return reinforce(
+                how,
+                shared.environments,
+                items,
+                self.folder / "grpo",
+                model=replace(config.model, path=str(base), init=None),
+                rollout=self._recipe.rollout,
+                device=config.device,
+                tracking=config.tracking,
+                seed=self.seed,
+                console=shared.console,
+            )
+
+        learned = self._stage("learn-grpo", work)
+        self.rewards = list(learned["rewards"])
+        agent = self._checkpoint("grpo")
+        metrics = self._evaluate("grpo", agent)
+        return Agent(checkpoint=agent, metrics=metrics, own=int(learned["episodes"]))
+
     def _evaluate(self, name: str, agent: Path) -> dict[str, Metric]:
         """Evaluate an agent on what the run evaluates on."""
         return self._evaluate_on(self.shared.use, name, agent)
@@ -978,6 +1024,8 @@ def row_notes(seeds: Sequence[SeedRun]) -> dict[str, str]:
         kind = {RANDOM_WINS: "a random player's", EXPERT_EXPLORED: "explored by the expert"}
         if name == PREFERRED:
             notes[name] = f"{count} expert episodes, then {own:.0f} pairs"
+        elif name == REINFORCED:
+            notes[name] = f"{count} expert episodes, then {own:,.0f} own ones by GRPO"
         elif name not in notes:
             notes[name] = f"{count} expert + {own:.0f} {kind.get(name, 'own')} episodes"
     return notes
@@ -1003,7 +1051,8 @@ def _conclude(seeds: Sequence[SeedRun]) -> Report:
         }
         for number in range(recipe.iterations)
     }
-    report = Report(tuple(rows), selected, tuple(seed.checkpoint for seed in seeds))
+    rewards = {f"seed {seed.seed}": tuple(seed.rewards) for seed in seeds if seed.rewards}
+    report = Report(tuple(rows), selected, tuple(seed.checkpoint for seed in seeds), rewards)
     by_iteration = [
         _pool_seeds([seed.iterations[number].metrics for seed in seeds])
         for number in range(recipe.iterations)
@@ -1034,6 +1083,7 @@ def _write_report(
         "iterations": [{name: metrics[name].mean for name in names} for metrics in iterations],
         "kept": report.selected,
         "checkpoints": [str(checkpoint) for checkpoint in report.checkpoints],
+        **({"grpo_rewards": report.rewards} if report.rewards else {}),
     }
     write_atomically(out / RESULTS_FILE, json.dumps(results, indent=1) + "\n")
     write_atomically(out / "table.md", as_markdown(report.rows, names))
@@ -1043,6 +1093,8 @@ def _write_report(
         console.print(f"kept in iteration {iteration}: {listed}", highlight=False)
     try:
         draw(out / "plot.png", iterations, large, names)
+        if report.rewards:
+            draw_rewards(out / "grpo.png", report.rewards)
     except ExtraMissing as error:
         console.print(f"no plot: {error}", highlight=False, markup=False)
     console.print(f"results: {out / 'table.md'}", highlight=False)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 
@@ -53,7 +53,7 @@ class Cloning:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     save: SaveConfig = field(default_factory=SaveConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    device: str = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     processes: int = 0
     """Processes that learn, one per GPU, started by torchrun; 0 = this one."""
 

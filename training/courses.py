@@ -18,13 +18,14 @@ Merge = Literal["initial", "previous"]
 """What is added to an iteration's episodes: the expert's, or all that the iteration before learned
 from."""
 
-Control = Literal["random-wins", "expert-explored", "one-iteration", "dpo"]
+Control = Literal["random-wins", "expert-explored", "one-iteration", "dpo", "grpo"]
 """A comparison that tells what exploring is good for.
 
 random-wins: a random player's wins of the explored tasks in place of own episodes. expert-explored:
 the expert's, which no exploring can better. one-iteration: as many own episodes as all iterations
 explore, by BC_base, and one learning (M = 1). dpo: preferences between the first iteration's own
-episodes and the expert's, learned by BC_base."""
+episodes and the expert's, learned by BC_base. grpo: BC_base goes on by GRPO on
+the explored tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,7 @@ from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
 from orchestrator.command_line import run_loop
 from orchestrator.configuration import to_plain
+from orchestrator.fleet import Fleet
 from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
 from orchestrator.training_folder import LOG_FILE
@@ -80,7 +81,7 @@ from training.rollouts.progress import Checkpoints, ProgressConfig, Validation, 
 from training.rollouts.results import Row, as_table, read_metric
 from training.rollouts.step_metrics import StepClock, describe_episodes
 from training.rollouts.task_contents import leave_out_held_out
-from training.rollouts.tasks import EnvironmentTasks, list_ids, split_tasks
+from training.rollouts.tasks import EnvironmentTasks, TaskSplit, list_ids, split_tasks
 from training.runs.run_dir import RunDir
 from training.runs.tracking import Tracker, TrackingConfig
 from training.trainer.batches import Batch, collate, target_logprobs
@@ -151,6 +152,9 @@ class GRPORecipe:
     """The agent to begin with; `path` is a checkpoint folder."""
     environments: tuple[EnvironmentTasks, ...]
     """What is played: `explore` tasks are trained on, `evaluate` ones are held out."""
+    items: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Environment -> ids of the tasks to train on, where a program has divided them already; then
+    nothing is held out here (`evaluate = false`). Empty = by `explore`."""
     out: Path = Path("runs/grpo")
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     optimizer: OptimizerConfig = field(
@@ -230,6 +234,10 @@ class GRPORecipe:
             raise ValueError("progress.validate_every needs tasks: environments.*.validate")
         if self.progress.choose == "validation" and self.progress.validate_every > self.steps:
             raise ValueError("progress.validate_every is at most steps, to choose by it")
+        if self.items and (
+            self.evaluate or set(self.items) != {it.name for it in self.environments}
+        ):
+            raise ValueError("items are of every environment, and go with evaluate = false")
         if not self.model.path:
             raise ValueError("model.path is a checkpoint: GRPO improves an agent that can play")
 
@@ -1153,8 +1161,7 @@ async def _choose_tasks(recipe: GRPORecipe, console: Console) -> dict[str, Any]:
     ) as rollouts:
         tasks: dict[str, Any] = {}
         for environment in recipe.environments:
-            ids = await list_ids(rollouts.fleet, environment)
-            split, left_out = split_tasks(environment, *ids), dict[str, str]()
+            split, left_out = await _split(recipe, environment, rollouts.fleet), dict[str, str]()
             if held_out is not None:
                 split, left_out = await leave_out_held_out(
                     rollouts.fleet, environment, split, held_out
@@ -1172,6 +1179,13 @@ async def _choose_tasks(recipe: GRPORecipe, console: Console) -> dict[str, Any]:
                 "perfect": perfect_score(rollouts.fleet.described[environment.name]),
             }
     return tasks
+
+
+async def _split(recipe: GRPORecipe, environment: EnvironmentTasks, fleet: Fleet) -> TaskSplit:
+    if recipe.items:
+        items = recipe.items[environment.name]
+        return TaskSplit(base=(), large=(), explore=items, evaluate=(), validate=())
+    return split_tasks(environment, *await list_ids(fleet, environment))
 
 
 def _evaluate(

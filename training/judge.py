@@ -396,10 +396,11 @@ def _plain_estimates(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
 def _differences(rows: Sequence[JudgedRow], names: Sequence[str]) -> list[Difference]:
     """Compare AgentEvol with every other agent, and every other agent with BC_base."""
     by_name = {row.name: row for row in rows}
-    evolved, base = by_name[EVOLVED], by_name[BASE]
-    found = [compare_rows(row, evolved, names) for row in rows if row is not evolved]
     others = [row for row in rows if row.name not in (EVOLVED, BASE)]
-    return [*found, *(compare_rows(base, row, names) for row in others)]
+    found = [compare_rows(by_name[BASE], row, names) for row in others]
+    if evolved := by_name.get(EVOLVED):
+        found = [*(compare_rows(row, evolved, names) for row in rows if row is not evolved), *found]
+    return found
 
 
 def _judged_times(judgements: Sequence[Judgement]) -> str:

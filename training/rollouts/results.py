@@ -29,6 +29,7 @@ __all__ = [
     "as_markdown",
     "as_table",
     "draw",
+    "draw_rewards",
     "measure",
     "metrics_from_plain",
     "pool",
@@ -99,6 +100,8 @@ def as_markdown(rows: Sequence[Row], environments: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+_WINDOW: Final = 10
+"""Steps that a curve's running mean is over."""
 _COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#17becf")
 
 
@@ -112,13 +115,7 @@ def draw(
 
     `large` is drawn as a dashed line. Raises ExtraMissing without matplotlib.
     """
-    try:
-        backend: Any = import_module("matplotlib.backends.backend_agg")
-        figure: Any = import_module("matplotlib.figure")
-    except ImportError:
-        raise ExtraMissing("drawing plots", extra="plot") from None
-    canvas: Any = figure.Figure(figsize=(3.2 * len(environments), 3.0), layout="constrained")
-    backend.FigureCanvasAgg(canvas)
+    canvas = _canvas(3.2 * len(environments), 3.0)
     panels: Any = canvas.subplots(1, len(environments), squeeze=False)[0]
     for number, (name, panel) in enumerate(zip(environments, panels, strict=True)):
         colour = _COLOURS[number % len(_COLOURS)]
@@ -128,6 +125,49 @@ def draw(
         if name in large and large[name].mean is not None:
             panel.axhline(100 * (large[name].mean or 0), color="grey", ls="--", label="BC_large")
             panel.legend(loc="lower right", fontsize=7)
+    _save(canvas, path)
+
+
+def draw_rewards(path: Path, curves: Mapping[str, Sequence[float | None]]) -> None:
+    """Draw the mean score of each step's episodes, a pale line per curve and its running mean.
+
+    Args:
+        path: Of the PNG.
+        curves: Name -> score of each step from 0 to 1; None = no episode was finished.
+
+    Raises:
+        ExtraMissing: Without matplotlib.
+    """
+    canvas = _canvas(5.0, 3.2)
+    panel: Any = canvas.subplots()
+    for number, (name, rewards) in enumerate(curves.items()):
+        colour = _COLOURS[number % len(_COLOURS)]
+        points = [(step, 100 * it) for step, it in enumerate(rewards, 1) if it is not None]
+        steps, scores = [step for step, _ in points], [score for _, score in points]
+        panel.plot(steps, scores, color=colour, alpha=0.3, lw=0.8)
+        means = [
+            math.fsum(scores[max(0, end - _WINDOW) : end]) / min(end, _WINDOW)
+            for end in range(1, len(scores) + 1)
+        ]
+        panel.plot(steps, means, color=colour, label=name)
+    panel.set(xlabel=f"step (mean of the last {_WINDOW})", ylabel="score of the step's episodes, %")
+    panel.legend(loc="lower right", fontsize=7)
+    _save(canvas, path)
+
+
+def _canvas(width: float, height: float) -> Any:
+    """Return an empty figure, sizes in inches; raises ExtraMissing without matplotlib."""
+    try:
+        backend: Any = import_module("matplotlib.backends.backend_agg")
+        figure: Any = import_module("matplotlib.figure")
+    except ImportError:
+        raise ExtraMissing("drawing plots", extra="plot") from None
+    canvas: Any = figure.Figure(figsize=(width, height), layout="constrained")
+    backend.FigureCanvasAgg(canvas)
+    return canvas
+
+
+def _save(canvas: Any, path: Path) -> None:
     with atomic_output(path, overwrite=True) as partial:
         canvas.savefig(partial, format="png", dpi=120)
 

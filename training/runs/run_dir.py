@@ -55,7 +55,7 @@ Json = dict[str, Any]
 _STATE_LAYOUT: Final = 2
 """Layout 1 held the recipe, too, and had no recipe.json beside it."""
 _OWN_FILES: Final = (
-    *(LOG_FILE, REPORT_FILE, RESULTS_FILE, LOCK_FILE, "table.md", "plot.png"),
+    *(LOG_FILE, REPORT_FILE, RESULTS_FILE, LOCK_FILE, "table.md", "plot.png", "grpo.png"),
     *("contents.json", "held-out-contents.json"),
 )
 """`judgements.json` is none of them: that a run was judged is not forgotten by beginning anew."""
