@@ -47,7 +47,6 @@ from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.engine import engine_context
 from agent_runtime.engine.torch_backend import MEMORY_SHARE, engine_bytes
 from agent_runtime.scores import perfect_score, recorded_score
-from agent_runtime.weights import Weights
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
 from orchestrator.command_line import run_loop
@@ -97,7 +96,6 @@ from training.trainer.memory import (
 )
 from training.trainer.models import (
     ModelConfig,
-    gather_weights,
     hf_config,
     load_for_training,
     precision_context,
@@ -111,6 +109,7 @@ from training.trainer.policy_loss import (
     load_objective,
     policy_loss,
 )
+from training.weight_push import WeightPush
 
 __all__ = [
     "GRPORecipe",
@@ -118,7 +117,6 @@ __all__ = [
     "fit_engine",
     "main",
     "plan",
-    "prune_weights",
     "train",
 ]
 
@@ -1029,19 +1027,14 @@ class _TrainingSteps:
 
     async def _sync_weights(self, rollouts: Rollouts | None, learner: Learner) -> None:
         """Give the policy the new weights; every process has to call this."""
-        version, weights_folder = self._versions.name(self._step), self._recipe.out / "weights"
-        if self._recipe.rollout.engine == "sglang":
-            folder = weights_folder / version
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            save_checkpoint(
-                learner.model, folder, tokenizer=self._recipe.model.source, dist=self._dist
-            )
-            weights: Weights = folder  # a server reads them from a checkpoint
-        else:
-            weights = gather_weights(learner.model, self._dist)
-        if rollouts is not None:
-            await rollouts.update_weights(weights, version)
-            prune_weights(weights_folder, keep=version)
+        recipe = self._recipe
+        push = WeightPush(
+            model=recipe.model,
+            rollout=recipe.rollout,
+            folder=recipe.out / "weights",
+            dist=self._dist,
+        )
+        await push.push(learner.model, rollouts, self._versions.name(self._step))
 
     async def _progress(
         self,
@@ -1101,18 +1094,6 @@ class _TrainingSteps:
             "rounds": self._recipe.max_rounds(self._step - 1),
             **learned,
         }
-
-
-def prune_weights(folder: Path, *, keep: str) -> None:
-    """Remove the weights that no engine serves any more: a step of 7B parameters has 27 GB."""
-    if folder.is_dir():
-        for old in folder.iterdir():
-            if old.name != keep and _is_weights(old):
-                shutil.rmtree(old)
-
-
-def _is_weights(folder: Path) -> bool:
-    return folder.is_dir() and "step-" in folder.name
 
 
 def step_tasks(tasks: Mapping[str, Sequence[str]], step: int, count: int, seed: int) -> list[Task]:

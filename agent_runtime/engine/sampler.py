@@ -85,12 +85,18 @@ def _draw(
             tokens.copy_(_invert(probabilities, numbers(plain_rows)))
         else:
             tokens[plain_rows] = _invert(probabilities[plain_rows], numbers(plain_rows))
-    if cut_rows:
-        rows = probabilities if len(cut_rows) == len(settings) else probabilities[cut_rows]
-        descending, order = torch.sort(rows, stable=True, dim=-1, descending=True)
-        remaining = _truncate(descending, [settings[row] for row in cut_rows])
-        ranks = _invert(remaining, numbers(cut_rows))
-        tokens[cut_rows] = order.gather(1, ranks[:, None])[:, 0]
+    # Sorted, a row takes four times what it is: those are made in parts, too.
+    for part in _parts(cut_rows, probabilities.shape[-1]):
+        descending, order = torch.sort(probabilities[part], stable=True, dim=-1, descending=True)
+        remaining = _truncate(descending, [settings[row] for row in part])
+        ranks = _invert(remaining, numbers(part))
+        tokens[part] = order.gather(1, ranks[:, None])[:, 0]
+
+
+def _parts(rows: list[int], vocab: int) -> list[list[int]]:
+    """Return rows, as many at a time as `_SUMS_AT_ONCE` admits."""
+    size = max(1, _SUMS_AT_ONCE // vocab)
+    return [rows[at : at + size] for at in range(0, len(rows), size)]
 
 
 def _truncate(probabilities: torch.Tensor, settings: Sequence[Sampling]) -> torch.Tensor:

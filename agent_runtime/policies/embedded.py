@@ -34,7 +34,7 @@ from agent_runtime.rendering import ChatRenderer
 from agent_runtime.sampled_reply import SampledReply
 from agent_runtime.sampling import FinishReason, Sampling
 from agent_runtime.spending import Pricing
-from agent_runtime.weights import Interrupt, Weights
+from agent_runtime.weights import BroadcastWeights, Interrupt, Weights
 
 if TYPE_CHECKING:
     from agent_runtime.engine.worker import EngineThread
@@ -138,6 +138,8 @@ class EmbeddedPolicy(TrainablePolicy):
                 "the embedded engine does not wait for replies that are being sampled: interrupt "
                 "is in_place, retract or abort"
             )
+        if isinstance(weights, BroadcastWeights):
+            weights = weights.tensors  # they are in this process
         started = time.monotonic()
         version = await self.engine.update_weights(
             weights,

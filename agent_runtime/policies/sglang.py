@@ -53,10 +53,11 @@ from agent_runtime.request_sender import RequestSender
 from agent_runtime.sampled_reply import SampledReply
 from agent_runtime.sampling import FinishReason, Sampling
 from agent_runtime.sglang.engines import EngineGroup, WeightUpdate
+from agent_runtime.sglang.groups import GroupSettings
 from agent_runtime.sglang.tensors import WeightTensors
 from agent_runtime.sglang.wire import Streamed, generate_body, read_reply, read_scores
 from agent_runtime.supervision import Supervisor, cancel_tasks, supervise
-from agent_runtime.weights import Interrupt, Weights
+from agent_runtime.weights import BroadcastWeights, Interrupt, Weights
 
 __all__ = ["SGLangPolicy"]
 
@@ -185,18 +186,26 @@ class SGLangPolicy(TrainablePolicy):
         """Give all engines new weights; see `TrainablePolicy`.
 
         A `Path` is made absolute; a string is sent as it is, for engines on other machines. A
-        state_dict is handed to engines on this machine without a disk; an engine that restarts
-        afterwards is stale until the next update. Replies go on "in_place" by default.
+        state_dict is handed to engines on this machine without a disk, or sent as
+        `BroadcastWeights`; an engine that restarts afterwards is stale until the next update.
+        Replies go on "in_place" by default.
         """
-        path, handles = "", None
-        if isinstance(weights, Mapping):
-            handles = WeightTensors(weights)
+        path, tensors, group = "", None, None
+        if isinstance(weights, BroadcastWeights):
+            tensors = WeightTensors(weights.tensors)
+            group = GroupSettings(backend=weights.backend, address=weights.address)
+        elif isinstance(weights, Mapping):
+            tensors = WeightTensors(weights)
         else:
             # Engines have working directories of their own.
             local = isinstance(weights, Path)
             path = str(await asyncio.to_thread(weights.resolve)) if local else weights
         update = WeightUpdate(
-            version=version, path=path, tensors=handles, interrupt=interrupt or "in_place"
+            version=version,
+            path=path,
+            tensors=tensors,
+            group=group,
+            interrupt=interrupt or "in_place",
         )
         await self.engines.update(update)
         return version

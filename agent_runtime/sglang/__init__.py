@@ -5,6 +5,7 @@
     health.py       which engines may serve
     concurrency.py  how many requests they are given at once
     tensors.py      weights handed over without a disk
+    groups.py       weights sent through process groups
 
 `agent_runtime.policies.sglang` is the policy that stands on it, `agent_runtime.serving` starts
 such servers.

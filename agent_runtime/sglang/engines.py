@@ -30,6 +30,7 @@ from agent_runtime.errors import (
 )
 from agent_runtime.logs import get_logger
 from agent_runtime.request_retry import Outage
+from agent_runtime.sglang.groups import Ask, GroupSender, GroupSettings
 from agent_runtime.sglang.health import EngineHealth, EngineInfo, EngineState, GroupHealth
 from agent_runtime.sglang.tensors import WeightTensors
 from agent_runtime.supervision import cancel_tasks, supervise
@@ -55,8 +56,10 @@ class WeightUpdate:
     path: str = ""
     """Folder of a checkpoint of the same architecture, as the engines see it."""
     tensors: WeightTensors | None = None
-    """Instead of `path`, for engines on this machine. An engine that restarts afterwards is stale
-    until the next update: nothing here keeps the tensors."""
+    """Instead of `path`: handed by handle to engines on this machine, or sent. An engine that
+    restarts afterwards is stale until the next update: nothing here keeps the tensors."""
+    group: GroupSettings | None = None
+    """Tensors are sent through a process group with each engine, wherever it is."""
     interrupt: Interrupt = "in_place"
     """What happens to replies that are being sampled."""
     timeout: float = 600.0
@@ -65,6 +68,8 @@ class WeightUpdate:
     def __post_init__(self) -> None:
         if bool(self.path) == (self.tensors is not None):
             raise ValueError("new weights come from a path or from tensors: give one of them")
+        if self.group is not None and self.tensors is None:
+            raise ValueError("a process group sends tensors: give them")
 
 
 class EngineGroup:
@@ -98,6 +103,8 @@ class EngineGroup:
         # the other's error: the recovery's retry of a folder that was not there once failed the
         # good update that came after it.
         self._updating: dict[str, asyncio.Lock] = {}
+        self._senders: dict[str, GroupSender] = {}
+        """Of the engines that were sent weights through a process group, by their addresses."""
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -127,6 +134,7 @@ class EngineGroup:
     async def close(self) -> None:
         """Stop recovering and disconnect."""
         await cancel_tasks(self._recovering)
+        await asyncio.gather(*(sender.close() for sender in self._senders.values()))
         for client in self._clients.values():
             if client is not self._front:
                 await client.close()
@@ -239,10 +247,12 @@ class EngineGroup:
             raise PolicyMisconfigured(
                 f"version {update.version!r} is served already: name a new one"
             )
-        if update.tensors is not None and not all(map(is_loopback, self._clients)):
+        by_handle = update.tensors is not None and update.group is None
+        if by_handle and not all(map(is_loopback, self._clients)):
             raise PolicyMisconfigured(
                 "tensors are handed over within one machine, and an engine is on another one: "
-                "give the path of a checkpoint that all of them see"
+                "give the path of a checkpoint that all of them see, or BroadcastWeights (in "
+                'recipes rollout.push = "distributed")'
             )
         self._update = update if update.path else None
         if update.interrupt == "abort":
@@ -334,15 +344,24 @@ class EngineGroup:
             await ask("/update_weights_from_disk", {"model_path": update.path, **options})
             return
         server = await self._server_info(client, _START_TIMEOUT)
-        ranks = server.get("tp_size")
-        buckets = update.tensors.payloads(ranks if isinstance(ranks, int) else 1)
+        sender = None
+        if update.group is not None:
+            sender = self._sender(client, update.group)
+            await sender.join(server, _boot_id(server), ask, timeout=update.timeout)
         await ask("/begin_weight_update", {})
         try:
-            while bucket := await asyncio.to_thread(next, buckets, None):
-                body = {"serialized_named_tensors": bucket, **options}
-                await ask("/update_weights_from_tensor", body)
+            if sender is not None:
+                await sender.send(update.tensors, options, ask)
+            else:
+                await _send_handles(update.tensors, server, options, ask)
         finally:
             await ask("/end_weight_update", {})
+
+    def _sender(self, client: Endpoint, settings: GroupSettings) -> GroupSender:
+        sender = self._senders.get(client.base_url)
+        if sender is None:
+            sender = self._senders[client.base_url] = GroupSender(client, settings)
+        return sender
 
     def _close_gate(self) -> None:
         if self._gate.is_set():
@@ -413,9 +432,7 @@ class EngineGroup:
             server = await self._server_info(client, _PROBE_TIMEOUT)
         except PolicyRejected:
             server = {}
-        # Seconds that the start took, to the nanosecond: no two starts agree.
-        boot_id = server.get("startup_time") or server.get("random_seed") or ""
-        return EngineInfo(str(boot_id), str(model.get("weight_version") or ""))
+        return EngineInfo(_boot_id(server), str(model.get("weight_version") or ""))
 
     async def _model_info(self, client: Endpoint, timeout: float) -> dict[str, Any]:
         try:
@@ -442,6 +459,21 @@ class EngineGroup:
     async def _abort_at(self, client: Endpoint, rid: str) -> None:
         with contextlib.suppress(PolicyError):  # dead servers need none, routers forward none
             await client.control("/abort_request", {"rid": rid}, timeout=_ABORT_TIMEOUT)
+
+
+async def _send_handles(
+    tensors: WeightTensors, server: Mapping[str, Any], options: Mapping[str, Any], ask: Ask
+) -> None:
+    ranks = server.get("tp_size")
+    buckets = tensors.payloads(ranks if isinstance(ranks, int) else 1)
+    while bucket := await asyncio.to_thread(next, buckets, None):
+        await ask("/update_weights_from_tensor", {"serialized_named_tensors": bucket, **options})
+
+
+def _boot_id(server: Mapping[str, Any]) -> str:
+    """Return what tells an engine's starts apart."""
+    # Seconds that the start took, to the nanosecond: no two starts agree.
+    return str(server.get("startup_time") or server.get("random_seed") or "")
 
 
 def _sum_load(rows: list[Mapping[str, Any]]) -> Load:

@@ -1,8 +1,9 @@
-"""Weights handed to an engine on this machine by handle: nothing is written to a disk.
+"""Weights in memory, in buckets: nothing is written to a disk.
 
-Owns the form that SGLang's /update_weights_from_tensor reads: per bucket, a list of (name, tensor)
-in which a tensor is a handle of shared memory, or of CUDA memory. Tensors must stay as they are
-until the engine has answered; it copies them then. Knows no engine and no network; needs torch.
+Owns the form that SGLang's /update_weights_from_tensor reads, for an engine on this machine: per
+bucket, a list of (name, tensor) in which a tensor is a handle of shared memory, or of CUDA memory.
+Tensors must stay as they are until the engine has answered; it copies them then. Knows no engine
+and no network; needs torch.
 """
 
 from __future__ import annotations
@@ -36,21 +37,26 @@ class WeightTensors:
         self._tensors = dict(tensors)
         self._bucket_bytes = bucket_bytes
 
-    def payloads(self, ranks: int = 1) -> Iterator[list[str]]:
-        """Per bucket, one text for each of the engine's tensor-parallel ranks.
-
-        Made when it is asked for; a handle is good for one reader.
-        """
+    def buckets(self) -> Iterator[list[tuple[str, Tensor]]]:
+        """Names and tensors, as many as a request may hand over; a larger one stands alone."""
         bucket: list[tuple[str, Tensor]] = []
         size = 0
         for name, tensor in self._tensors.items():
             length = tensor.numel() * tensor.element_size()
             if bucket and size + length > self._bucket_bytes:
-                yield [_handles(bucket) for _ in range(ranks)]
+                yield bucket
                 bucket, size = [], 0
             bucket.append((name, tensor.detach().contiguous()))
             size += length
-        yield [_handles(bucket) for _ in range(ranks)]
+        yield bucket
+
+    def payloads(self, ranks: int = 1) -> Iterator[list[str]]:
+        """Per bucket, one text for each of the engine's tensor-parallel ranks.
+
+        Made when it is asked for; a handle is good for one reader.
+        """
+        for bucket in self.buckets():
+            yield [_handles(bucket) for _ in range(ranks)]
 
 
 def _handles(bucket: list[tuple[str, Tensor]]) -> str:

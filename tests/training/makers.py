@@ -146,3 +146,28 @@ def write_echo_recipe(folder: Path, base: Path, **changes: object) -> dict:
         "tracking": {"tensorboard": False, "print_every": 0},
         **changes,
     }
+
+
+def train_speaker(folder: Path) -> Path:
+    """Make a model that has seen as many replies with an action as without one; needs torch."""
+    from rich.console import Console
+
+    from training import bc
+    from training.config.recipe import build
+
+    entries = []
+    for number in range(24):
+        turns = [
+            {"from": "human", "loss": None, "value": "say"},
+            {"from": "gpt", "loss": False, "value": "yes"},
+        ]
+        for turn in range(2):
+            action = "hello" if (number + turn) % 2 else ""
+            turns += [
+                {"from": "human", "loss": None, "value": f"Step {turn}: abc {number}"},
+                {"from": "gpt", "loss": True, "value": f"Thought:\nI talk.\n\nAction:\n{action}"},
+            ]
+        entries.append({"conversations": turns, "item_id": f"echo_{number}"})
+    (folder / "talk.json").write_text(json.dumps(entries))
+    recipe = write_recipe(folder / "bc", folder / "talk.json", epochs=12)
+    return bc.train(build(bc.BcRecipe, recipe), console=Console(quiet=True)).checkpoint

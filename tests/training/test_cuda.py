@@ -38,6 +38,10 @@ from training.trainer.models import (  # noqa: E402
 pytestmark = [
     pytest.mark.torch,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+    pytest.mark.skipif(
+        tuple(map(int, torch.__version__.split(".")[:2])) < (2, 12),
+        reason="packed attention needs torch 2.12",
+    ),
 ]
 
 CONTEXT = 1024

@@ -128,18 +128,22 @@ def test_one_command_measures_all_parts_and_goes_on_where_it_was_cut_off(recipe,
         tests="tests/training/test_cuda.py",
         mfu_size="tiny",
         mfu_flags="--rows 1 --accumulate 1 --warmup 1 --steps 2 --variants eager",
+        pushes_flags="--engine embedded --pushes disk --size tiny --steps 1 --tasks 2 --group 2",
         recipe=path,
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
         patch.setenv("OMP_NUM_THREADS", "1")
-        first = measure(replace(options, parts=("tests", "mfu")))
-        assert list(first["parts"]) == ["tests", "mfu"]
+        first = measure(replace(options, parts=("tests", "mfu", "pushes")))
+        assert list(first["parts"]) == ["tests", "mfu", "pushes"]
         report = measure(options)
     parts = report["parts"]
     assert {name: it["done"] for name, it in parts.items()} == dict.fromkeys(options.parts, True)
     assert parts["mfu"] == first["parts"]["mfu"]  # what is done is not done again
     assert parts["mfu"]["results"][0]["tokens_per_second"] > 0
+    assert parts["mfu"]["results"][0]["planned_memory_gib"] > 0
+    [step] = parts["pushes"]["results"]["disk"]["steps"]
+    assert step["episodes"] == 4
     if not torch.cuda.is_available():
         assert "no CUDA device" in parts["tests"]["skipped"][0]
     evolved = parts["agentevol"]

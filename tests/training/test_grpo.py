@@ -32,8 +32,8 @@ from orchestrator.viewer.library import Library
 from orchestrator.viewer.trainings import Trainings
 from tests.kit import fake_sglang
 from tests.kit.fake_sglang import FakeModel, FakeSGLang
-from tests.training.makers import write_echo_recipe, write_recipe
-from training import bc, grpo
+from tests.training.makers import train_speaker, write_echo_recipe
+from training import grpo
 from training.config.recipe import build
 from training.config.start import Start
 from training.data.contents import HeldOutContents, record_content
@@ -55,7 +55,6 @@ from training.grpo import (
     fit_engine,
     learn,
     plan,
-    prune_weights,
     step_tasks,
     train,
 )
@@ -257,24 +256,7 @@ def test_tasks_take_turns_and_each_is_played_once_a_round():
 
 @pytest.fixture(scope="module")
 def speaker(tmp_path_factory) -> Path:
-    """A model that has seen as many replies with an action as without one."""
-    folder = tmp_path_factory.mktemp("speaker")
-    entries = []
-    for number in range(24):
-        turns = [
-            {"from": "human", "loss": None, "value": "say"},
-            {"from": "gpt", "loss": False, "value": "yes"},
-        ]
-        for turn in range(2):
-            action = "hello" if (number + turn) % 2 else ""
-            turns += [
-                {"from": "human", "loss": None, "value": f"Step {turn}: abc {number}"},
-                {"from": "gpt", "loss": True, "value": f"Thought:\nI talk.\n\nAction:\n{action}"},
-            ]
-        entries.append({"conversations": turns, "item_id": f"echo_{number}"})
-    (folder / "talk.json").write_text(json.dumps(entries))
-    recipe = write_recipe(folder / "bc", folder / "talk.json", epochs=12)
-    return bc.train(build(bc.BcRecipe, recipe), console=Console(quiet=True)).checkpoint
+    return train_speaker(tmp_path_factory.mktemp("speaker"))
 
 
 def whole(base: Path, out: Path, **changes) -> GRPORecipe:
@@ -465,14 +447,6 @@ async def contents_of(recipe: GRPORecipe, items: list[str]) -> dict[str, str]:
     rollout, tasks = recipe.rollout, recipe.environments[0]
     async with Fleet([tasks.name], rollout.fleet, connection_options(rollout.client)) as fleet:
         return await read_contents(fleet, tasks, items)
-
-
-def test_weights_that_no_engine_serves_any_more_are_removed(tmp_path):
-    for name in ("aa-01-step-1", "aa-01-step-2", "step-7", "mine"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "model.safetensors").write_bytes(b"weights")
-    prune_weights(tmp_path, keep="aa-01-step-2")
-    assert sorted(it.name for it in tmp_path.iterdir()) == ["aa-01-step-2", "mine"]
 
 
 @pytest.mark.slow

@@ -50,6 +50,8 @@ KEYS_ADDED: Final[Mapping[str, str | float]] = {
     "progress.choose": "last",
     "progress.keep_checkpoints": 2,
     "progress.table_tasks": 4,
+    "rollout.push": "disk",
+    "rollout.push_backend": "auto",
 }
 """Keys of later programs that cannot be off, with what programs before them did."""
 RENAMED_KEYS: Final[Mapping[str, str]] = {

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich.console import Console
 
@@ -24,6 +24,7 @@ from agent_runtime.policies.sglang import SGLangPolicy
 from agent_runtime.scores import perfect_score
 from agent_runtime.serving import serving
 from agent_runtime.serving.config import ServeConfig
+from agent_runtime.weights import BroadcastWeights, GroupBackend, Weights
 from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.client import ClientConfig, connection_options
 from orchestrator.command_line import run_loop
@@ -35,7 +36,16 @@ from training.errors import RecipeError, TrainingError
 from training.rollouts.engine_checks import require_same_tokenizer
 from training.rollouts.tasks import EnvironmentTasks, list_ids
 
-__all__ = ["EvalRun", "RolloutConfig", "RolloutJob", "RolloutPolicy", "list_tasks", "play"]
+__all__ = [
+    "EvalRun",
+    "RolloutConfig",
+    "RolloutJob",
+    "RolloutPolicy",
+    "checkpoint_weights",
+    "list_tasks",
+    "play",
+    "pushed_weights",
+]
 
 log = get_logger(__name__)
 
@@ -49,6 +59,14 @@ class RolloutConfig:
     url: str = ""
     """A running SGLang server, whose weights are replaced through its update API; empty = SGLang
     is launched for each exploration and ended before learning, so that both may use the GPUs."""
+    push: Literal["disk", "tensors", "distributed"] = "disk"
+    """How the server at `url` is given weights: as a checkpoint on a disk that it sees, as tensors
+    in the memory of this machine, or through a process group (NCCL or gloo)."""
+    push_backend: GroupBackend = "auto"
+    """Of that group: auto = nccl where server and learner have GPUs of their own, else gloo."""
+    push_address: str = ""
+    """This machine as the server sees it, to come to that group; empty = the address that leads to
+    it."""
     max_new_tokens: int = 256
     """Longest reply, in tokens."""
     concurrency: int = 128
@@ -74,6 +92,8 @@ class RolloutConfig:
         if self.engine == "sglang" and not self.url and not self.serve.port:
             # Records name the address: a resume must find the same one.
             raise ValueError("the engine sglang needs url, or serve.port to launch a server on")
+        if self.push != "disk" and not self.url:
+            raise ValueError("push is of a server that goes on: it needs url")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,19 +212,41 @@ async def _start_policy(
 
 
 async def _push_weights(rollout: RolloutConfig, checkpoint: Path) -> None:
-    """Give a running server the weights of a checkpoint, which it must see under the same path.
+    """Give a running server the weights of a checkpoint.
 
     They are named by their bytes: equal weights, equal version.
     """
     version = await asyncio.to_thread(weights_digest, checkpoint)
+    weights = await asyncio.to_thread(checkpoint_weights, rollout, checkpoint)
     policy = SGLangPolicy(rollout.url, PolicyConfig(sglang=rollout.sglang))
     await policy.start()
     try:
         await require_same_tokenizer(policy, checkpoint, rollout.url)
-        await policy.update_weights(checkpoint, version=version)
+        await policy.update_weights(weights, version=version)
     finally:
         await policy.close()
     log.info("weights updated", server=rollout.url, version=version, checkpoint=str(checkpoint))
+
+
+def pushed_weights(rollout: RolloutConfig, tensors: Mapping[str, Any]) -> Weights:
+    """Return a state_dict as the policy is given it where `push` goes by no disk."""
+    if rollout.push != "distributed":
+        return tensors
+    backend, address = rollout.push_backend, rollout.push_address
+    return BroadcastWeights(tensors=tensors, backend=backend, address=address)
+
+
+def checkpoint_weights(rollout: RolloutConfig, checkpoint: Path) -> Weights:
+    """Return a checkpoint as the policy is given it.
+
+    Its folder, which a server must see under the same path; its tensors where `push` goes by no
+    disk. Raises PolicyMisconfigured where those cannot be read.
+    """
+    if rollout.push == "disk":
+        return checkpoint
+    from agent_runtime.engine.torch_backend import read_weights
+
+    return pushed_weights(rollout, read_weights(checkpoint))
 
 
 def list_tasks(

@@ -7,6 +7,7 @@ twice.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -45,7 +46,7 @@ from orchestrator.store import RunReader, RunStore
 from orchestrator.training_folder import Metric
 from training.errors import RecipeError, TrainingError
 from training.rollouts.engine_checks import require_same_tokenizer
-from training.rollouts.jobs import EvalRun, RolloutConfig
+from training.rollouts.jobs import EvalRun, RolloutConfig, checkpoint_weights
 from training.rollouts.results import read_metric
 from training.rollouts.tasks import EnvironmentTasks
 
@@ -127,7 +128,8 @@ class Rollouts:
         if isinstance(policy, SGLangPolicy):
             await require_same_tokenizer(policy, checkpoint, rollout.url)
         self._policy = policy
-        await self.update_weights(checkpoint, version)
+        weights = await asyncio.to_thread(checkpoint_weights, rollout, checkpoint)
+        await self.update_weights(weights, version)
 
     async def update_weights(self, weights: Weights, version: str) -> None:
         """Replace the weights, as `TrainablePolicy.update_weights` does. Raises PolicyError."""

@@ -545,15 +545,27 @@ def save_checkpoint(
     dist.barrier()
 
 
-def gather_weights(model: Any, dist: DistributedContext) -> dict[str, torch.Tensor]:
+def gather_weights(
+    model: Any, dist: DistributedContext, *, dtype: torch.dtype
+) -> dict[str, torch.Tensor]:
     """Return all weights under the plain model's names, adapters merged, for an engine to load.
 
-    They are in host memory of the main process; the others get an empty dictionary. Every process
-    has to call this.
+    They are in host memory of the main process; the others get an empty dictionary. A head that is
+    the embedding is left out, as in checkpoints. Every process has to call this.
+
+    Args:
+        model: Loaded by `load_for_training`.
+        dist: The processes that share the model.
+        dtype: Of the weights that are returned.
     """
-    weights = _gather(model, dist)
+    weights, base = _gather(model, dist), model
     if weights and hasattr(model, "peft_config"):
-        return _merge_adapters(model, weights)
+        weights, base = _merge_adapters(model, weights), model.get_base_model()
+    if getattr(base.config, "tie_word_embeddings", False):
+        weights.pop("lm_head.weight", None)
+    for name, tensor in weights.items():
+        if tensor.is_floating_point():
+            weights[name] = tensor.to(dtype)  # one by one: the others' memory is free again
     return weights
 
 

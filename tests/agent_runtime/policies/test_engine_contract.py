@@ -19,7 +19,9 @@ from agent_runtime.serving import ServeConfig, Served, serving
 from agent_runtime.serving.config import RouterPolicy
 from agent_runtime.serving.installation import find_python
 from agent_runtime.sglang.engines import WeightUpdate
+from agent_runtime.sglang.groups import GroupSettings
 from agent_runtime.sglang.tensors import WeightTensors
+from agent_runtime.weights import BroadcastWeights
 from tests.agent_runtime.policies.engine_contract import (
     EngineContract,
     Target,
@@ -113,23 +115,23 @@ class TestSGLang(EngineContract):
         sampled = [at for at, mark in enumerate(segment.generations) if mark is not None]
         assert max(abs(scores[at] - segment.logprobs[at]) for at in sampled) < 2e-4  # type: ignore[operator]
 
+    @pytest.mark.parametrize("group", [None, GroupSettings()])
     @pytest.mark.parametrize("bucket_bytes", [1 << 30, 1 << 16])
     async def test_weights_are_handed_over_in_memory(
-        self, target: Target, bucket_bytes: int
+        self, target: Target, bucket_bytes: int, group: GroupSettings | None
     ) -> None:
-        torch = pytest.importorskip("torch", reason="handles are made by torch")
+        torch = pytest.importorskip("torch", reason="tensors are torch's")
         weights = {
             name: torch.from_numpy(array) for name, array in tiny_weights(seed=bucket_bytes).items()
         }
         before = {name: tensor.clone() for name, tensor in weights.items()}
+        tensors = WeightTensors(weights, bucket_bytes=bucket_bytes)
         texts, scores = [], []
         async with self.policy(target, sampling=Sampling(max_new_tokens=24, temperature=0)) as it:
             for update in (
-                WeightUpdate(
-                    tensors=WeightTensors(weights, bucket_bytes=bucket_bytes), version=new_version()
-                ),
+                WeightUpdate(tensors=tensors, group=group, version=new_version()),
                 WeightUpdate(path=str(target.model), version=new_version()),
-                WeightUpdate(tensors=WeightTensors(weights), version=new_version()),
+                WeightUpdate(tensors=tensors, group=group, version=new_version()),
             ):
                 await it.engines.update(update)
                 [reply] = await play(it.open(episode_context()), 1)
@@ -140,6 +142,23 @@ class TestSGLang(EngineContract):
         assert scores[0][1:] == pytest.approx(scores[2][1:], abs=1e-4)
         assert all(torch.equal(weights[name], before[name]) for name in weights)
         assert not any(tensor.is_shared() for tensor in weights.values())
+
+    async def test_replies_go_on_with_weights_that_a_group_sent(self, target: Target) -> None:
+        torch = pytest.importorskip("torch", reason="tensors are torch's")
+        # Both checkpoints, greedy, repeat themselves without an end: the reply outlasts the pushes.
+        sampling = Sampling(max_new_tokens=1600, temperature=0)
+        versions = [new_version(), new_version()]
+        async with self.policy(target, sampling=sampling) as policy:
+            session = policy.open(episode_context(episode_id="live"))
+            playing = asyncio.create_task(play(session, 1))
+            await self.until(policy, lambda running: running >= 1)
+            for seed, version in zip((2, 1), versions, strict=True):
+                weights = {name: torch.from_numpy(it) for name, it in tiny_weights(seed).items()}
+                await policy.update_weights(BroadcastWeights(tensors=weights), version=version)
+                await asyncio.sleep(0.3)
+            await playing
+        spans = ledger_of(session).segments[0].version_spans
+        assert [span.version for span in spans][1:] == versions
 
     async def test_greedy_replies_repeat(self, target: Target) -> None:
         sampling = Sampling(max_new_tokens=24, temperature=0)

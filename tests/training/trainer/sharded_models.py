@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.training.trainer.compiled_models import trainings
 from tests.training.trainer.test_batches import SEQUENCES
 from training.trainer import models
 from training.trainer.batches import collate, target_logprobs
@@ -122,6 +123,7 @@ def main() -> None:
             "always": reductions(folder, dist, always=True),
             "full": loading(folder, dist, lora=False),
             "lora": loading(folder, dist, lora=True),
+            "compiled": trainings(folder, dist),
             "waiting": waiting(dist),
         }
         if dist.is_main:

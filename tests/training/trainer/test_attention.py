@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("torch", reason="the extra `train` is not installed")
 
 import torch
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import varlen
 
 from training.errors import ModelUnusable
@@ -39,6 +41,25 @@ def test_heads_that_share_keys_are_not_copied_on_a_gpu(monkeypatch) -> None:
     out.sum().backward()
     assert key.grad is not None and key.grad.shape == key.shape
     assert calls == [((TOKENS, 2, 64), True)]
+
+
+def test_the_kernel_is_compiled_whole_and_twice_at_most_for_changing_lengths() -> None:
+    graphs = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(attention._flash, backend=graphs, fullgraph=True)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        for sequences, longest in ((4, 64), (6, 40), (3, 90), (9, 17)):
+            query, key, value = (
+                torch.empty(
+                    (1, count, TOKENS, 64), device="meta", dtype=torch.bfloat16, requires_grad=True
+                )
+                for count in (8, 2, 2)
+            )
+            bounds = torch.empty(sequences, device="meta", dtype=torch.int32)
+            out = compiled(query, key, value, bounds, longest, None)
+            out.sum().backward()
+            assert out.shape == (1, TOKENS, 8, 64)
+            assert key.grad is not None and key.grad.shape == key.shape
+    assert graphs.frame_count <= 2
 
 
 def test_a_torch_without_the_kernel_is_refused_on_a_gpu_alone(monkeypatch) -> None:

@@ -50,6 +50,15 @@ def test_what_is_frozen_is_kept_as_it_is_computed(seen) -> None:
     assert seen["lora"]["dtypes"] == ["torch.bfloat16 False", "torch.float32 True"]
 
 
+def test_compiled_shards_learn_what_one_uncompiled_process_learns(seen) -> None:
+    assert seen["compiled"]
+    for name, found in seen["compiled"].items():
+        assert found["losses"] < 1e-4 and found["weights"] < 1e-4, name
+        assert found["breaks"] == 0, name
+        # Of all trainings so far: a further one must not compile everything again.
+        assert 1 <= found["graphs"] <= 8, name
+
+
 def test_the_main_process_is_waited_for_and_a_hung_one_is_noticed(seen) -> None:
     waiting = seen["waiting"]
     assert waiting["value"] == "of 0"
