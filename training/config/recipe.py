@@ -50,6 +50,8 @@ KEYS_ADDED: Final[Mapping[str, str | float]] = {
     "progress.choose": "last",
     "progress.keep_checkpoints": 2,
     "progress.table_tasks": 4,
+    "cloning.model.init.tokenizer.multiword_share": 0.02,
+    "model.init.tokenizer.multiword_share": 0.02,
     "rollout.push": "disk",
     "rollout.push_backend": "auto",
 }
