@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 
 from agent_runtime.agent import EpisodePlan, failed_record, play
 from agent_runtime.episode import RemoteEpisode
@@ -103,6 +104,10 @@ class Dispatcher:
         """Steps of the episodes that are being played now."""
         return sum(max(episode.seq, 0) for episode in self._episodes)
 
+    def wake(self) -> None:
+        """Look at the scheduler now: keys were added."""
+        self._changed.set()
+
     def stop(self) -> None:
         """Start nothing more and give up what is live; finished records stay."""
         self.scheduler.drain()
@@ -129,6 +134,8 @@ class Dispatcher:
             ExceptionGroup: What tasks of episodes raised: a defect of this program.
         """
         self._started = time.monotonic()
+        # Another dispatcher may play on the fleet all the while, as one of a training does.
+        before = self._fleet.on_failure, self._fleet.on_change
         self._follow_capacities()
         self._fleet.on_failure = self.fail
         self._fleet.on_change = self._follow_capacities
@@ -144,10 +151,12 @@ class Dispatcher:
                             break
                         task = group.create_task(self._play(assignment))
                         self._tasks.add(task)
-                        task.add_done_callback(self._tasks.discard)
+                        task.add_done_callback(partial(self._ended, assignment.key))
                     await self._wait()
         finally:
-            self._fleet.on_failure = self._fleet.on_change = None
+            self._fleet.on_failure, self._fleet.on_change = before
+            if self._fleet.on_change is not None:
+                self._fleet.on_change()  # of what the other was not told
         if self._failure is not None:
             raise self._failure
 
@@ -175,6 +184,13 @@ class Dispatcher:
             log.warning("limit reached", limit=limit, live=len(self._tasks))
             self.scheduler.drain()
             self._on_limit(limit)
+
+    def _ended(self, key: EpisodeKey, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() and self.scheduler.is_running(key):
+            # Not by the task itself: of one that was cancelled before it began, nothing ever runs.
+            self.scheduler.cancelled(key)
+            self._changed.set()
 
     async def _wait(self) -> None:
         wakes = (self.scheduler.next_wake(), self._grace_ends)
@@ -214,11 +230,6 @@ class Dispatcher:
         except StoreWriteFailed as error:
             self.scheduler.cancelled(key)
             self.fail(error)
-            return
-        except asyncio.CancelledError:
-            if not self.scheduler.draining:
-                raise
-            self.scheduler.cancelled(key)
             return
         finally:
             self._changed.set()

@@ -95,6 +95,11 @@ class RoundRobin:
         self._order = list(names)
         self._cursor = 0
 
+    def add(self, name: str) -> None:
+        """Let a name take turns, too, after the others; one that does already stays where it is."""
+        if name not in self._order:
+            self._order.append(name)
+
     def choose(self, ready: Collection[str]) -> str | None:
         """Return the next ready name after the last one chosen; None = none is ready."""
         for step in range(1, len(self._order) + 1):
@@ -119,7 +124,7 @@ class Scheduler:
 
     `start` until it gives None, then report each assignment once by `succeeded`, `failed` or
     `cancelled`. The run is over when `idle` and nothing is pending, or, while draining, when
-    `idle`.
+    `idle`; one that is `endless` takes further keys by `add`, and is over only by draining.
     """
 
     def __init__(
@@ -130,6 +135,7 @@ class Scheduler:
         retries: RetryBudget,
         finished: Collection[EpisodeKey] = (),
         failed: Mapping[EpisodeKey, FailedAttempt] | None = None,
+        endless: bool = False,
     ) -> None:
         """Plan the keys that are not finished, in their order.
 
@@ -140,6 +146,7 @@ class Scheduler:
             finished: Keys with a finished record.
             failed: Latest attempts of keys that failed in earlier sessions. Their numbers go on,
                 and their allowance of attempts is fresh: whoever resumes a run wants them played.
+            endless: Whether keys may be added while the run goes on.
         """
         self.limits = limits
         """May be replaced at any time; running episodes are not touched."""
@@ -154,22 +161,26 @@ class Scheduler:
         self._delays = 0
         self._finished = 0
         self._draining = False
-        self._admit(keys, frozenset(finished), failed or {})
-        self._turns = RoundRobin(self._queues)
+        self._endless = endless
+        self._turns = RoundRobin(())
+        self.add(keys, finished=frozenset(finished), failed=failed)
 
-    def _admit(
+    def add(
         self,
         keys: Iterable[EpisodeKey],
-        finished: Collection[EpisodeKey],
-        failed: Mapping[EpisodeKey, FailedAttempt],
+        *,
+        finished: Collection[EpisodeKey] = (),
+        failed: Mapping[EpisodeKey, FailedAttempt] | None = None,
     ) -> None:
+        """Plan further keys, behind those that wait already; the arguments are those of the run."""
         for key in dict.fromkeys(keys):
             if key in finished:
                 self._finished += 1
                 continue
-            latest = failed.get(key)
+            latest = (failed or {}).get(key)
             entry = _Entry(key, attempt=latest.attempt + 1 if latest else 1)
             self._queues.setdefault(key.environment, deque()).append(entry)
+            self._turns.add(key.environment)
 
     @property
     def pending(self) -> int:
@@ -180,6 +191,10 @@ class Scheduler:
     def running(self) -> int:
         """Keys that were started and not reported yet."""
         return len(self._running)
+
+    def is_running(self, key: EpisodeKey) -> bool:
+        """Whether a key was started and not reported yet."""
+        return key in self._running
 
     @property
     def finished(self) -> int:
@@ -194,7 +209,7 @@ class Scheduler:
     @property
     def done(self) -> bool:
         """Whether there is nothing left to wait for."""
-        return self.idle and (self._draining or not self.pending)
+        return self.idle and (self._draining or not (self.pending or self._endless))
 
     @property
     def draining(self) -> bool:

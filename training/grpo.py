@@ -15,7 +15,8 @@ grows with the steps (ScalingInter-RL) https://arxiv.org/abs/2509.08755.
 
 All processes of a job learn, each its share of a step's micro-batches; the main one plays: beside
 the learner (embedded) or on servers (SGLang). The others read the recorded episodes from the run's
-folder, so every process sees the same step. Knows no environment: `training.rollouts` plays.
+folder, so every process sees the same step. Knows no environment: `training.rollouts` plays, and
+with `asynchronous` it does so without a barrier (`training.asynchronous`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import random
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -55,6 +56,7 @@ from orchestrator.fleet import Fleet
 from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
 from orchestrator.training_folder import LOG_FILE
+from training.asynchronous import FeedSettings, GroupFeed
 from training.config.cli import run_recipe
 from training.config.start import Start
 from training.data.advantages import (
@@ -66,7 +68,7 @@ from training.data.advantages import (
 )
 from training.data.contents import HeldOutContents, list_some, record_content
 from training.data.sequences import TokenSequence
-from training.data.trajectories import WeightVersions, read_trajectories
+from training.data.trajectories import TokenAges, WeightVersions, read_trajectories
 from training.errors import DataError, TrainingError
 from training.rollouts.dynamic_sampling import (
     PlayTasks,
@@ -187,6 +189,9 @@ class GRPORecipe:
     max_off_policy_steps: int = 0
     """Tokens of weights that are more than this many steps old are not learned from. Above 0, the
     next step is played while this one is learned from."""
+    asynchronous: bool = False
+    """Play all the time, so far ahead as `max_off_policy_steps` allows: a step learns from the
+    groups that have ended, and episodes get new weights while they are played."""
     turn_curriculum: tuple[TurnLimit, ...] = ()
     """How many replies episodes may take, growing with the steps; empty = each environment's."""
     replay: tuple[str, ...] = ()
@@ -225,6 +230,10 @@ class GRPORecipe:
             raise ValueError(
                 "dynamic_sampling replaces groups that agree, which advantages.baseline = "
                 f'"{self.advantages.baseline}" learns from: leave one of them out'
+            )
+        if self.asynchronous and (self.replay or self.dynamic_sampling):
+            raise ValueError(
+                "replay and dynamic_sampling are of steps with a barrier: leave out asynchronous"
             )
         if (self.average == "constant") != (self.average_tokens > 0):
             raise ValueError('average_tokens is above 0 with average = "constant", else 0')
@@ -282,6 +291,7 @@ class ScoredStep:
     """Of each episode, of its turns."""
     figures: Mapping[str, float]
     """What `describe_episodes` says of them."""
+    ages: TokenAges
 
 
 def score_groups(
@@ -306,17 +316,19 @@ def score_groups(
     rewards = [
         _reward(episode) / perfect_scores.get(episode.environment, 1.0) for episode in episodes
     ]
-    tasks = [(episode.environment, episode.item_id) for episode in episodes]
+    tasks = [_group(episode, recipe) for episode in episodes]
     advantages = _turns_advantages(episodes, rewards, tasks, recipe)
     max_age = recipe.max_off_policy_steps
     examples: list[Example] = []
     off_policy_tokens = 0
+    ages: list[NDArray[np.int64]] = []
     by_value = recipe.advantages.baseline == "value"
     for number, (episode, of_turns) in enumerate(zip(episodes, advantages, strict=True)):
         trajectories = read_trajectories(
             episode, step=step, max_off_policy_steps=max_age, versions=versions
         )
         off_policy_tokens += sum(trajectory.stale for trajectory in trajectories)
+        ages += [trajectory.ages for trajectory in trajectories]
         for trajectory in trajectories:
             of_tokens = of_turns[trajectory.turns]
             if of_tokens.any() or by_value:
@@ -330,13 +342,20 @@ def score_groups(
         rewards=tuple(rewards),
         advantages=tuple(advantages),
         figures=describe_episodes(episodes, rewards),
+        ages=TokenAges.of(ages),
     )
+
+
+def _group(episode: episode_pb2.Episode, recipe: GRPORecipe) -> Hashable:
+    """Return what an episode is compared within: its task, each time that it is played."""
+    repetition = episode.sample // recipe.group if recipe.asynchronous else 0
+    return episode.environment, episode.item_id, repetition
 
 
 def _turns_advantages(
     episodes: Sequence[episode_pb2.Episode],
     rewards: Sequence[float],
-    tasks: Sequence[Task],
+    tasks: Sequence[Hashable],
     recipe: GRPORecipe,
 ) -> list[NDArray[np.float32]]:
     """Return the advantage of each turn of each episode: its episode's, and its own."""
@@ -865,13 +884,20 @@ class _TrainingSteps:
         learner, reference = self._load()
         async with AsyncExitStack() as stack:
             rollouts: Rollouts | None = None
+            feed: GroupFeed | None = None
             if self._dist.is_main:
                 rollouts = await stack.enter_async_context(self._rollouts())
-                await rollouts.start_policy(Path(recipe.model.source), self._versions.name(0))
-            if self._step:
-                await self._sync_weights(rollouts, learner)
+            if recipe.asynchronous:
+                feed = await stack.enter_async_context(self._feed(rollouts))
+            begins = not self._step and not (feed and feed.replays(0))
+            if rollouts is not None:
+                # Weights that a resume goes on with are not called those of the first step.
+                version = self._versions.name(0) if begins else ""
+                await rollouts.start_policy(Path(recipe.model.source), version)
+            if not begins:
+                await self._sync_weights(rollouts, learner, feed)
             with self._tracker() as tracker:
-                await self._steps(rollouts, learner, reference, tracker)
+                await self._steps(rollouts, learner, reference, tracker, feed)
         done = {"steps": recipe.steps, "updates": learner.step}
         if recipe.progress.choose == "validation":
             best = self._dist.broadcast(self._best())
@@ -896,6 +922,20 @@ class _TrainingSteps:
             temperature=recipe.temperature,
             seed=recipe.seed,
         )
+
+    def _feed(self, rollouts: Rollouts | None) -> GroupFeed:
+        recipe = self._recipe
+        settings = FeedSettings(
+            folder=self._rollouts_folder,
+            step_tasks=self._step_tasks,
+            samples=recipe.group,
+            batch=recipe.tasks,
+            staleness=recipe.max_off_policy_steps,
+            steps=recipe.steps,
+            versions=self._versions,
+            max_rounds=recipe.max_rounds,
+        )
+        return GroupFeed(settings, rollouts, self._dist)
 
     def _load(self) -> tuple[Learner, torch.nn.Module | None]:
         recipe = self._recipe
@@ -945,6 +985,7 @@ class _TrainingSteps:
         learner: Learner,
         reference: torch.nn.Module | None,
         tracker: Tracker,
+        feed: GroupFeed | None,
     ) -> None:
         """`rollouts` is of the first process, which plays; the others read what was played."""
         recipe = self._recipe
@@ -959,7 +1000,10 @@ class _TrainingSteps:
         while self._step < recipe.steps:
             step = self._step
             versions = self._versions
-            if step == 0 and recipe.replay:
+            if feed is not None:
+                with self._clock.measure(step, "wait"):
+                    sampled = SampledGroups(await feed.next(step))
+            elif step == 0 and recipe.replay:
                 sampled, others = _read_replay(recipe)
                 versions = replace(versions, others=others)
             elif rollouts is not None:
@@ -970,7 +1014,8 @@ class _TrainingSteps:
                 self._dist.wait_for_main()
                 sampled = await self._read(step)
             ahead = None
-            if rollouts is not None and recipe.max_off_policy_steps and step + 1 < recipe.steps:
+            behind = recipe.max_off_policy_steps and step + 1 < recipe.steps
+            if feed is None and rollouts is not None and behind:
                 ahead = asyncio.create_task(self._play(rollouts, step + 1))
             scored = score_groups(sampled.episodes, recipe, step, self._perfect_scores, versions)
             metrics: dict[str, float] = {}
@@ -983,8 +1028,9 @@ class _TrainingSteps:
                     )
             self._step = step + 1
             with self._clock.measure(step, "push"):
-                await self._sync_weights(rollouts, learner)
-            progress = await self._progress(rollouts, learner, sampled.episodes, scored)
+                await self._sync_weights(rollouts, learner, feed)
+            progress = {} if feed is None else feed.advance()
+            progress |= await self._progress(rollouts, learner, sampled.episodes, scored)
             if recipe.dynamic_sampling:
                 progress["replacements"] = sampled.replacements
             progress |= self._clock.take(step)
@@ -1025,8 +1071,12 @@ class _TrainingSteps:
         planned, rounds = self._step_tasks(step), recipe.dynamic_sampling
         return await sample_groups(play, planned, further, _reward, rounds=rounds)
 
-    async def _sync_weights(self, rollouts: Rollouts | None, learner: Learner) -> None:
+    async def _sync_weights(
+        self, rollouts: Rollouts | None, learner: Learner, feed: GroupFeed | None
+    ) -> None:
         """Give the policy the new weights; every process has to call this."""
+        if feed is not None and feed.replays(self._step):
+            return  # an earlier process went on to weights that are still to be learned again
         recipe = self._recipe
         push = WeightPush(
             model=recipe.model,
@@ -1091,6 +1141,8 @@ class _TrainingSteps:
             "groups": scored.groups,
             "informative_groups": scored.informative_groups,
             "off_policy_tokens": scored.off_policy_tokens,
+            "token_age_mean": scored.ages.mean,
+            "token_age_max": scored.ages.max,
             "rounds": self._recipe.max_rounds(self._step - 1),
             **learned,
         }

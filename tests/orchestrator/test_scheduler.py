@@ -255,3 +255,26 @@ def test_a_resumed_run_plays_failed_keys_anew_and_goes_on_counting_their_attempt
     assert [it.attempt for it in start_all(scheduler)] == [4, 2, 1]
     assert scheduler.failed_keys == {}
     assert isinstance(scheduler.failed(keys[0], FAILURE, 0.0), Retry)
+
+
+def test_an_endless_run_takes_further_keys_and_ends_by_draining():
+    first, second = keys_of(maze=1)[0], keys_of(echo=2)
+    scheduler = scheduler_of([], endless=True)
+    assert scheduler.start(0.0) is None and not scheduler.done
+    scheduler.add([first])
+    scheduler.add(second, finished={second[1]})
+    # Environments take turns, also those that came later.
+    assert {it.key for it in start_all(scheduler)} == {first, second[0]}
+    for key in (first, second[0]):
+        assert scheduler.is_running(key)
+        scheduler.succeeded(key)
+    assert scheduler.finished == 3 and not scheduler.done
+    scheduler.drain()
+    assert scheduler.done
+
+
+def test_a_key_that_failed_before_goes_on_with_its_attempts_where_it_is_added():
+    (key,) = keys_of(maze=1)
+    scheduler = scheduler_of([], endless=True)
+    scheduler.add([key], failed={key: FailedAttempt(3, FAILURE)})
+    assert [it.attempt for it in start_all(scheduler)] == [4]

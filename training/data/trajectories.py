@@ -7,7 +7,7 @@ that sampled it. A record that lacks either is refused, never patched.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +18,7 @@ from agentgym.episode.v1 import episode_pb2
 from training.data.sequences import Provenance, TokenSequence, make_sequence
 from training.errors import LogprobsMissing
 
-__all__ = ["Trajectory", "WeightVersions", "read_trajectories"]
+__all__ = ["TokenAges", "Trajectory", "WeightVersions", "newest_step", "read_trajectories"]
 
 _STEP: Final = re.compile(r"(?:(?P<run>[0-9a-f]+)-[0-9a-f]+-)?step-(?P<step>\d+)")
 
@@ -69,6 +69,33 @@ class Trajectory:
     """Sampled tokens that are no targets, because the weights have moved on too far."""
     turns: NDArray[np.int64]
     """[targets]: the turn of the episode in which each was sampled, from 0."""
+    ages: NDArray[np.int64]
+    """[targets]: steps since the weights that sampled each."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenAges:
+    """How many steps old the weights were that sampled the tokens of a step; None = no tokens."""
+
+    mean: float | None
+    max: int | None
+
+    @classmethod
+    def of(cls, ages: Sequence[NDArray[np.int64]]) -> TokenAges:
+        """Return them of all tokens together."""
+        tokens = np.concatenate([np.zeros(0, np.int64), *ages])
+        return cls(float(tokens.mean()), int(tokens.max())) if len(tokens) else cls(None, None)
+
+
+def newest_step(episode: episode_pb2.Episode, versions: WeightVersions) -> int | None:
+    """Return the step of the newest weights that sampled a token of an episode.
+
+    None = the record does not say so of every token; `read_trajectories` says why.
+    """
+    names = {name for segment in episode.token_segments for name in segment.policy_versions}
+    steps = [versions.step(name) for name in names]
+    known = [step for step in steps if step is not None]
+    return max(known) if known and len(known) == len(steps) else None
 
 
 def read_trajectories(
@@ -96,9 +123,8 @@ def read_trajectories(
         if not sampled.any():
             continue
         logprobs = _logprobs(episode, segment, sampled)
-        fresh = sampled & (
-            step - _sampling_steps(episode, segment, sampled, versions) <= max_off_policy_steps
-        )
+        ages = step - _sampling_steps(episode, segment, sampled, versions)
+        fresh = sampled & (ages <= max_off_policy_steps)
         origin = Provenance(
             source=episode.run_id,
             name=episode.episode_id,
@@ -113,7 +139,8 @@ def read_trajectories(
             stale = int(sampled.sum() - fresh.sum())
             calls = np.array(segment.generations, np.int64)[: len(sequence)][sequence.mask] - 1
             turns = np.array([call.turn for call in episode.generations], np.int64)[calls]
-            trajectories.append(Trajectory(sequence, stale, turns))
+            of_targets = ages[: len(sequence)][sequence.mask]
+            trajectories.append(Trajectory(sequence, stale, turns, of_targets))
     return trajectories
 
 

@@ -1,21 +1,22 @@
 """Episodes by the weights of the moment: servers and a policy that stay open from step to step.
 
-There is one run folder per training step. An episode is played by the policy's current weights,
-whose version every sampled token carries; a step whose run was cut off is completed, never played
-twice.
+There is one run folder per training step; `training.rollouts.stream` has one for all of them. An
+episode is played by the policy's current weights, whose version every sampled token carries; a step
+whose run was cut off is completed, never played twice.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 from agent_runtime.agent import EpisodePlan
+from agent_runtime.errors import PolicyUnavailable
 from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies import PolicyConfig, Sampling, make_policy
 from agent_runtime.policies.base import Policy, TrainablePolicy
@@ -111,6 +112,8 @@ class Rollouts:
     async def start_policy(self, checkpoint: Path, version: str) -> None:
         """Start the policy with a checkpoint's weights, under a version that the caller names.
 
+        Without a version it keeps the weights that it has until they are replaced.
+
         Raises:
             RecipeError: SGLang is asked for without the address of a running server.
             TokenizerMismatch: The server's tokenizer is not the checkpoint's.
@@ -128,13 +131,39 @@ class Rollouts:
         if isinstance(policy, SGLangPolicy):
             await require_same_tokenizer(policy, checkpoint, rollout.url)
         self._policy = policy
-        weights = await asyncio.to_thread(checkpoint_weights, rollout, checkpoint)
-        await self.update_weights(weights, version)
+        if version:
+            weights = await asyncio.to_thread(checkpoint_weights, rollout, checkpoint)
+            await policy.update_weights(weights, version=version)
+
+    @property
+    def folder(self) -> Path:
+        """Holds the run folders."""
+        return self._folder
+
+    @property
+    def concurrency(self) -> int:
+        """Episodes that are live at once, at most."""
+        return self._rollout.concurrency
+
+    @property
+    def seed(self) -> int:
+        """Of everything that is drawn."""
+        return self._seed
 
     async def update_weights(self, weights: Weights, version: str) -> None:
-        """Replace the weights, as `TrainablePolicy.update_weights` does. Raises PolicyError."""
+        """Replace the weights, as `TrainablePolicy.update_weights` does.
+
+        An engine that is down gets them from their folder when it is back: until then episodes
+        wait, for as long as requests do, and then they fail. Raises PolicyError.
+        """
         assert self._policy is not None, "start_policy comes first"
-        await self._policy.update_weights(weights, version=version)
+        try:
+            await self._policy.update_weights(weights, version=version)
+        except PolicyUnavailable as error:
+            if not isinstance(weights, Path):
+                raise
+            log.warning("weights wait for the engine", version=version, error=str(error))
+            return
         log.info("weights updated", version=version)
 
     async def play(
@@ -230,7 +259,7 @@ class Rollouts:
         max_rounds: int,
     ) -> None:
         """Play what the store does not have yet."""
-        plays = self._environment_plays(max_rounds)
+        plays = self.environment_plays(max_rounds)
         run_id, broadcast = store.manifest.run_id, Broadcast(store.folder)
 
         def plan(assignment: Assignment) -> EpisodePlan:
@@ -244,19 +273,53 @@ class Rollouts:
             finished=store.finished_keys(),
             failed=store.failed_keys(),
         )
-        dispatcher = Dispatcher(
+        dispatcher = self._dispatcher(scheduler, store, policy, plan, broadcast, lambda _: None)
+        async with broadcast.open():
+            await dispatcher.run()
+
+    def stream_dispatcher(
+        self,
+        scheduler: Scheduler,
+        store: RunStore,
+        plan: Callable[[Assignment], EpisodePlan],
+        broadcast: Broadcast,
+        on_record: Callable[[episode_pb2.Episode], None],
+    ) -> Dispatcher:
+        """Return what plays a scheduler's episodes with the policy, and records them."""
+        assert self._policy is not None, "start_policy comes first"
+        return self._dispatcher(scheduler, store, self._policy, plan, broadcast, on_record)
+
+    def _dispatcher(
+        self,
+        scheduler: Scheduler,
+        store: RunStore,
+        policy: Policy,
+        plan: Callable[[Assignment], EpisodePlan],
+        broadcast: Broadcast,
+        on_record: Callable[[episode_pb2.Episode], None],
+    ) -> Dispatcher:
+        return Dispatcher(
             scheduler,
             self.fleet,
             {POLICY_NAME: policy},
             lambda _environment: store,
             plan,
-            lambda _record: None,
+            on_record,
             account=RunAccount(RunLimits()),
             on_limit=lambda _limit: None,
             show=lambda plan: broadcast.episode(plan.episode_id),
         )
-        async with broadcast.open():
-            await dispatcher.run()
+
+    def open_stream(self, folder: Path, samples: int) -> RunStore:
+        """Begin, or go on with, the one run folder of all steps."""
+        manifest = replace(
+            self._manifest(0, samples, 0),
+            run_id=f"stream-{seeds.derive('rollouts', self._seed, 'stream'):016x}",
+            config={"samples": samples},
+        )
+        resume = (folder / MANIFEST_FILE).is_file()
+        open_store = RunStore.resume if resume else RunStore.create
+        return open_store(folder, manifest, begin_session({}))
 
     def _manifest(self, step: int, samples: int, max_rounds: int) -> Manifest:
         return Manifest(
@@ -274,7 +337,7 @@ class Rollouts:
             config={"step": step, "samples": samples, "max_rounds": max_rounds},
         )
 
-    def _environment_plays(self, max_rounds: int) -> dict[str, EnvironmentPlay]:
+    def environment_plays(self, max_rounds: int) -> dict[str, EnvironmentPlay]:
         """Return how each environment is played in a step of at most so many replies; 0 = all."""
         plays: dict[str, EnvironmentPlay] = {}
         for name, tasks in self._environments.items():

@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra `train` is not installed")
+pytest.importorskip("transformers", reason="the extra `train` is not installed")
+pytest.importorskip("accelerate", reason="the extra `train` is not installed")
+
+import torch
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from rich.console import Console
+from safetensors.torch import load_file
+
+from agentgym.episode.v1 import episode_pb2
+from orchestrator.configuration import dump_toml
+from orchestrator.store import RunReader
+from tests.kit.fake_sglang import FakeModel, FakeSGLang, serving
+from tests.training.makers import write_echo_recipe
+from tests.training.speakers import train_speaker
+from training import grpo
+from training.config.recipe import build
+from training.config.start import Start
+from training.data.trajectories import WeightVersions
+from training.errors import RecipeError, TrainingError
+from training.grpo import GRPORecipe, train
+from training.rollouts.groups import TakenGroups
+from training.runs.tracking import read_log
+
+pytestmark = pytest.mark.torch
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def speaker(tmp_path_factory) -> Path:
+    return train_speaker(tmp_path_factory.mktemp("speaker"))
+
+
+def recipe_of(model: Path, out: Path, **changes) -> GRPORecipe:
+    values = {"asynchronous": True, "max_off_policy_steps": 2, "save_every": 2, **changes}
+    return build(GRPORecipe, write_echo_recipe(out, model, **values))
+
+
+def log_of(recipe: GRPORecipe) -> list[dict]:
+    return read_log(recipe.out / "log.jsonl")
+
+
+def taken_by(recipe: GRPORecipe) -> list[tuple[int, ...]]:
+    return TakenGroups(recipe.out / "rollouts/taken.jsonl").steps
+
+
+def episodes_of(recipe: GRPORecipe) -> list[episode_pb2.Episode]:
+    with RunReader.open(recipe.out / "rollouts/stream") as reader:
+        assert reader.verify() == []
+        return list(reader.episodes())
+
+
+def versions_of(episode: episode_pb2.Episode) -> list[str]:
+    return [name for segment in episode.token_segments for name in segment.policy_versions]
+
+
+def pushed(recipe: GRPORecipe) -> list[int]:
+    """The steps of the weights that the policy got, in the order in which it got them."""
+    run = json.loads((recipe.out / "recipe.json").read_text())["run_id"]
+    lines = (recipe.out / "logs/train.jsonl").read_text().splitlines()
+    names = [it["version"] for it in map(json.loads, lines) if it["event"] == "weights updated"]
+    steps = [WeightVersions(run).step(name) for name in names]
+    return [step for step in steps if step is not None]
+
+
+def weights_of(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def assert_equal_weights(one: Path, other: Path, atol: float) -> None:
+    weights = weights_of(other)
+    for name, tensor in weights_of(one).items():
+        torch.testing.assert_close(tensor, weights[name], atol=atol, rtol=0)
+
+
+def test_without_staleness_a_step_is_that_of_a_run_with_a_barrier(speaker, tmp_path):
+    barrier = recipe_of(speaker, tmp_path / "barrier", asynchronous=False, max_off_policy_steps=0)
+    stream = recipe_of(speaker, tmp_path / "stream", max_off_policy_steps=0)
+    finals = [train(recipe, console=QUIET) for recipe in (barrier, stream)]
+    curves = [log_of(recipe) for recipe in (barrier, stream)]
+    assert any(row["informative_groups"] for row in curves[0])
+    names = ("reward", "episodes", "groups", "informative_groups", "tokens", "token_age_max")
+    for one, other in zip(*curves, strict=True):
+        assert {name: one.get(name) for name in names} == {name: other.get(name) for name in names}
+    assert taken_by(stream) == [(0, 1), (2, 3)]
+    # Who shares a batch of the engine decides the last bits of recorded logprobs.
+    assert_equal_weights(*finals, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_run_that_was_cut_off_learns_from_every_group_once(speaker, tmp_path):
+    recipe = recipe_of(speaker, tmp_path / "run", steps=5, clip={"importance_cap": 2.0})
+    with pytest.MonkeyPatch.context() as patch:
+        original = grpo._TrainingSteps._metrics
+
+        def stop_in_step_four(self, *rest):
+            if self._step == 4:
+                raise KeyboardInterrupt
+            return original(self, *rest)
+
+        patch.setattr(grpo._TrainingSteps, "_metrics", stop_in_step_four)
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, console=QUIET)
+    # The state is that after two steps; the third and the fourth are learned anew.
+    before = taken_by(recipe)
+    assert len(before) == 4
+    final = train(recipe, start=Start.RESUME, console=QUIET)
+    steps = taken_by(recipe)
+    assert steps[:4] == before
+    assert len({number for step in steps for number in step}) == 5 * recipe.tasks
+    assert [row["step"] for row in log_of(recipe)] == [1, 2, 3, 4, 5]
+    assert max(row["token_age_max"] for row in log_of(recipe)) in (1, 2)
+    assert pushed(recipe) == sorted(pushed(recipe))
+    keys = [(it.item_id, it.sample) for it in episodes_of(recipe)]
+    assert len(keys) == len(set(keys)) == 5 * recipe.tasks * recipe.group
+    # Learning once more from what the ledger says makes these very weights.
+    again = forget_learning(recipe, tmp_path / "again")
+    assert_equal_weights(final, train(again, start=Start.RESUME, console=QUIET), atol=0)
+    assert len(episodes_of(again)) == len(keys)
+
+
+def forget_learning(recipe: GRPORecipe, out: Path) -> GRPORecipe:
+    """Copy a run as if it had been killed before it saved its first state."""
+    shutil.copytree(recipe.out, out)
+    for name in ("states", "final", "weights"):
+        shutil.rmtree(out / name, ignore_errors=True)
+    state = json.loads((out / "state.json").read_text())
+    state["finished"].pop("learn")
+    (out / "state.json").write_text(json.dumps(state))
+    recorded = json.loads((out / "recipe.json").read_text())
+    recorded["recipe"]["out"] = str(out)
+    (out / "recipe.json").write_text(json.dumps(recorded))
+    return replace(recipe, out=out)
+
+
+def test_recorded_runs_are_a_step_with_a_barrier(speaker, tmp_path):
+    with pytest.raises(RecipeError, match="leave out asynchronous"):
+        recipe_of(speaker, tmp_path, replay=["somewhere"])
+
+
+# Beside a model server --------------------------------------------------------
+
+
+@pytest.fixture
+def portal() -> Iterator[BlockingPortal]:
+    with start_blocking_portal() as portal:
+        yield portal
+
+
+@pytest.fixture
+def engine(speaker, portal) -> Iterator[FakeSGLang]:
+    engine = FakeSGLang(FakeModel(model_path=str(speaker), reply_tokens=12, step_seconds=0.005))
+    with portal.wrap_async_context_manager(serving(engine)) as engine.url:
+        yield engine
+
+
+def on_server(model: Path, out: Path, engine: FakeSGLang, **changes) -> GRPORecipe:
+    rollout = {
+        "max_new_tokens": 16,
+        "fleet": {"spawn": 1},
+        "engine": "sglang",
+        "url": engine.url,
+        "concurrency": 8,
+    }
+    return recipe_of(model, out, rollout=rollout, clip={"importance_cap": 2.0}, **changes)
+
+
+def test_episodes_on_a_server_get_new_weights_while_they_are_played(speaker, engine, tmp_path):
+    recipe = on_server(speaker, tmp_path / "run", engine, steps=5)
+    train(recipe, console=QUIET)
+    assert [row["step"] for row in log_of(recipe)] == [1, 2, 3, 4, 5]
+    assert all(row["token_age_max"] <= 2 for row in log_of(recipe))
+    assert pushed(recipe) == sorted(pushed(recipe)) and set(pushed(recipe)) == set(range(6))
+    mixed = [it for it in episodes_of(recipe) if len(set(versions_of(it))) > 1]
+    assert mixed, "no episode lived through an update"
+
+
+def test_a_server_whose_every_answer_is_useless_ends_the_run(speaker, engine, tmp_path):
+    engine.edit = lambda _answer: {}
+    with pytest.raises(TrainingError, match="2 groups in a row were lost"):
+        train(on_server(speaker, tmp_path / "run", engine), console=QUIET)
+
+
+# Several processes -------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_two_processes_take_the_same_groups_and_learn_what_one_learns(speaker, tmp_path):
+    changes = {"max_off_policy_steps": 0, "clip": {"importance_cap": 2.0}}
+    alone = recipe_of(speaker, tmp_path / "alone", **changes)
+    train(alone, console=QUIET)
+    shared = recipe_of(speaker, tmp_path / "shared", **changes)
+    (tmp_path / "recipe.toml").write_text(dump_toml(shared))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", "-m", "training.grpo", str(tmp_path / "recipe.toml")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert taken_by(alone) == taken_by(shared)
+    for one, other in zip(log_of(alone), log_of(shared), strict=True):
+        assert one["reward"] == other["reward"]
+        assert one.get("loss") == pytest.approx(other.get("loss"), abs=1e-5)
+    assert_equal_weights(alone.out / "final", shared.out / "final", atol=1e-5)

@@ -1,0 +1,164 @@
+"""GRPO without a barrier: a step learns from the groups that have ended, while others are played.
+
+`GroupFeed` stands where a run with a barrier plays a step and waits for all of its episodes. After
+a kill the learner goes back to its last saved state, and learns again from what the ledger says
+that each later step had taken, before anything is played: the weights that episodes were sampled
+by come back as they were, so versions never go back and nothing is learned from twice.
+
+Sources: how many groups are under way, and old probabilities apart from those that sampled,
+https://arxiv.org/abs/2505.24298 (AReaL).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from agentgym.episode.v1 import episode_pb2
+from orchestrator.store import RunReader
+from training.data.trajectories import WeightVersions
+from training.errors import CheckpointDamaged
+from training.rollouts.groups import GroupOrder, TakenGroups
+from training.rollouts.on_policy import Rollouts, Task
+from training.rollouts.stream import LEDGER_FILE, STREAM_FOLDER, RolloutStream, read_groups
+from training.trainer.distributed import DistributedContext
+
+__all__ = ["FeedSettings", "GroupFeed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedSettings:
+    """What decides which groups a step learns from."""
+
+    folder: Path
+    """Of the rollouts."""
+    step_tasks: Callable[[int], Sequence[Task]]
+    """The tasks of each step of a run with a barrier."""
+    samples: int
+    """Episodes of a group."""
+    batch: int
+    """Groups of a step."""
+    staleness: int
+    """Versions by which a token may be older than the weights that learn from it."""
+    steps: int
+    """Of the whole run."""
+    versions: WeightVersions
+    max_rounds: Callable[[int], int]
+    """The most replies of an episode by its group's step; 0 = each environment's number."""
+
+
+class GroupFeed:
+    """Gives every process the episodes of each step; use it as a context manager.
+
+    For each step every process calls `next` and, when it has learned and the policy has the new
+    weights, `advance`.
+    """
+
+    def __init__(
+        self, settings: FeedSettings, rollouts: Rollouts | None, dist: DistributedContext
+    ) -> None:
+        """Read the ledger.
+
+        Args:
+            settings: Which groups there are.
+            rollouts: Of the main process, which plays; None in others.
+            dist: The processes.
+
+        Raises:
+            CheckpointDamaged: The ledger is damaged.
+        """
+        self._settings = settings
+        self._rollouts = rollouts
+        self._dist = dist
+        self._order = GroupOrder(settings.step_tasks, settings.samples)
+        settings.folder.mkdir(parents=True, exist_ok=True)
+        self._ledger = TakenGroups(settings.folder / LEDGER_FILE) if dist.is_main else None
+        self._recorded = dist.broadcast(len(self._ledger.steps) if self._ledger else 0)
+        self._stream: RolloutStream | None = None
+        self._stack = AsyncExitStack()
+        self._idle = 0.0
+        self._learned = time.monotonic()
+        self._dropped = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    def replays(self, step: int) -> bool:
+        """Tell whether an earlier process took the groups of a step: nothing is played for it."""
+        return step < self._recorded
+
+    async def next(self, step: int) -> list[episode_pb2.Episode]:
+        """Return the episodes of a step, by their groups' numbers; the same on every process.
+
+        Raises:
+            CheckpointDamaged: The ledger does not reach the saved state.
+            OrchestratorError: As `RolloutStream.take`.
+            PolicyUnavailable: As `RolloutStream.take`.
+        """
+        began = time.monotonic()
+        numbers: Sequence[int] = ()
+        if self._ledger is not None:
+            numbers = await self._numbers(step, self._ledger)
+        self._idle = time.monotonic() - began
+        # In a thread: episodes go on while the others come here.
+        numbers = await asyncio.to_thread(self._dist.broadcast, list(numbers))
+        if self._stream is not None:
+            return self._stream.read(numbers)
+        with RunReader.open(self._settings.folder / STREAM_FOLDER) as reader:
+            return read_groups(reader, self._order, numbers)
+
+    async def _numbers(self, step: int, ledger: TakenGroups) -> tuple[int, ...]:
+        if self.replays(step):
+            return ledger.steps[step]
+        if step != len(ledger.steps):
+            raise CheckpointDamaged(
+                f"step {step} is next, and {LEDGER_FILE} has {len(ledger.steps)} steps: "
+                "was it copied with the folder?",
+                field="out",
+            )
+        if self._stream is None:
+            self._stream = await self._stack.enter_async_context(self._open_stream(ledger))
+        return await self._stream.take()
+
+    def _open_stream(self, ledger: TakenGroups) -> RolloutStream:
+        assert self._rollouts is not None, "the process of the ledger plays"
+        settings = self._settings
+        return RolloutStream(
+            self._rollouts,
+            self._order,
+            ledger,
+            batch=settings.batch,
+            staleness=settings.staleness,
+            steps=settings.steps,
+            versions=settings.versions,
+            max_rounds=settings.max_rounds,
+        )
+
+    def advance(self) -> dict[str, float]:
+        """Say that a step was learned; returns what its log row says of waiting and dropping.
+
+        `trainer_idle` is the share of the time since the step before in which the learner waited
+        for groups, `engine_idle` that in which no episode was live, `live_episodes` how many were
+        on average, `dropped_groups` what was too old or lost since the step before.
+        """
+        now = time.monotonic()
+        seconds, self._learned = now - self._learned, now
+        if self._stream is None:
+            return {}
+        self._stream.advance()
+        engine_idle, live = self._stream.live.take()
+        dropped, self._dropped = self._stream.dropped - self._dropped, self._stream.dropped
+        return {
+            "trainer_idle": self._idle / seconds if seconds else 0.0,
+            "engine_idle": engine_idle,
+            "live_episodes": live,
+            "dropped_groups": dropped,
+        }

@@ -1,0 +1,303 @@
+"""Rollouts without a barrier: groups are played all the time, and taken as their last episodes end.
+
+One run folder holds the episodes of all steps. Which group begins, and which is learned from next,
+is `GroupAdmission`'s to say; what was taken is in the ledger before it is given out. A group that a
+kill cut off is completed, one that was complete waits to be taken, and none is played or taken
+twice. New weights reach episodes that are being played; each token says which sampled it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Final, Self
+
+from agent_runtime.agent import EpisodePlan
+from agent_runtime.logs import get_logger
+from agent_runtime.supervision import cancel_tasks, supervise
+from agentgym.episode.v1 import episode_pb2
+from orchestrator import seeds
+from orchestrator.broadcast import Broadcast
+from orchestrator.episode_plans import plan_episode
+from orchestrator.records import EpisodeKey, episode_key
+from orchestrator.retry import RetryBudget, RetryPolicy
+from orchestrator.scheduler import Assignment, Limits, Scheduler
+from orchestrator.store import RunReader
+from training.data.trajectories import WeightVersions, newest_step
+from training.errors import TrainingError
+from training.rollouts.groups import GroupOrder, TakenGroups
+from training.rollouts.on_policy import Rollouts
+from training.rollouts.staleness import GroupAdmission
+
+__all__ = ["LEDGER_FILE", "STREAM_FOLDER", "LiveTime", "RolloutStream", "read_groups"]
+
+log = get_logger(__name__)
+
+STREAM_FOLDER: Final = "stream"
+"""The run folder of all episodes, in the folder of the rollouts."""
+LEDGER_FILE: Final = "taken.jsonl"
+"""Beside it: the ledger of taken groups."""
+
+
+class LiveTime:
+    """How long something was going on, and how much of it at a time."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._live = 0
+        self._since = self._began = clock()
+        self._idle = self._area = 0.0
+
+    def change(self, by: int) -> None:
+        """Note that so many more (or fewer) are live from now on."""
+        now = self._clock()
+        self._area += self._live * (now - self._since)
+        if not self._live:
+            self._idle += now - self._since
+        self._live += by
+        self._since = now
+
+    def take(self) -> tuple[float, float]:
+        """Return the share of time without any, and the mean number; begin to count anew."""
+        self.change(0)
+        seconds = self._since - self._began
+        idle, mean = (self._idle / seconds, self._area / seconds) if seconds else (0.0, 0.0)
+        self._began, self._idle, self._area = self._since, 0.0, 0.0
+        return idle, mean
+
+
+@dataclass(slots=True)
+class _Unfinished:
+    """A group that is being played."""
+
+    left: int
+    """Episodes that have not ended yet."""
+    newest: int | None = None
+    """The step of the newest weights that sampled a token; None = no episode has ended well."""
+
+
+class RolloutStream:
+    """Groups of episodes by a policy whose weights change; use it as a context manager.
+
+    For one task: `take` a step's groups, learn, replace the weights, `advance`.
+    """
+
+    def __init__(
+        self,
+        rollouts: Rollouts,
+        order: GroupOrder,
+        ledger: TakenGroups,
+        *,
+        batch: int,
+        staleness: int,
+        steps: int,
+        versions: WeightVersions,
+        max_rounds: Callable[[int], int],
+    ) -> None:
+        """Describe the groups; entering the context begins to play them.
+
+        Args:
+            rollouts: Servers and policy, started.
+            order: Of the groups.
+            ledger: What was taken before.
+            batch: Groups of a step.
+            staleness: See `GroupAdmission`.
+            steps: Of the whole run.
+            versions: How weights are named.
+            max_rounds: Gives the most replies of an episode by its group's step; 0 = each
+                environment's number.
+        """
+        self.live = LiveTime()
+        """Of episodes."""
+        self._rollouts = rollouts
+        self._order = order
+        self._ledger = ledger
+        self._batch, self._staleness, self._steps = batch, staleness, steps
+        self._versions = versions
+        self._max_rounds = max_rounds
+        self._plays = cache(rollouts.environment_plays)
+        self._unfinished: dict[int, _Unfinished] = {}
+        self._ended: list[tuple[int, int | None]] = []
+        """Groups whose last episode has ended, with their newest step; not yet admitted as such."""
+        self._lost_in_a_row = 0
+        self._changed = asyncio.Event()
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        folder = self._rollouts.folder / STREAM_FOLDER
+        async with AsyncExitStack() as stack:
+            self._store = stack.enter_context(
+                self._rollouts.open_stream(folder, self._order.samples)
+            )
+            broadcast = Broadcast(folder)
+            await stack.enter_async_context(broadcast.open())
+            self._prepare(broadcast)
+            self._stack = stack.pop_all()
+        self._playing = supervise(self._play(), "play without a barrier")
+        return self
+
+    def _prepare(self, broadcast: Broadcast) -> None:
+        """Plan what an earlier process left, and what may begin."""
+        self._scheduler = Scheduler(
+            (),
+            limits=Limits(total=self._rollouts.concurrency),
+            retries=RetryBudget(RetryPolicy()),
+            endless=True,
+        )
+        self._dispatcher = self._rollouts.stream_dispatcher(
+            self._scheduler, self._store, self._plan, broadcast, self._recorded
+        )
+        self._restore()
+        self._begin_groups()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._dispatcher.stop()
+        if not self._playing.done():
+            await asyncio.wait([self._playing])
+        await cancel_tasks(self._playing)
+        await self._stack.aclose()
+
+    @property
+    def dropped(self) -> int:
+        """Groups that nothing is learned from, since the run began."""
+        return len(self._admission.dropped)
+
+    async def take(self) -> tuple[int, ...]:
+        """Wait for the groups of the next step; they are in the ledger when this returns.
+
+        Raises:
+            TrainingError: Episodes are lost, one group after the other.
+            OrchestratorError: The servers or the store failed.
+            PolicyUnavailable: The policy's server was down for too long.
+        """
+        while True:
+            self._settle()
+            numbers = self._admission.take()
+            if numbers is not None:
+                dropped = sorted(self._admission.dropped - self._ledger.dropped)
+                self._ledger.append(numbers, dropped)
+                return numbers
+            if self._playing.done():
+                self._playing.result()
+                raise RuntimeError("playing has ended, and nobody stopped it")
+            self._changed.clear()
+            await self._changed.wait()
+
+    def advance(self) -> None:
+        """Say that the groups that were taken have been learned from; others begin."""
+        self._admission.advance()
+        self._begin_groups()
+
+    def read(self, numbers: Sequence[int]) -> list[episode_pb2.Episode]:
+        """Return the episodes of groups, in order; those that were lost are left out."""
+        return read_groups(self._store, self._order, numbers)
+
+    async def _play(self) -> None:
+        try:
+            await self._dispatcher.run()
+        finally:
+            self._changed.set()
+
+    def _restore(self) -> None:
+        """Take up what an earlier process played."""
+        finished, failed = self._store.finished_keys(), self._store.failed_keys()
+        numbers = [self._order.number(key) for key in (*finished, *failed)]
+        self._admission = GroupAdmission(
+            batch=self._batch,
+            staleness=self._staleness,
+            steps=self._steps,
+            taken=self._ledger.taken,
+            dropped=self._ledger.dropped,
+            begun=max(numbers, default=-1) + 1,
+        )
+        for number in sorted(self._admission.playing):
+            keys = self._order.keys(number)
+            group = self._unfinished[number] = _Unfinished(
+                left=sum(key not in finished for key in keys)
+            )
+            for episode in self.read([number]):
+                self._note_newest(group, episode)
+            if group.left:
+                self._scheduler.add(keys, finished=finished, failed=failed)
+            else:
+                self._end(number)
+        if numbers:
+            log.info("rollouts resumed", begun=len(set(numbers)), ready=len(self._ended))
+
+    def _begin_groups(self) -> None:
+        while (number := self._admission.begin()) is not None:
+            keys = self._order.keys(number)
+            self._unfinished[number] = _Unfinished(left=len(keys))
+            self._scheduler.add(keys)
+        self._dispatcher.wake()
+
+    def _plan(self, assignment: Assignment) -> EpisodePlan:
+        """Return the plan that a run with a barrier would have made, under the key of this one."""
+        self.live.change(1)
+        key = assignment.key
+        item = {"environment": key.environment, "item_id": key.item_id}
+        step, sample = divmod(key.sample, self._order.samples)
+        plan = plan_episode(
+            replace(assignment, key=key._replace(sample=sample)),
+            self._plays(self._max_rounds(step))[key.environment],
+            run_id=self._store.manifest.run_id,
+            run_seed=self._rollouts.seed,
+            step=step,
+        )
+        episode_id = seeds.episode_id(
+            plan.run_id, **item, sample=key.sample, policy=key.policy, attempt=assignment.attempt
+        )
+        return replace(plan, episode_id=episode_id, sample=key.sample)
+
+    def _recorded(self, record: episode_pb2.Episode) -> None:
+        self.live.change(-1)
+        key = episode_key(record)
+        lost = record.HasField("error")
+        if lost and key not in self._scheduler.failed_keys:
+            return  # it will be played again
+        number = self._order.number(key)
+        group = self._unfinished[number]
+        group.left -= 1
+        if not lost:
+            self._note_newest(group, record)
+        if not group.left:
+            self._end(number)
+
+    def _note_newest(self, group: _Unfinished, episode: episode_pb2.Episode) -> None:
+        step = newest_step(episode, self._versions)
+        if step is None:
+            # Whoever learns from it says what it lacks; dropping it would hide that.
+            step = self._admission.version
+        group.newest = step if group.newest is None else max(group.newest, step)
+
+    def _end(self, number: int) -> None:
+        self._ended.append((number, self._unfinished.pop(number).newest))
+        self._changed.set()
+
+    def _settle(self) -> None:
+        """Report groups that have ended; replace those that are dropped."""
+        for number, newest in self._ended:
+            self._admission.finish(number, newest)
+            self._lost_in_a_row = 0 if newest is not None else self._lost_in_a_row + 1
+        self._ended.clear()
+        if self._lost_in_a_row >= self._batch:
+            raise TrainingError(
+                f"all episodes of {self._lost_in_a_row} groups in a row were lost; "
+                f"`python -m orchestrator.show {self._store.folder}` tells why"
+            )
+        self._begin_groups()
+
+
+def read_groups(
+    run: RunReader, order: GroupOrder, numbers: Sequence[int]
+) -> list[episode_pb2.Episode]:
+    """Return the episodes of groups, in order; those that were lost are left out."""
+    keys: list[EpisodeKey] = [key for number in numbers for key in order.keys(number)]
+    episodes = (run.get(key) for key in keys)
+    return [
+        episode for episode in episodes if episode is not None and not episode.HasField("error")
+    ]
