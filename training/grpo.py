@@ -231,10 +231,7 @@ class GRPORecipe:
                 "dynamic_sampling replaces groups that agree, which advantages.baseline = "
                 f'"{self.advantages.baseline}" learns from: leave one of them out'
             )
-        if self.asynchronous and (self.replay or self.dynamic_sampling):
-            raise ValueError(
-                "replay and dynamic_sampling are of steps with a barrier: leave out asynchronous"
-            )
+        self._check_asynchronous()
         if (self.average == "constant") != (self.average_tokens > 0):
             raise ValueError('average_tokens is above 0 with average = "constant", else 0')
         if self.progress.validate_every and not any(it.validate for it in self.environments):
@@ -247,6 +244,12 @@ class GRPORecipe:
             raise ValueError("items are of every environment, and go with evaluate = false")
         if not self.model.path:
             raise ValueError("model.path is a checkpoint: GRPO improves an agent that can play")
+
+    def _check_asynchronous(self) -> None:
+        if self.asynchronous and (self.replay or self.dynamic_sampling):
+            raise ValueError(
+                "replay and dynamic_sampling are of steps with a barrier: leave out asynchronous"
+            )
 
     def max_rounds(self, step: int) -> int:
         """Return how many replies episodes of a step may take; 0 = each environment's number."""

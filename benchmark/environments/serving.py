@@ -46,14 +46,18 @@ class Served:
 
 
 @asynccontextmanager
-async def served(name: str, flags: Sequence[str] = ()) -> AsyncGenerator[Served]:
+async def served(
+    name: str, flags: Sequence[str] = (), *, module: str = ""
+) -> AsyncGenerator[Served]:
     """Serve an environment by `python -m env_servers serve` with these further flags.
+
+    One that is no part of the package has a `module`, by whose name it is served.
 
     Raises RuntimeError where the server ends before it answers.
     """
     with TemporaryDirectory() as folder:
         address_file = Path(folder) / "address"
-        command = [sys.executable, "-m", "env_servers", "serve", name]
+        command = [sys.executable, "-m", "env_servers", "serve", module or name]
         command += ["--bind", "127.0.0.1:0", "--address-file", str(address_file)]
         command += ["--log-level", "error", "--drain", "0", *flags]
         started = time.perf_counter()

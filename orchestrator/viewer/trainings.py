@@ -201,10 +201,14 @@ def _figures(read: _Read) -> dict[str, float]:
 
 
 def _row(read: _Read, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of the log; of GRPO with the run of its episodes, counted from 0."""
+    """Return a row of the log; of GRPO with the run of its episodes.
+
+    That is the step's, counted from 0, or the one of all steps where they had no barrier.
+    """
     if read.training.algorithm != "grpo":
         return dict(row)
-    return {**row, "run": read.run("rollouts", f"step-{int(row['step']) - 1:06d}")}
+    own = read.run("rollouts", f"step-{int(row['step']) - 1:06d}")
+    return {**row, "run": own or read.run("rollouts", "stream")}
 
 
 # ---------------------------------------------------------------- agents

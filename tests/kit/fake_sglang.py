@@ -91,6 +91,24 @@ class _Request:
         return self.params.get("stop_token_ids") or ()
 
 
+@dataclass(slots=True)
+class _IdleTime:
+    """The time in which no request runs."""
+
+    before: float = 0.0
+    since: float | None = field(default_factory=time.perf_counter)
+    """None = some run now."""
+
+    @property
+    def seconds(self) -> float:
+        """All of it so far."""
+        return self.before + (0.0 if self.since is None else time.perf_counter() - self.since)
+
+    def end(self) -> None:
+        """Note that a request runs."""
+        self.before, self.since = self.seconds, None
+
+
 class FakeSGLang:
     """One engine; `app` serves it. Tests set its attributes."""
 
@@ -107,6 +125,8 @@ class FakeSGLang:
         """Whether it says how long a prompt its memory bears."""
         self.script: list[list[int]] = []
         """Replies to give, one a request, instead of the model's."""
+        self.write: Callable[[], list[int]] | None = None
+        """Gives the reply of each request that has no script, instead of the model."""
         self.version_after: tuple[int, str] | None = None
         """Replace the weights before this output token of a request."""
         self.healthy = True
@@ -123,6 +143,7 @@ class FakeSGLang:
         self.url = ""
         self.busy = 0.0
         """Seconds that requests spent here, all of them together."""
+        self.idle = _IdleTime()
         self._startup = time.time()
         self._tokenizer = Tokenizer.from_file(str(Path(model.model_path, "tokenizer.json")))
         specials = self._tokenizer.get_added_tokens_decoder()
@@ -204,6 +225,7 @@ class FakeSGLang:
             if request.finish is not None:
                 continue
             request.started = self._step - request.length
+            self.idle.end()
             self._running[request.rid] = request
             self._serial += 1
             end = request.started + self._full_length(request)
@@ -251,7 +273,8 @@ class FakeSGLang:
     def _end(self, request: _Request, finish: dict[str, Any]) -> None:
         request.finish = finish
         self.busy += time.perf_counter() - request.arrived
-        self._running.pop(request.rid, None)
+        if self._running.pop(request.rid, None) is not None and not self._running:
+            self.idle = _IdleTime(self.idle.seconds)
         self._cache.update(_block_hashes(request.prompt + self._ids(request), request.cache_salt))
         if not request.done.done():
             request.done.set_result(None)
@@ -369,7 +392,7 @@ class FakeSGLang:
             params=params,
             limit=limit,
             done=asyncio.get_running_loop().create_future(),
-            script=self.script.pop(0) if self.script else None,
+            script=self._next_script(),
             cache_salt=body.get("extra_key") or "",
             cached=self._cached(prompt, body.get("extra_key") or ""),
             changed=asyncio.Event() if streaming else None,
@@ -385,6 +408,11 @@ class FakeSGLang:
             raise
         answer = self._answer(request)
         return web.json_response(answer if self.edit is None else self.edit(answer))
+
+    def _next_script(self) -> list[int] | None:
+        if self.script:
+            return self.script.pop(0)
+        return self.write() if self.write is not None else None
 
     def _problem(self, prompt: Sequence[int], params: dict[str, Any], limit: int) -> str | None:
         length, context = len(prompt), self.context_length
@@ -515,6 +543,7 @@ class FakeSGLang:
                 "startup_time": {"tokenizer_e2e": self._startup},
                 "internal_states": [],
                 "fake_busy_seconds": self.busy,
+                "fake_idle_seconds": self.idle.seconds,
                 "status": "ready",
             }
         )

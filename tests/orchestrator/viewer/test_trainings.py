@@ -88,6 +88,14 @@ def test_grpo_has_curves_scores_and_the_runs_of_its_steps(viewer: RunningViewer)
     assert (first["agent"], first["scores"]["maze"]["value"]) == ("first weights", 0.5)
 
 
+def test_grpo_without_a_barrier_has_one_run_for_all_steps(tmp_path: Path) -> None:
+    folder = write_grpo(tmp_path / "grpo")
+    (folder / "rollouts" / "step-000001").rename(folder / "rollouts" / "stream")
+    with run_viewer(folder) as viewer:
+        rows = viewer.ask("training", training="grpo")["rows"]
+    assert [row["run"] for row in rows] == ["grpo/rollouts/stream"] * 2
+
+
 def test_a_live_training_is_followed(tmp_path: Path) -> None:
     folder = write_grpo(tmp_path / "grpo")
     with run_viewer(folder) as viewer:
