@@ -89,6 +89,7 @@ RANDOM_WINS: Final = "random wins"
 EXPERT_EXPLORED: Final = "expert explored"
 PREFERRED: Final = "BC_base + DPO"
 REINFORCED: Final = "BC_base + GRPO"
+UNTRAINED: Final = "untrained"
 CONTENTS_FILE: Final = "contents.json"
 FREE_KEYS: Final = (
     "iterations",
@@ -179,7 +180,8 @@ class AgentEvolRecipe:
     large: bool = True
     """Also clone the large expert set, to compare."""
     baselines: tuple[str, ...] = ("random",)
-    """Scripted policies to evaluate beside the agents."""
+    """Who is evaluated beside the agents: scripted policies, and `untrained`, the published model
+    that every agent starts from."""
     controls: tuple[Control, ...] = ()
     """Agents to compare with: random-wins, expert-explored, one-iteration, dpo, grpo."""
     matrix: Matrix | None = None
@@ -211,8 +213,7 @@ class AgentEvolRecipe:
             raise ValueError("environments are at least one, none of them twice")
         if len(set(self.seeds)) != len(self.seeds) or not self.seeds:
             raise ValueError("seeds are at least one, none of them twice")
-        if self.pretraining and self.cloning.model.init is None:
-            raise ValueError("pretraining is for a model from scratch: set cloning.model.init")
+        self._check_base_model()
         self._check_controls()
         for tasks in self.environments:
             self._check_tasks(tasks)
@@ -233,6 +234,10 @@ class AgentEvolRecipe:
         """All others."""
         return expand(self.course, self.matrix or Matrix(), self.controls)
 
+    def baseline_policy(self, name: str) -> RolloutPolicy:
+        """Return who plays a baseline, greedily."""
+        return RolloutPolicy(policy=self.cloning.model.path if name == UNTRAINED else name)
+
     def samples_of(self, tasks: ImitatedTasks, course: Course) -> int:
         """Return how often a course explores each task of an environment in an iteration.
 
@@ -248,6 +253,13 @@ class AgentEvolRecipe:
             raise ValueError("the control grpo and the section [grpo] go together")
         if not self.iterations and (self.matrix or "one-iteration" in self.controls):
             raise ValueError("without iterations there is no matrix and no control one-iteration")
+
+    def _check_base_model(self) -> None:
+        model = self.cloning.model
+        if self.pretraining and model.init is None:
+            raise ValueError("pretraining is for a model from scratch: set cloning.model.init")
+        if UNTRAINED in self.baselines and not model.path:
+            raise ValueError("the baseline untrained is a published model: set cloning.model.path")
 
     def _check_equal_updates(self) -> None:
         names = {tasks.name for tasks in self.environments}
@@ -462,12 +474,14 @@ def count_work(recipe: AgentEvolRecipe, split: Mapping[str, TaskSplit]) -> dict[
             samples = tasks.pretrain_samples or recipe.pretraining.samples
             read += samples * len(it.pretrain or it.explore)
     epochs = recipe.pretraining.epochs if recipe.pretraining else 0
-    shared = shown + read + len(recipe.baselines) * evaluated
+    untrained = UNTRAINED in recipe.baselines
+    shared = shown + read + (len(recipe.baselines) - untrained) * evaluated
     controls = by_random * ("random-wins" in scripted) + by_expert * ("expert-explored" in scripted)
     return {
         "update": seeds * trainings * recipe.cloning.max_steps,
         "pretraining_update": divisions * epochs * read // (recipe.cloning.batch.sequences or 1),
-        "episode": seeds * (explored + reinforced + agents * evaluated),
+        "episode": seeds * (explored + reinforced + agents * evaluated)
+        + divisions * untrained * evaluated,
         "scripted_episode": divisions * shared + seeds * controls,
     }
 
@@ -524,6 +538,8 @@ class SharedStages:
         self.stage("expert", self.play_expert)
         if self.recipe.pretraining:
             self.pretrain(self.recipe.pretraining)
+        for name in self.recipe.baselines:
+            self.baseline(name)
 
     def _recorded_split(self) -> dict[str, TaskSplit]:
         """Return the run's division of tasks, made once: a resume keeps it."""
@@ -688,18 +704,18 @@ class SharedStages:
             name: split.evaluate if use == "evaluate" else split.validate
             for name, split in self.split.items()
         }
-        runs = self.play(policy, items, folder)
-        return {run.environment: read_metric(run).to_plain() for run in runs}
+        metrics = {it.environment: read_metric(it) for it in self.play(policy, items, folder)}
+        # A run may take days, and its table comes last.
+        row = Row(str(folder.relative_to(self.recipe.out)), metrics)
+        self.console.print(row.describe(), highlight=False, markup=False, soft_wrap=True)
+        return {name: metric.to_plain() for name, metric in metrics.items()}
 
-    def baseline(self, policy: str) -> dict[str, Metric]:
-        """Return the metrics of a scripted policy."""
-        name = f"baseline-{policy}"
-        folder = self.out / "evaluation" / name
-
-        def work() -> dict[str, Any]:
-            return self.evaluate(RolloutPolicy(policy=policy), folder, self.use)
-
-        return metrics_from_plain(self.stage(name, work))
+    def baseline(self, name: str) -> dict[str, Metric]:
+        """Return the metrics of a baseline."""
+        stage = f"baseline-{name}"
+        policy = self.recipe.baseline_policy(name)
+        play = partial(self.evaluate, policy, self.out / "evaluation" / stage, self.use)
+        return metrics_from_plain(self.stage(stage, play))
 
     def select(self, run: EvalRun, tasks: ImitatedTasks, *, explored: bool = False) -> Selection:
         """Select what is learned from. The expert's episodes are filtered, never weighted."""

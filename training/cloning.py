@@ -185,14 +185,17 @@ def prefer(
 
 def describe_memory(config: Cloning) -> str:
     """Say what a training needs on each device, computed from the model's shapes alone."""
+    import torch
+
     size = measure_model(planned_hf_config(config.model))
     count = max(1, config.processes)
+    on_gpu = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
     plan = plan_memory(
         size,
         config.model,
         micro_tokens=config.batch.micro_tokens or config.context,
         world_size=count,
-        sharded=count > 1,
+        sharded=count > 1 or on_gpu,  # a GPU alone is a group of one
     )
     return f"{size.parameters / 1e6:,.0f} M parameters, {count} processes; {plan.describe()}"
 

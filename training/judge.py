@@ -292,7 +292,7 @@ def _draw(seed_run: SeedRun, *, seed: int) -> Items:
 
 
 def _play_rows(seeds: Sequence[SeedRun], items: Items, number: int) -> dict[str, list[JudgedRow]]:
-    """Return the rows of each part; a scripted policy plays once and stands for all seeds."""
+    """Return the rows of each part; a baseline plays once and stands for all seeds."""
     recipe, notes = seeds[0].shared.recipe, row_notes(seeds)
     rows: dict[str, list[JudgedRow]] = {part: [] for part in PARTS}
 
@@ -302,7 +302,7 @@ def _play_rows(seeds: Sequence[SeedRun], items: Items, number: int) -> dict[str,
             rows[part].append(JudgedRow(name, note, metrics))
 
     for name in recipe.baselines:
-        played = _play(seeds[0], RolloutPolicy(policy=name), name, items, number)
+        played = _play(seeds[0], recipe.baseline_policy(name), name, items, number)
         add(name, "", {seed.seed: played for seed in seeds})
     for name in seeds[0].agents:
         by_seed: dict[int, PartMetrics] = {}

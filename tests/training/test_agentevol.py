@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -23,7 +24,7 @@ from orchestrator.configuration import dump_toml, to_plain
 from orchestrator.store import RunReader
 from orchestrator.viewer.library import Library
 from orchestrator.viewer.trainings import Trainings
-from training.agentevol import AgentEvolRecipe, evolve, main, plan
+from training.agentevol import AgentEvolRecipe, SharedStages, evolve, main, plan
 from training.bc import BcRecipe
 from training.config.recipe import build, load_recipe
 from training.config.start import Start
@@ -31,6 +32,7 @@ from training.data.dataset import TokenDataset
 from training.errors import OutputOccupied, RecipeChanged, RecipeError
 from training.grpo import GRPORecipe
 from training.runs.run_dir import RunDir
+from training.trainer.models import ModelConfig
 
 pytestmark = pytest.mark.torch
 
@@ -124,6 +126,22 @@ def test_the_table_has_the_rows_of_the_paper(finished):
     assert results["rows"]["AgentEvol"]["note"] == "6 expert + 8 own episodes"
     for checkpoint in results["checkpoints"]:
         assert (Path(checkpoint) / "model.safetensors").is_file()
+
+
+def test_a_published_model_is_evaluated_before_it_is_trained(finished, tmp_path):
+    with pytest.raises(RecipeError, match=r"untrained is a published model: set cloning\.model"):
+        recipe(tmp_path / "run", baselines=["untrained"])
+    published = ModelConfig(path=str(finished / "seed-0" / "base"), precision="float32")
+    scratch = recipe(tmp_path / "run")
+    cloning = replace(scratch.cloning, model=published)
+    wanted = replace(scratch, cloning=cloning, baselines=("untrained",))
+    run_dir = RunDir.open(wanted.out, to_plain(wanted), algorithm="agentevol")
+    console = Console(record=True, quiet=False, file=io.StringIO())
+    SharedStages(wanted, run_dir, console).prepare()
+    assert run_dir.finished == ("tasks", "expert", "baseline-untrained")
+    with RunReader.open(wanted.out / "evaluation" / "baseline-untrained" / "wordle") as reader:
+        assert {it.policy for it in reader.summaries()} == {f"embedded:{published.path}"}
+    assert "evaluation/baseline-untrained: wordle" in console.export_text()
 
 
 def test_agents_are_judged_on_tasks_that_nobody_learned_from(finished):

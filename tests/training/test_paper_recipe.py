@@ -80,7 +80,7 @@ def narrow(recipe, tmp_path_factory) -> Path:
 def test_it_says_what_the_paper_says(recipe):
     cloning = recipe.cloning
     assert (recipe.iterations, recipe.samples, recipe.merge) == (4, 1, "initial")
-    assert (cloning.processes, cloning.epochs, cloning.context) == (8, 1, 4096)
+    assert (cloning.processes, cloning.context) == (8, 4096)
     assert (cloning.optimizer.lr, cloning.batch.sequences) == (1e-5, 32)
     assert len(recipe.environments) == 11
     assert recipe.rollout.together
@@ -120,6 +120,8 @@ def test_two_processes_clone_by_its_very_settings(recipe, narrow, tmp_path):
     cloning = replace(
         settings,
         processes=2,
+        max_steps=2,
+        shares={},
         device="cpu",
         model=replace(settings.model, path=str(narrow), architecture=None),
         tracking=replace(settings.tracking, tensorboard=False, print_every=0),
@@ -127,7 +129,6 @@ def test_two_processes_clone_by_its_very_settings(recipe, narrow, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
         report = clone(cloning, [SourceConfig(path=str(data))], tmp_path / "out")
-    # 64 conversations by 32 are two updates.
     assert report["steps"] == 2
     rows = [it for it in read_log(tmp_path / "out/log.jsonl") if "loss" in it]
     assert rows[0]["loss"] == pytest.approx(10.4, abs=0.3)  # ln 32,000: it knows nothing yet
@@ -139,12 +140,16 @@ def test_two_processes_clone_by_its_very_settings(recipe, narrow, tmp_path):
 
 
 @pytest.mark.slow
-def test_its_whole_plan_is_printed(recipe, offline, tmp_path):
-    for module in ("minigrid", "scienceworld", "geographiclib"):
-        pytest.importorskip(module, reason="an environment's extra is not installed")
+def test_its_plan_is_printed(recipe, offline, tmp_path):
+    """Of two environments: a plan asks for the contents of all tasks, which takes minutes."""
     console = Console(record=True, quiet=False, file=(tmp_path / "log").open("w"), width=200)
-    plan(replace(recipe, out=tmp_path / "run"), console=console)
+    chosen = tuple(it for it in recipe.environments if it.name in ("maze", "wordle"))
+    cloning = replace(recipe.cloning, shares={it.name: 1.0 for it in chosen})
+    wanted = replace(recipe, out=tmp_path / "run", environments=chosen, cloning=cloning)
+    plan(wanted, console=console)
     printed = console.export_text()
     assert "41.79 GiB per device" in printed
-    assert "alfworld: 500 to base, 2420 to large, 3827 to explore, 200 to evaluate" in printed
+    assert "wordle: 500 to base, 955 to large, 980 to explore, 50 to validate" in printed
+    # BC_base, BC_large, four iterations, a random player's wins, M = 1 with as many episodes.
+    assert f"{8 * 640:,} updates" in printed
     assert not (tmp_path / "run").exists()

@@ -56,6 +56,11 @@ class Row:
             return None
         return math.fsum(measured) / len(measured)
 
+    def describe(self) -> str:
+        """Return a line with the figures in percent."""
+        means = {name: metric.mean for name, metric in self.metrics.items()} | {"mean": self.mean}
+        return f"{self.name}: " + ", ".join(f"{it} {_percent(mean)}" for it, mean in means.items())
+
 
 def read_metric(run: EvalRun) -> Metric:
     """Return the metric of a finished run."""

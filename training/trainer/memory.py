@@ -160,19 +160,24 @@ def plan_memory(
     bf16 = uses_bf16(config, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     value_bytes = 2 if bf16 else 4
     frozen_bytes = value_bytes if sharded else 4
-    # Saved for the backward pass by each block, in values per token: inputs of norms, of linear
+    # Where autocast casts products alone, what passes from block to block stays in float32.
+    stream_bytes = value_bytes if sharded else 4
+    # Saved for the backward pass by each block, in bytes per token: inputs of norms, of linear
     # layers and of the attention, the MLP's three inner tensors.
-    block_values = 10 * size.hidden + 3 * size.attention + 4 * size.intermediate
-    saved_values = (
-        size.blocks * size.hidden + block_values
+    inner_values = 3 * size.attention + 4 * size.intermediate
+    block_bytes = 10 * stream_bytes * size.hidden + value_bytes * inner_values
+    saved_bytes = (
+        stream_bytes * size.blocks * size.hidden + block_bytes
         if config.activation_checkpointing
-        else size.blocks * block_values
+        else size.blocks * block_bytes
     )
     part = 2 * size.largest_block + size.head + size.embedding
     if world_size > 1 or (sharded and frozen):
         gathered = part
     else:
         gathered = size.parameters if sharded or bf16 else 0
+    # Of head and embedding a gradient is whole beside the sum that it is added to.
+    arriving = 0 if sharded or config.lora is not None else 8 * size.head
     reference_bytes = 0
     if reference:
         # Its blocks are gathered when the model's are not, its head and embedding with them.
@@ -181,10 +186,10 @@ def plan_memory(
     return MemoryPlan(
         weights=(4 * trained + frozen_bytes * frozen) // world_size,
         # Of all micro-batches but the last each process keeps the sum for itself.
-        gradients=4 * trained // (world_size if config.reduce_every_micro_batch else 1),
+        gradients=4 * trained // (world_size if config.reduce_every_micro_batch else 1) + arriving,
         moments=8 * trained // world_size,
         gathered=value_bytes * gathered,
-        activations=value_bytes * saved_values * micro_tokens,
+        activations=saved_bytes * micro_tokens,
         logits=2 * value_bytes * size.vocabulary * micro_tokens,
         reference=reference_bytes,
         engine=engine,
