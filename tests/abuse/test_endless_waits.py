@@ -39,7 +39,7 @@ async def play(folder: Path, address: str) -> tuple[RunOutcome, Counter[str]]:
         environments=("echo",),
         episodes=5,
         policies=parse_policies("expert"),
-        fleet=FleetConfig(servers=(address,)),
+        fleet=FleetConfig(servers=(address,), wait_for_servers=1.0),
         client=ClientConfig(answer_deadline=1.0),
         retry=RetryPolicy(max_attempts=1),
     )
@@ -74,7 +74,6 @@ def without_credits(event: pb.Event) -> pb.Event:
 @pytest.mark.parametrize(
     ("lie", "reason"),
     [
-        (draining, "WAIT_TOO_LONG"),
         (out_of_credits, "WAIT_TOO_LONG"),
         (silent_about_steps, "ANSWER_OVERDUE"),
         (without_credits, "ANSWER_OVERDUE"),
@@ -87,6 +86,12 @@ async def test_a_server_that_would_be_waited_for_without_end_fails_the_episodes_
         outcome, reasons = await play(tmp_path / "run", address)
     assert (outcome.finished, outcome.failed) == (0, 5)
     assert reasons == {reason: 5}
+
+
+async def test_a_fleet_that_drains_for_ever_ends_the_run(tmp_path: Path) -> None:
+    async with serving() as honest, lying_server(honest.addresses[0], lie=draining) as address:
+        with pytest.raises(FleetError, match="drains.* resume it"):
+            await play(tmp_path / "run", address)
 
 
 def pages_that_repeat(_question: Any, honest: Any) -> Any:
