@@ -134,11 +134,9 @@ class Dispatcher:
             ExceptionGroup: What tasks of episodes raised: a defect of this program.
         """
         self._started = time.monotonic()
-        # Another dispatcher may play on the fleet all the while, as one of a training does.
-        before = self._fleet.on_failure, self._fleet.on_change
         self._follow_capacities()
-        self._fleet.on_failure = self.fail
-        self._fleet.on_change = self._follow_capacities
+        self._fleet.on_failure.append(self.fail)
+        self._fleet.on_change.append(self._follow_capacities)
         if self._fleet.failure is not None:
             self.fail(self._fleet.failure)
         try:
@@ -154,9 +152,8 @@ class Dispatcher:
                         task.add_done_callback(partial(self._ended, assignment.key))
                     await self._wait()
         finally:
-            self._fleet.on_failure, self._fleet.on_change = before
-            if self._fleet.on_change is not None:
-                self._fleet.on_change()  # of what the other was not told
+            self._fleet.on_failure.remove(self.fail)
+            self._fleet.on_change.remove(self._follow_capacities)
         if self._failure is not None:
             raise self._failure
 

@@ -126,12 +126,12 @@ class Fleet:
         """Optional environments that no server has, with the reason and what to do."""
         self.failure: FleetError | None = None
         """Why no episode can be played any more; None = some can."""
-        self.on_failure: Callable[[FleetError], None] | None = None
+        self.on_failure: list[Callable[[FleetError], None]] = []
         """Called when `failure` is set, by a task in the background."""
         self.on_event: Callable[[str], None] | None = None
         """Called with a sentence for people when a server joins, leaves, is lost, drains, is
         ejected, or is back."""
-        self.on_change: Callable[[], None] | None = None
+        self.on_change: list[Callable[[], None]] = []
         """Called when `capacities` may have changed."""
         self._config = config
         self._options = options
@@ -348,8 +348,8 @@ class Fleet:
         """Say once that no episode can be played any more."""
         if self.failure is None:
             self.failure = failure
-            if self.on_failure is not None:
-                self.on_failure(failure)
+            for tell in tuple(self.on_failure):
+                tell(failure)
 
     async def _describe(self, name: str) -> None:
         hosting = [handle for handle in self._handles if name in handle.connection.environments]
@@ -481,8 +481,8 @@ class Fleet:
         self._background.start(handle.connection.close(), f"close {handle.address}")
 
     def _changed(self) -> None:
-        if self.on_change is not None:
-            self.on_change()
+        for tell in tuple(self.on_change):
+            tell()
 
     # ------------------------------------------------------------------ health
 
@@ -666,7 +666,8 @@ class Fleet:
         self._tell(f"{handle.address} {'is back' if was_lost else 'has joined'}")
         if was_lost:
             self._note_return(handle)
-        self._changed()
+        else:
+            self._changed()
         self._follow_server(handle, fresh)
 
     async def _identity_problem(self, handle: ServerHandle, connection: Connection) -> str:

@@ -68,7 +68,7 @@ class ServerHandle:
     def place(self, environment: str, change: int) -> None:
         """Note that so many more episodes of an environment are here; -1 = one has gone."""
         self._live[environment] += change
-        self._reckon()
+        self._add_up()
 
     def takes(self, environment: str) -> bool:
         """Whether a new episode of an environment may be placed here."""
@@ -86,6 +86,9 @@ class ServerHandle:
 
     def _reckon(self) -> None:
         self._parts = {name: 1 / self.capacity(name) for name in self._capacities}
+        self._add_up()
+
+    def _add_up(self) -> None:
         self._taken = sum(
             count * self._parts.get(name, 0.0) for name, count in self._live.items() if count
         )

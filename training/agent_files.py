@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from agent_runtime.agents import AgentMetric
 from agent_runtime.engine.checkpoint import INT8, read_architecture, weight_files
@@ -17,9 +17,11 @@ from agent_runtime.engine.numpy_backend import import_numpy
 from training.errors import TrainingError
 from training.rollouts.results import Metric
 
-__all__ = ["StoredAs", "agent_metric", "describe_model", "require_small", "write_model"]
+if TYPE_CHECKING:  # it needs NumPy
+    from agent_runtime.engine.tensor_file import StoredAs
 
-StoredAs = Literal["float32", "float16", "bfloat16", "int8"]
+__all__ = ["agent_metric", "describe_model", "require_small", "write_model"]
+
 _LARGEST: Final = 20_000_000
 """Bytes of an agent's folder."""
 _TOKENIZER_FILES: Final = (

@@ -13,43 +13,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.store import RunReader
-from training.data.trajectories import WeightVersions
 from training.errors import CheckpointDamaged
 from training.rollouts.groups import GroupOrder, TakenGroups
-from training.rollouts.on_policy import Rollouts, Task
-from training.rollouts.stream import LEDGER_FILE, STREAM_FOLDER, RolloutStream, read_groups
+from training.rollouts.on_policy import Rollouts
+from training.rollouts.stream import (
+    LEDGER_FILE,
+    STREAM_FOLDER,
+    RolloutStream,
+    StreamSettings,
+    read_groups,
+)
 from training.trainer.distributed import DistributedContext
 
-__all__ = ["FeedSettings", "GroupFeed"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeedSettings:
-    """What decides which groups a step learns from."""
-
-    folder: Path
-    """Of the rollouts."""
-    step_tasks: Callable[[int], Sequence[Task]]
-    """The tasks of each step of a run with a barrier."""
-    samples: int
-    """Episodes of a group."""
-    batch: int
-    """Groups of a step."""
-    staleness: int
-    """Versions by which a token may be older than the weights that learn from it."""
-    steps: int
-    """Of the whole run."""
-    versions: WeightVersions
-    max_rounds: Callable[[int], int]
-    """The most replies of an episode by its group's step; 0 = each environment's number."""
+__all__ = ["GroupFeed"]
 
 
 class GroupFeed:
@@ -60,24 +43,32 @@ class GroupFeed:
     """
 
     def __init__(
-        self, settings: FeedSettings, rollouts: Rollouts | None, dist: DistributedContext
+        self,
+        folder: Path,
+        order: GroupOrder,
+        settings: StreamSettings,
+        rollouts: Rollouts | None,
+        dist: DistributedContext,
     ) -> None:
         """Read the ledger.
 
         Args:
-            settings: Which groups there are.
+            folder: Of the rollouts.
+            order: Of the groups.
+            settings: When they begin, and how they are played.
             rollouts: Of the main process, which plays; None in others.
             dist: The processes.
 
         Raises:
             CheckpointDamaged: The ledger is damaged.
         """
+        self._folder = folder
+        self._order = order
         self._settings = settings
         self._rollouts = rollouts
         self._dist = dist
-        self._order = GroupOrder(settings.step_tasks, settings.samples)
-        settings.folder.mkdir(parents=True, exist_ok=True)
-        self._ledger = TakenGroups(settings.folder / LEDGER_FILE) if dist.is_main else None
+        folder.mkdir(parents=True, exist_ok=True)
+        self._ledger = TakenGroups(folder / LEDGER_FILE) if dist.is_main else None
         self._recorded = dist.broadcast(len(self._ledger.steps) if self._ledger else 0)
         self._stream: RolloutStream | None = None
         self._stack = AsyncExitStack()
@@ -112,7 +103,7 @@ class GroupFeed:
         numbers = await asyncio.to_thread(self._dist.broadcast, list(numbers))
         if self._stream is not None:
             return self._stream.read(numbers)
-        with RunReader.open(self._settings.folder / STREAM_FOLDER) as reader:
+        with RunReader.open(self._folder / STREAM_FOLDER) as reader:
             return read_groups(reader, self._order, numbers)
 
     async def _numbers(self, step: int, ledger: TakenGroups) -> tuple[int, ...]:
@@ -125,22 +116,10 @@ class GroupFeed:
                 field="out",
             )
         if self._stream is None:
-            self._stream = await self._stack.enter_async_context(self._open_stream(ledger))
+            assert self._rollouts is not None, "the process of the ledger plays"
+            stream = RolloutStream(self._rollouts, self._order, ledger, self._settings)
+            self._stream = await self._stack.enter_async_context(stream)
         return await self._stream.take()
-
-    def _open_stream(self, ledger: TakenGroups) -> RolloutStream:
-        assert self._rollouts is not None, "the process of the ledger plays"
-        settings = self._settings
-        return RolloutStream(
-            self._rollouts,
-            self._order,
-            ledger,
-            batch=settings.batch,
-            staleness=settings.staleness,
-            steps=settings.steps,
-            versions=settings.versions,
-            max_rounds=settings.max_rounds,
-        )
 
     def advance(self) -> dict[str, float]:
         """Say that a step was learned; returns what its log row says of waiting and dropping.

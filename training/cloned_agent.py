@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
@@ -18,7 +18,6 @@ from agent_runtime.agents import AgentManifest, PlaySettings
 from agent_runtime.engine.checkpoint import weights_digest
 from orchestrator.training_folder import TrainingFolder
 from training.agent_files import (
-    StoredAs,
     agent_metric,
     describe_model,
     require_small,
@@ -34,6 +33,9 @@ from training.rollouts.own_settings import (
     judge_in_own_settings,
 )
 from training.rollouts.results import Row, as_markdown
+
+if TYPE_CHECKING:  # it needs NumPy
+    from agent_runtime.engine.tensor_file import StoredAs
 
 __all__ = ["ClonedAgent", "ClonedRun"]
 

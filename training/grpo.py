@@ -56,7 +56,7 @@ from orchestrator.fleet import Fleet
 from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
 from orchestrator.training_folder import LOG_FILE
-from training.asynchronous import FeedSettings, GroupFeed
+from training.asynchronous import GroupFeed
 from training.config.cli import run_recipe
 from training.config.start import Start
 from training.data.advantages import (
@@ -76,11 +76,13 @@ from training.rollouts.dynamic_sampling import (
     further_tasks,
     sample_groups,
 )
+from training.rollouts.groups import GroupOrder
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
 from training.rollouts.on_policy import Rollouts, Task, read_rollouts
 from training.rollouts.progress import Checkpoints, ProgressConfig, Validation, write_table
 from training.rollouts.results import Row, as_table, read_metric
 from training.rollouts.step_metrics import StepClock, describe_episodes
+from training.rollouts.stream import StreamSettings
 from training.rollouts.task_contents import leave_out_held_out
 from training.rollouts.tasks import EnvironmentTasks, TaskSplit, list_ids, split_tasks
 from training.runs.run_dir import RunDir
@@ -879,6 +881,9 @@ class _TrainingSteps:
         self._updates = recipe.ppo_epochs * recipe.minibatches
         self._step = 0
         self._clock = StepClock()
+        self._weights = WeightPush(
+            model=recipe.model, rollout=recipe.rollout, folder=recipe.out / "weights", dist=dist
+        )
         self._critic: Critic | None = None
 
     async def run(self, final: Path) -> dict[str, Any]:
@@ -928,17 +933,15 @@ class _TrainingSteps:
 
     def _feed(self, rollouts: Rollouts | None) -> GroupFeed:
         recipe = self._recipe
-        settings = FeedSettings(
-            folder=self._rollouts_folder,
-            step_tasks=self._step_tasks,
-            samples=recipe.group,
+        settings = StreamSettings(
             batch=recipe.tasks,
             staleness=recipe.max_off_policy_steps,
             steps=recipe.steps,
             versions=self._versions,
             max_rounds=recipe.max_rounds,
         )
-        return GroupFeed(settings, rollouts, self._dist)
+        order = GroupOrder(self._step_tasks, recipe.group)
+        return GroupFeed(self._rollouts_folder, order, settings, rollouts, self._dist)
 
     def _load(self) -> tuple[Learner, torch.nn.Module | None]:
         recipe = self._recipe
@@ -1080,14 +1083,7 @@ class _TrainingSteps:
         """Give the policy the new weights; every process has to call this."""
         if feed is not None and feed.replays(self._step):
             return  # an earlier process went on to weights that are still to be learned again
-        recipe = self._recipe
-        push = WeightPush(
-            model=recipe.model,
-            rollout=recipe.rollout,
-            folder=recipe.out / "weights",
-            dist=self._dist,
-        )
-        await push.push(learner.model, rollouts, self._versions.name(self._step))
+        await self._weights.push(learner.model, rollouts, self._versions.name(self._step))
 
     async def _progress(
         self,

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import tyro
 from rich.console import Console
@@ -30,7 +30,6 @@ from agent_runtime.engine.checkpoint import weights_digest
 from orchestrator.command_line import make_console, run_command
 from orchestrator.training_folder import RECIPE_FILE, read_training
 from training.agent_files import (
-    StoredAs,
     agent_metric,
     describe_model,
     require_small,
@@ -51,6 +50,9 @@ from training.rollouts.results import (
 )
 from training.rollouts.tasks import ImitatedTasks, TaskSplit
 from training.runs.run_dir import RunDir
+
+if TYPE_CHECKING:  # it needs NumPy
+    from agent_runtime.engine.tensor_file import StoredAs
 
 __all__ = ["ExportAgent", "ExportedAgent", "export_agent", "main"]
 

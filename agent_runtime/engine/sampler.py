@@ -86,17 +86,18 @@ def _draw(
         else:
             tokens[plain_rows] = _invert(probabilities[plain_rows], numbers(plain_rows))
     # Sorted, a row takes four times what it is: those are made in parts, too.
-    for part in _parts(cut_rows, probabilities.shape[-1]):
+    for rows in _parts(len(cut_rows), probabilities.shape[-1]):
+        part = cut_rows[rows]
         descending, order = torch.sort(probabilities[part], stable=True, dim=-1, descending=True)
         remaining = _truncate(descending, [settings[row] for row in part])
         ranks = _invert(remaining, numbers(part))
         tokens[part] = order.gather(1, ranks[:, None])[:, 0]
 
 
-def _parts(rows: list[int], vocab: int) -> list[list[int]]:
-    """Return rows, as many at a time as `_SUMS_AT_ONCE` admits."""
+def _parts(rows: int, vocab: int) -> list[slice]:
+    """Return slices of so many rows, each of as many as `_SUMS_AT_ONCE` admits."""
     size = max(1, _SUMS_AT_ONCE // vocab)
-    return [rows[at : at + size] for at in range(0, len(rows), size)]
+    return [slice(at, at + size) for at in range(0, rows, size)]
 
 
 def _truncate(probabilities: torch.Tensor, settings: Sequence[Sampling]) -> torch.Tensor:
@@ -118,10 +119,8 @@ def _invert(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor
     Rows are taken in parts: sums in float64 of all rows over a large vocabulary would be the
     largest tensor of a step, which no plan of memory counts.
     """
-    rows = max(1, _SUMS_AT_ONCE // probabilities.shape[-1])
-    starts = range(0, len(probabilities), rows)
-    parts = [(probabilities[at : at + rows], uniforms[at : at + rows]) for at in starts]
-    return torch.cat([_invert_part(*part) for part in parts])
+    parts = _parts(*probabilities.shape)
+    return torch.cat([_invert_part(probabilities[rows], uniforms[rows]) for rows in parts])
 
 
 def _invert_part(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:

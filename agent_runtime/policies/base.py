@@ -8,10 +8,11 @@ heal.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol, Self
 
 from agent_runtime.conversation import Message
 from agent_runtime.draft import Draft
@@ -21,6 +22,9 @@ from agent_runtime.spending import Pricing
 from agent_runtime.weights import Interrupt, Weights
 from agentgym.env.v1 import environment_pb2, types_pb2
 from agentgym.episode.v1 import episode_pb2
+
+if TYPE_CHECKING:
+    from agent_runtime.policies.config import PolicyConfig
 
 __all__ = [
     "Completion",
@@ -167,6 +171,8 @@ class Policy(ABC):
 class TrainablePolicy(Policy):
     """A policy whose weights can be replaced and whose probabilities can be asked for."""
 
+    _config: PolicyConfig
+
     @abstractmethod
     async def update_weights(
         self, weights: Weights, *, version: str = "", interrupt: Interrupt | None = None
@@ -193,12 +199,14 @@ class TrainablePolicy(Policy):
             RuntimeError: The policy is not started.
         """
 
-    @abstractmethod
-    def with_sampling(self, sampling: Sampling) -> Policy:
+    def with_sampling(self, sampling: Sampling) -> Self:
         """Return this policy with other settings of sampling: same engine, same weights.
 
         It is started, closed and given weights as this one is, never by itself.
         """
+        other = copy.copy(self)
+        other._config = replace(self._config, sampling=sampling)
+        return other
 
     @abstractmethod
     async def score(self, ids: Sequence[int]) -> list[float | None]:

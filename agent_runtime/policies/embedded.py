@@ -8,7 +8,6 @@ what it cannot give is an error. torch or NumPy is imported when the policy star
 from __future__ import annotations
 
 import asyncio
-import copy
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +23,6 @@ from agent_runtime.logs import get_logger
 from agent_runtime.models import KNOWN_MODELS, resolve_model
 from agent_runtime.policies.base import (
     EpisodeContext,
-    Policy,
     PolicySession,
     TrainablePolicy,
 )
@@ -32,7 +30,7 @@ from agent_runtime.policies.config import PolicyConfig
 from agent_runtime.policies.token_session import TokenSession
 from agent_runtime.rendering import ChatRenderer
 from agent_runtime.sampled_reply import SampledReply
-from agent_runtime.sampling import FinishReason, Sampling
+from agent_runtime.sampling import FinishReason
 from agent_runtime.spending import Pricing
 from agent_runtime.weights import BroadcastWeights, Interrupt, Weights
 
@@ -154,12 +152,6 @@ class EmbeddedPolicy(TrainablePolicy):
             seconds=round(time.monotonic() - started, 3),
         )
         return version
-
-    def with_sampling(self, sampling: Sampling) -> Policy:
-        """Share everything but the settings of sampling; see `TrainablePolicy`."""
-        other = copy.copy(self)
-        other._config = replace(self._config, sampling=sampling)
-        return other
 
     async def score(self, ids: Sequence[int]) -> list[float | None]:
         """Compute the logprob of each id given those before it; see `TrainablePolicy`."""

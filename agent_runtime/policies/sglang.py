@@ -16,14 +16,12 @@ What engines are asked besides /generate is in `agent_runtime.sglang.engines`.
 from __future__ import annotations
 
 import asyncio
-import copy
 import os
 import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,7 +39,6 @@ from agent_runtime.huggingface import load_renderer
 from agent_runtime.logs import get_logger
 from agent_runtime.policies.base import (
     EpisodeContext,
-    Policy,
     PolicySession,
     TrainablePolicy,
 )
@@ -51,7 +48,7 @@ from agent_runtime.rendering import ChatRenderer
 from agent_runtime.request_retry import Outage, RequestCounts
 from agent_runtime.request_sender import RequestSender
 from agent_runtime.sampled_reply import SampledReply
-from agent_runtime.sampling import FinishReason, Sampling
+from agent_runtime.sampling import FinishReason
 from agent_runtime.sglang.engines import EngineGroup, WeightUpdate
 from agent_runtime.sglang.groups import GroupSettings
 from agent_runtime.sglang.tensors import WeightTensors
@@ -209,12 +206,6 @@ class SGLangPolicy(TrainablePolicy):
         )
         await self.engines.update(update)
         return version
-
-    def with_sampling(self, sampling: Sampling) -> Policy:
-        """Share everything but the settings of sampling; see `TrainablePolicy`."""
-        other = copy.copy(self)
-        other._config = replace(self._config, sampling=sampling)
-        return other
 
     async def score(self, ids: Sequence[int]) -> list[float | None]:
         """Ask an engine for the logprob of each id; see `TrainablePolicy`."""

@@ -30,7 +30,7 @@ from agent_runtime.errors import (
 )
 from agent_runtime.logs import get_logger
 from agent_runtime.request_retry import Outage
-from agent_runtime.sglang.groups import Ask, GroupSender, GroupSettings
+from agent_runtime.sglang.groups import Ask, GroupSender, GroupSettings, tensor_parallel_size
 from agent_runtime.sglang.health import EngineHealth, EngineInfo, EngineState, GroupHealth
 from agent_runtime.sglang.tensors import WeightTensors
 from agent_runtime.supervision import cancel_tasks, supervise
@@ -464,8 +464,7 @@ class EngineGroup:
 async def _send_handles(
     tensors: WeightTensors, server: Mapping[str, Any], options: Mapping[str, Any], ask: Ask
 ) -> None:
-    ranks = server.get("tp_size")
-    buckets = tensors.payloads(ranks if isinstance(ranks, int) else 1)
+    buckets = tensors.payloads(tensor_parallel_size(server))
     while bucket := await asyncio.to_thread(next, buckets, None):
         await ask("/update_weights_from_tensor", {"serialized_named_tensors": bucket, **options})
 

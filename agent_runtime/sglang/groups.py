@@ -31,7 +31,7 @@ from agent_runtime.weights import GroupBackend
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Ask", "GroupSender", "GroupSettings", "WeightGroup"]
+__all__ = ["Ask", "GroupSender", "GroupSettings", "WeightGroup", "tensor_parallel_size"]
 
 _LEAVE_TIMEOUT: Final = 30.0
 _JOIN_TIMEOUT: Final = timedelta(minutes=2)
@@ -172,10 +172,9 @@ class GroupSender:
         await self.close()
         await self._check(server)
         url = self._client.base_url
-        ranks = server.get("tp_size")
         group = WeightGroup(
             self._settings.address or _own_address(url),
-            ranks if isinstance(ranks, int) else 1,
+            tensor_parallel_size(server),
             _backend(self._settings.backend, server, url),
             timeout,
         )
@@ -267,6 +266,12 @@ class GroupSender:
             )
         except RuntimeError as error:
             raise PolicyLost(f"{self._client.base_url} left its weight group: {error}") from error
+
+
+def tensor_parallel_size(server: Mapping[str, Any]) -> int:
+    """Return how many ranks an engine's weights are divided among, by what it says of itself."""
+    ranks = server.get("tp_size")
+    return ranks if isinstance(ranks, int) else 1
 
 
 async def _both(asked: Awaitable[None], work: Callable[[], None]) -> None:

@@ -41,16 +41,16 @@ from training.data.trajectories import TokenAges, WeightVersions, read_trajector
 from training.rollouts.groups import GroupOrder, TakenGroups
 from training.rollouts.jobs import RolloutConfig
 from training.rollouts.on_policy import Rollouts, Task
-from training.rollouts.stream import RolloutStream
+from training.rollouts.stream import LEDGER_FILE, RolloutStream, StreamSettings
 from training.rollouts.tasks import EnvironmentTasks
 
-__all__ = ["Asynchronous", "Side", "main", "measure"]
+__all__ = ["TEXTS", "Asynchronous", "Side", "main", "measure"]
 
 RESULT: Final = Path(__file__).parent.parent / "results" / "training" / "asynchronous.json"
 _ENVIRONMENT: Final = "varied_echo"
 _SERVED: Final = "benchmark.training.varied_echo"
 _START_SECONDS: Final = 120.0
-_TEXTS: Final = ("user assistant system\n", "Thought:\ntalk talk\n\nAction:\n1234567890", "say yes")
+TEXTS: Final = ("user assistant system\n", "Thought:\ntalk talk\n\nAction:\n1234567890", "say yes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +188,7 @@ async def measure(options: Asynchronous, console: Console) -> dict[str, Side]:
     """Play both ways, one after the other."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        train_tokenizer(_TEXTS, folder / "model", TokenizerConfig(vocab_size=300))
+        train_tokenizer(TEXTS, folder / "model", TokenizerConfig(vocab_size=300))
         async with (
             _engine(options, folder / "model") as url,
             served(_ENVIRONMENT, module=_SERVED) as environment,
@@ -263,17 +263,16 @@ async def _without_barrier(
     async with _open(options, places, "stream") as (rollouts, learner, names):
         learner.seconds = seconds
         order = GroupOrder(lambda step: _tasks(options, step), options.group)
-        async with RolloutStream(
-            rollouts,
-            order,
-            TakenGroups(places.folder / "stream" / "taken.jsonl"),
+        ledger = TakenGroups(places.folder / "stream" / LEDGER_FILE)
+        settings = StreamSettings(
             batch=options.tasks,
             staleness=options.staleness,
             # Beyond what is measured: at its end a run plays less and less.
             steps=options.steps + options.staleness + 1,
             versions=names,
             max_rounds=lambda _step: 0,
-        ) as stream:
+        )
+        async with RolloutStream(rollouts, order, ledger, settings) as stream:
             for step in range(options.steps):
                 episodes = stream.read(await stream.take())
                 if step == 1:

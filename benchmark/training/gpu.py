@@ -286,8 +286,8 @@ def _agentevol(options: GpuOptions, seconds: float) -> dict[str, Any]:
     run = options.folder / "agentevol"
     command = [sys.executable, "-m", "training.agentevol", str(options.recipe), "--resume"]
     command += ["--out", str(run), "--cloning.device", options.device]
-    if _attention() != "auto":
-        command += ["--cloning.model.attention", _attention()]
+    if (attention := _attention()) != "auto":
+        command += ["--cloning.model.attention", attention]
     command += shlex.split(options.recipe_flags)
     before = _calls(options.folder / "agentevol.json")
     ended = _run(command, options.folder / "agentevol.log", seconds)

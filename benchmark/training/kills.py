@@ -35,6 +35,7 @@ from rich.table import Table
 
 from agent_runtime.serving.machine import free_port
 from benchmark.manifest import read_manifest
+from benchmark.training.asynchronous import TEXTS
 from orchestrator.command_line import run_loop
 from orchestrator.store import RunReader
 from orchestrator.training_folder import iterate_log
@@ -46,7 +47,6 @@ from training.trainer.models import InitConfig, create_base
 __all__ = ["Kills", "Verdict", "main", "measure"]
 
 RESULT: Final = Path(__file__).parent.parent / "results" / "training" / "kills.json"
-_TEXTS: Final = ("user assistant system\n", "Thought:\ntalk talk\n\nAction:\n1234567890", "say yes")
 _VICTIMS: Final = ("training", "model server", "environment server")
 _SAMPLES: Final = 4
 
@@ -159,7 +159,7 @@ class _Processes:
 
 async def measure(options: Kills, folder: Path) -> Verdict:
     """Train through all kills, then judge; `folder` is for everything that this writes."""
-    train_tokenizer(_TEXTS, folder / "tokenizer", TokenizerConfig(vocab_size=300))
+    train_tokenizer(TEXTS, folder / "tokenizer", TokenizerConfig(vocab_size=300))
     init = InitConfig(hidden_size=32, layers=2, heads=2, context=512)
     create_base(init, folder / "tokenizer", folder / "model", seed=1)
     processes = _Processes(folder, options, free_port("127.0.0.1"))

@@ -41,8 +41,6 @@ _LAG_SECONDS = 0.5
 _STALLED_SECONDS = 60.0
 """So long without a turn, and the event loop counts as dead. Inline calls are interrupted long
 before."""
-
-
 _MOST_CONNECTIONS = 64
 """At once; further ones are hung up on."""
 

@@ -90,7 +90,7 @@ async def test_a_server_that_would_be_waited_for_without_end_fails_the_episodes_
 
 async def test_a_fleet_that_drains_for_ever_ends_the_run(tmp_path: Path) -> None:
     async with serving() as honest, lying_server(honest.addresses[0], lie=draining) as address:
-        with pytest.raises(FleetError, match="drains.* resume it"):
+        with pytest.raises(FleetError, match=r"drains.* resume it"):
             await play(tmp_path / "run", address)
 
 

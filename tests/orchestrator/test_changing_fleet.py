@@ -102,7 +102,7 @@ async def test_a_server_that_drains_gets_nothing_new_and_none_of_its_episodes_mo
             said: list[str] = []
             changes: list[int] = []
             fleet.on_event = said.append
-            fleet.on_change = lambda: changes.append(fleet.capacities()["echo"])
+            fleet.on_change.append(lambda: changes.append(fleet.capacities()["echo"]))
             both = fleet.capacities()["echo"]
             places = [await fleet.acquire("echo") for _ in range(4)]
             games = [episode(it, f"game-{number}") for number, it in enumerate(places)]

@@ -17,7 +17,7 @@ async def test_a_run_ends_that_is_stopped_before_its_episodes_have_begun():
     scheduler = Scheduler(keys, limits=Limits(total=2), retries=retries, endless=True)
     dispatcher = Dispatcher(
         scheduler,
-        SimpleNamespace(failure=None, on_failure=None, on_change=None, capacities=dict),
+        SimpleNamespace(failure=None, on_failure=[], on_change=[], capacities=dict),
         {"p": SimpleNamespace(outage=lambda: None)},
         lambda environment: None,
         lambda assignment: None,

@@ -66,7 +66,8 @@ async def test_a_server_that_cannot_live_is_given_up_and_the_fleet_says_so(
     with log_file(tmp_path / "run.jsonl"):
         logs = LogFolder(tmp_path)
         async with Fleet(["echo"], FleetConfig(spawn=1), OPTIONS, logs=logs) as fleet:
-            fleet.on_failure, fleet.on_event = failures.append, said.append
+            fleet.on_failure.append(failures.append)
+            fleet.on_event = said.append
             (server,) = fleet._spawned
             # From now on every start fails at once.
             server._environments = ["--no-such-flag"]

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from agent_runtime.conversation import Message, Role
 from agent_runtime.huggingface import HuggingFaceRenderer
@@ -171,3 +175,20 @@ def train_speaker(folder: Path) -> Path:
     (folder / "talk.json").write_text(json.dumps(entries))
     recipe = write_recipe(folder / "bc", folder / "talk.json", epochs=12)
     return bc.train(build(bc.BcRecipe, recipe), console=Console(quiet=True)).checkpoint
+
+
+@contextmanager
+def stopped_in_step(step: int) -> Iterator[None]:
+    """Stop what trains by GRPO within as Ctrl-C would, before it logs this step; needs torch."""
+    from training import grpo
+
+    original = grpo._TrainingSteps._metrics
+
+    def stop(self: grpo._TrainingSteps, *rest):
+        if self._step == step:
+            raise KeyboardInterrupt
+        return original(self, *rest)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(grpo._TrainingSteps, "_metrics", stop)
+        yield

@@ -17,7 +17,6 @@ pytest.importorskip("torch", reason="the extra `train` is not installed")
 pytest.importorskip("transformers", reason="the extra `train` is not installed")
 pytest.importorskip("accelerate", reason="the extra `train` is not installed")
 
-import torch
 from rich.console import Console
 
 from orchestrator.configuration import dump_toml, to_plain
@@ -34,17 +33,9 @@ from training.grpo import GRPORecipe
 from training.runs.run_dir import RunDir
 from training.trainer.models import ModelConfig
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def values(out: Path, *, wordle: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Any]:

@@ -24,9 +24,7 @@ from agentgym.episode.v1 import episode_pb2
 from orchestrator.configuration import dump_toml
 from orchestrator.store import RunReader
 from tests.kit.fake_sglang import FakeModel, FakeSGLang, serving
-from tests.training.makers import write_echo_recipe
-from tests.training.speakers import train_speaker
-from training import grpo
+from tests.training.makers import stopped_in_step, train_speaker, write_echo_recipe
 from training.config.recipe import build
 from training.config.start import Start
 from training.data.trajectories import WeightVersions
@@ -35,16 +33,8 @@ from training.grpo import GRPORecipe, train
 from training.rollouts.groups import TakenGroups
 from training.runs.tracking import read_log
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 QUIET = Console(quiet=True)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -111,17 +101,8 @@ def test_without_staleness_a_step_is_that_of_a_run_with_a_barrier(speaker, tmp_p
 @pytest.mark.slow
 def test_a_run_that_was_cut_off_learns_from_every_group_once(speaker, tmp_path):
     recipe = recipe_of(speaker, tmp_path / "run", steps=5, clip={"importance_cap": 2.0})
-    with pytest.MonkeyPatch.context() as patch:
-        original = grpo._TrainingSteps._metrics
-
-        def stop_in_step_four(self, *rest):
-            if self._step == 4:
-                raise KeyboardInterrupt
-            return original(self, *rest)
-
-        patch.setattr(grpo._TrainingSteps, "_metrics", stop_in_step_four)
-        with pytest.raises(KeyboardInterrupt):
-            train(recipe, console=QUIET)
+    with stopped_in_step(4):
+        train(recipe, console=QUIET)
     # The state is that after two steps; the third and the fourth are learned anew.
     before = taken_by(recipe)
     assert len(before) == 4

@@ -30,15 +30,7 @@ from training.errors import (
 from training.runs.tracking import read_log
 from training.trainer.loop import TrainingResult
 
-pytestmark = pytest.mark.torch
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ from orchestrator.viewer.library import Library
 from orchestrator.viewer.trainings import Trainings
 from tests.kit import fake_sglang
 from tests.kit.fake_sglang import FakeModel, FakeSGLang
-from tests.training.makers import train_speaker, write_echo_recipe
+from tests.training.makers import stopped_in_step, train_speaker, write_echo_recipe
 from training import grpo
 from training.config.recipe import build
 from training.config.start import Start
@@ -69,17 +69,9 @@ from training.trainer.distributed import distributed_context
 from training.trainer.learner import Learner
 from training.trainer.models import InitConfig, create_base, load_for_training
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
 TEXTS = ["say yes", "say no", "thought action", "user assistant system\n"]
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -279,19 +271,8 @@ def test_a_run_plays_learns_and_goes_on_where_it_was_cut_off(speaker, tmp_path):
     progress = {"validate_every": 1, "table_every": 2, "choose": "validation"}
     straight = train(validated(speaker, tmp_path / "straight", progress), console=console)
     cut = validated(speaker, tmp_path / "cut", progress)
-    with pytest.MonkeyPatch.context() as patch:
-        from training import grpo
-
-        original = grpo._TrainingSteps._metrics
-
-        def stop_in_step_two(self, *rest):
-            if self._step == 2:
-                raise KeyboardInterrupt
-            return original(self, *rest)
-
-        patch.setattr(grpo._TrainingSteps, "_metrics", stop_in_step_two)
-        with pytest.raises(KeyboardInterrupt):
-            train(cut, console=console)
+    with stopped_in_step(2):
+        train(cut, console=console)
     resumed = train(cut, start=Start.RESUME, console=console)
     assert [it["step"] for it in metrics(tmp_path / "cut")] == [1, 2]
     for one, other in zip(metrics(tmp_path / "straight"), metrics(tmp_path / "cut"), strict=True):
@@ -374,17 +355,8 @@ def test_two_trainings_on_one_server_learn_from_what_their_own_weights_sampled(
 
 def test_a_training_goes_on_beside_a_server_that_was_not_restarted(speaker, server, tmp_path):
     recipe = on_server(speaker, tmp_path / "run", server)
-    with pytest.MonkeyPatch.context() as patch:
-        original = grpo._TrainingSteps._metrics
-
-        def stop_in_step_two(self, *rest):
-            if self._step == 2:
-                raise KeyboardInterrupt
-            return original(self, *rest)
-
-        patch.setattr(grpo._TrainingSteps, "_metrics", stop_in_step_two)
-        with pytest.raises(KeyboardInterrupt):
-            train(recipe, console=Console(quiet=True))
+    with stopped_in_step(2):
+        train(recipe, console=Console(quiet=True))
     train(recipe, start=Start.RESUME, console=Console(quiet=True))
     found = metrics(recipe.out)
     assert [it["step"] for it in found] == [1, 2]

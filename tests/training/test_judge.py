@@ -18,7 +18,7 @@ from orchestrator.store import RunReader
 from orchestrator.viewer.library import Library
 from orchestrator.viewer.trainings import Trainings
 from tests.kit.server_process import ServerProcess
-from tests.training.test_agentevol import one_thread, quiet, values
+from tests.training.test_agentevol import quiet, values
 from training.agentevol import AgentEvolRecipe, evolve, plan
 from training.config.recipe import build
 from training.config.start import Start
@@ -27,7 +27,7 @@ from training.data.dataset import TokenDataset
 from training.errors import Contaminated, RecipeError, TrainingError
 from training.judge import JudgeRun, judge
 
-pytestmark = [pytest.mark.torch, pytest.mark.usefixtures(one_thread.__name__)]
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
 WORDLE: Mapping[str, Any] = {
     "train": "train",

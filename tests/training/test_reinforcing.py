@@ -13,7 +13,7 @@ from rich.console import Console
 
 from orchestrator.store import RunReader
 from tests.training.makers import write_echo_recipe
-from tests.training.test_agentevol import one_thread, recipe
+from tests.training.test_agentevol import recipe
 from training.agentevol import evolve
 from training.config.recipe import build
 from training.data.tokenizer_training import TokenizerConfig, train_tokenizer
@@ -22,7 +22,7 @@ from training.grpo import GRPORecipe
 from training.reinforcing import Reinforcing, reinforce
 from training.trainer.models import InitConfig, create_base
 
-pytestmark = [pytest.mark.torch, pytest.mark.usefixtures(one_thread.__name__)]
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
 QUIET = Console(quiet=True)
 

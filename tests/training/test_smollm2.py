@@ -35,18 +35,10 @@ from training.errors import ModelUnusable
 from training.runs.tracking import read_log
 from training.trainer.models import ModelConfig, planned_hf_config
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
 SMOLLM2 = KNOWN_MODELS["smollm2"]
 TEXT = "Guess 1: crane. In 2024  the answer was 12.\n\nNow it is"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

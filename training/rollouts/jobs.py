@@ -124,6 +124,12 @@ class EvalRun:
     perfect: float
     """The score of a perfect episode."""
 
+    @classmethod
+    def of(cls, folder: Path, described: pb.GetEnvironmentResponse) -> EvalRun:
+        """Return the run in a folder, of the environment that a server describes."""
+        by_score = described.metric == pb.METRIC_MEAN_SCORE
+        return cls(folder, described.name, by_score, perfect_score(described))
+
 
 @dataclass(frozen=True, slots=True)
 class RolloutJob:
@@ -184,13 +190,10 @@ async def _play_jobs(
             for outcome in await run_many(group, console=console):
                 _require_complete(outcome, rollout.lost_share)
                 outcomes.append(outcome)
-        return [_eval_run(job, outcome) for job, outcome in zip(jobs, outcomes, strict=True)]
-
-
-def _eval_run(job: RolloutJob, outcome: RunOutcome) -> EvalRun:
-    environment = outcome.described[job.environment.name]
-    by_score = environment.metric == pb.METRIC_MEAN_SCORE
-    return EvalRun(job.folder, job.environment.name, by_score, perfect_score(environment))
+        return [
+            EvalRun.of(job.folder, outcome.described[job.environment.name])
+            for job, outcome in zip(jobs, outcomes, strict=True)
+        ]
 
 
 async def _start_policy(

@@ -21,10 +21,8 @@ from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies import PolicyConfig, Sampling, make_policy
 from agent_runtime.policies.base import Policy, TrainablePolicy
 from agent_runtime.policies.sglang import SGLangPolicy
-from agent_runtime.scores import perfect_score
 from agent_runtime.spawned_server import LogFolder
 from agent_runtime.weights import Weights
-from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
 from orchestrator.broadcast import Broadcast
@@ -51,7 +49,7 @@ from training.rollouts.jobs import EvalRun, RolloutConfig, checkpoint_weights
 from training.rollouts.results import read_metric
 from training.rollouts.tasks import EnvironmentTasks
 
-__all__ = ["POLICY_NAME", "Rollouts", "Task", "read_rollouts"]
+__all__ = ["POLICY_NAME", "Rollouts", "Task", "finished_episodes", "read_rollouts"]
 
 log = get_logger(__name__)
 
@@ -223,10 +221,7 @@ class Rollouts:
             )
             keys = _episode_keys([(name, item) for item in items], 1)
             await self._record(folder / name, manifest, keys, greedy, step, 0)
-            described = self.fleet.described[name]
-            by_score = described.metric == pb.METRIC_MEAN_SCORE
-            run = EvalRun(folder / name, name, by_score, perfect_score(described))
-            metrics[name] = read_metric(run)
+            metrics[name] = read_metric(EvalRun.of(folder / name, self.fleet.described[name]))
         return metrics
 
     async def _record(
@@ -239,12 +234,11 @@ class Rollouts:
         max_rounds: int,
     ) -> list[episode_pb2.Episode]:
         """Play into a run folder what it does not have yet; returns what of the keys it has."""
-        resume = (folder / MANIFEST_FILE).is_file()
-        open_store = RunStore.resume if resume else RunStore.create
-        with open_store(folder, manifest, begin_session({})) as store, bind_context(step=step):
+        resume = _is_begun(folder)
+        with _open_store(folder, manifest) as store, bind_context(step=step):
             log.info("rollouts begin", episodes=len(keys), resume=resume)
             await self._dispatch(keys, store, policy, step, max_rounds)
-            episodes = _finished(store, keys)
+            episodes = finished_episodes(store, keys)
             if len(episodes) < len(keys):
                 log.warning("episodes lost", lost=len(keys) - len(episodes), planned=len(keys))
             log.info("rollouts end", episodes=len(episodes))
@@ -273,35 +267,27 @@ class Rollouts:
             finished=store.finished_keys(),
             failed=store.failed_keys(),
         )
-        dispatcher = self._dispatcher(scheduler, store, policy, plan, broadcast, lambda _: None)
+        dispatcher = self.dispatcher(scheduler, store, plan, broadcast, policy=policy)
         async with broadcast.open():
             await dispatcher.run()
 
-    def stream_dispatcher(
+    def dispatcher(
         self,
         scheduler: Scheduler,
         store: RunStore,
         plan: Callable[[Assignment], EpisodePlan],
         broadcast: Broadcast,
-        on_record: Callable[[episode_pb2.Episode], None],
+        *,
+        policy: Policy | None = None,
+        on_record: Callable[[episode_pb2.Episode], None] = lambda _record: None,
     ) -> Dispatcher:
-        """Return what plays a scheduler's episodes with the policy, and records them."""
-        assert self._policy is not None, "start_policy comes first"
-        return self._dispatcher(scheduler, store, self._policy, plan, broadcast, on_record)
-
-    def _dispatcher(
-        self,
-        scheduler: Scheduler,
-        store: RunStore,
-        policy: Policy,
-        plan: Callable[[Assignment], EpisodePlan],
-        broadcast: Broadcast,
-        on_record: Callable[[episode_pb2.Episode], None],
-    ) -> Dispatcher:
+        """Return what plays a scheduler's episodes, and records them; None = with the policy."""
+        played = policy or self._policy
+        assert played is not None, "start_policy comes first"
         return Dispatcher(
             scheduler,
             self.fleet,
-            {POLICY_NAME: policy},
+            {POLICY_NAME: played},
             lambda _environment: store,
             plan,
             on_record,
@@ -317,9 +303,7 @@ class Rollouts:
             run_id=f"stream-{seeds.derive('rollouts', self._seed, 'stream'):016x}",
             config={"samples": samples},
         )
-        resume = (folder / MANIFEST_FILE).is_file()
-        open_store = RunStore.resume if resume else RunStore.create
-        return open_store(folder, manifest, begin_session({}))
+        return _open_store(folder, manifest)
 
     def _manifest(self, step: int, samples: int, max_rounds: int) -> Manifest:
         return Manifest(
@@ -355,7 +339,25 @@ def read_rollouts(
 ) -> list[episode_pb2.Episode]:
     """Return what `Rollouts.play` returned for a step, read from its folder by another process."""
     with RunReader.open(_step_folder(folder, step)) as reader:
-        return _finished(reader, _episode_keys(tasks, samples))
+        return finished_episodes(reader, _episode_keys(tasks, samples))
+
+
+def finished_episodes(run: RunReader, keys: Sequence[EpisodeKey]) -> list[episode_pb2.Episode]:
+    """Return the episodes of keys, in order; those that were lost are left out."""
+    episodes = (run.get(key) for key in keys)
+    return [
+        episode for episode in episodes if episode is not None and not episode.HasField("error")
+    ]
+
+
+def _is_begun(folder: Path) -> bool:
+    return (folder / MANIFEST_FILE).is_file()
+
+
+def _open_store(folder: Path, manifest: Manifest) -> RunStore:
+    """Begin a run folder, or go on with it."""
+    open_store = RunStore.resume if _is_begun(folder) else RunStore.create
+    return open_store(folder, manifest, begin_session({}))
 
 
 def _step_folder(folder: Path, step: int) -> Path:
@@ -367,11 +369,4 @@ def _episode_keys(tasks: Sequence[Task], samples: int) -> list[EpisodeKey]:
         EpisodeKey(environment, item_id, sample, POLICY_NAME)
         for environment, item_id in tasks
         for sample in range(samples)
-    ]
-
-
-def _finished(run: RunReader, keys: Sequence[EpisodeKey]) -> list[episode_pb2.Episode]:
-    episodes = (run.get(key) for key in keys)
-    return [
-        episode for episode in episodes if episode is not None and not episode.HasField("error")
     ]

@@ -16,8 +16,6 @@ from rich.console import Console
 
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling
-from agent_runtime.scores import perfect_score
-from agentgym.env.v1 import environment_pb2 as pb
 from orchestrator.command_line import run_loop
 from orchestrator.config import RunConfig
 from orchestrator.fleet import FleetConfig
@@ -90,26 +88,7 @@ def judge_in_own_settings(
         AgentRuntimeError: The agent could not be started.
     """
     agent = PolicySpec("embedded", str(checkpoint))
-    config = RunConfig(
-        environments=settings.environments,
-        split=settings.split,
-        episodes=settings.episodes,
-        policies=(agent, PolicySpec(EXPERT), PolicySpec(RANDOM)),
-        concurrency=settings.concurrency,
-        fleet=settings.fleet,
-        agent=PolicyConfig(
-            sampling=Sampling(temperature=0, max_new_tokens=settings.max_new_tokens),
-            embedded=settings.embedded,
-        ),
-    )
-    outcome = run_loop(run(config, folder, resume=False, console=console))
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    if not outcome.complete:
-        raise TrainingError(
-            f"{outcome.planned - outcome.finished} of {outcome.planned} episodes were lost: an "
-            "agent is judged on all of its tasks or not at all"
-        )
+    outcome = _play(settings, agent, folder, console)
     with RunReader.open(folder) as reader:
         met = _learned_items(reader, learned)
         summaries = [it for it in reader.summaries() if it.item_id not in met[it.environment]]
@@ -135,6 +114,30 @@ def judge_in_own_settings(
     return judged
 
 
+def _play(settings: OwnSettings, agent: PolicySpec, folder: Path, console: Console) -> RunOutcome:
+    config = RunConfig(
+        environments=settings.environments,
+        split=settings.split,
+        episodes=settings.episodes,
+        policies=(agent, PolicySpec(EXPERT), PolicySpec(RANDOM)),
+        concurrency=settings.concurrency,
+        fleet=settings.fleet,
+        agent=PolicyConfig(
+            sampling=Sampling(temperature=0, max_new_tokens=settings.max_new_tokens),
+            embedded=settings.embedded,
+        ),
+    )
+    outcome = run_loop(run(config, folder, resume=False, console=console))
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    if not outcome.complete:
+        raise TrainingError(
+            f"{outcome.planned - outcome.finished} of {outcome.planned} episodes were lost: an "
+            "agent is judged on all of its tasks or not at all"
+        )
+    return outcome
+
+
 def _learned_items(
     reader: RunReader, learned: Mapping[str, AbstractSet[str]]
 ) -> dict[str, set[str]]:
@@ -147,11 +150,5 @@ def _learned_items(
 
 
 def _metric(name: str, outcome: RunOutcome, summaries: list[EpisodeSummary]) -> Metric:
-    described = outcome.described[name]
-    run_of_it = EvalRun(
-        folder=outcome.folder,
-        environment=name,
-        by_score=described.metric == pb.METRIC_MEAN_SCORE,
-        perfect=perfect_score(described),
-    )
+    run_of_it = EvalRun.of(outcome.folder, outcome.described[name])
     return measure(run_of_it, (it for it in summaries if it.environment == name))

@@ -40,21 +40,26 @@ def describe_episodes(
     by_environment: defaultdict[str, list[int]] = defaultdict(list)
     for number, episode in enumerate(episodes):
         by_environment[episode.environment].append(number)
-    figures = _figures(episodes, rewards)
+    played = [
+        (episode, reward, *_surprise(episode))
+        for episode, reward in zip(episodes, rewards, strict=True)
+    ]
+    figures = _figures(played)
     for name, numbers in sorted(by_environment.items()):
-        own = _figures([episodes[it] for it in numbers], [rewards[it] for it in numbers])
+        own = _figures([played[it] for it in numbers])
         figures |= {f"env/{name}/{key}": value for key, value in own.items()}
     return figures
 
 
-def _figures(episodes: Sequence[episode_pb2.Episode], rewards: Sequence[float]) -> dict[str, float]:
-    if not episodes:
+def _figures(played: Sequence[tuple[episode_pb2.Episode, float, int, float]]) -> dict[str, float]:
+    """Return the figures of episodes, each with its reward, sampled tokens and their surprise."""
+    if not played:
         return {"episodes": 0}
+    episodes = [episode for episode, *_ in played]
     calls = [call for episode in episodes for call in episode.generations]
-    surprises = [it for episode in episodes for it in _surprises(episode)]
-    tokens = sum(len(it) for it in surprises)
+    tokens = sum(count for _, _, count, _ in played)
     figures = {
-        "reward": _mean(rewards),
+        "reward": _mean(reward for _, reward, _, _ in played),
         "episodes": len(episodes),
         "turns": _mean(len(episode.generations) for episode in episodes),
         "reply_tokens": tokens / len(episodes),
@@ -65,16 +70,18 @@ def _figures(episodes: Sequence[episode_pb2.Episode], rewards: Sequence[float]) 
     if calls:
         figures["cut_replies"] = _mean(call.finish_reason in _CUT for call in calls)
     if tokens:
-        total = sum(float(it.sum(dtype=np.float64)) for it in surprises)
-        figures["entropy"] = total / tokens
+        figures["entropy"] = sum(surprise for *_, surprise in played) / tokens
     return figures
 
 
-def _surprises(episode: episode_pb2.Episode) -> Iterable[np.ndarray]:
-    """Yield -log p of the sampled tokens of each segment."""
+def _surprise(episode: episode_pb2.Episode) -> tuple[int, float]:
+    """Return the number of sampled tokens, and the sum of -log p over them."""
+    tokens, total = 0, 0.0
     for segment in episode.token_segments:
         sampled = np.array(segment.origins, np.int64) == episode_pb2.TOKEN_ORIGIN_SAMPLED
-        yield -np.array(segment.logprobs, np.float32)[sampled]
+        tokens += int(sampled.sum())
+        total -= float(np.array(segment.logprobs, np.float32)[sampled].sum(dtype=np.float64))
+    return tokens, total
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -23,17 +23,24 @@ from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
 from orchestrator.broadcast import Broadcast
 from orchestrator.episode_plans import plan_episode
-from orchestrator.records import EpisodeKey, episode_key
+from orchestrator.records import episode_key
 from orchestrator.retry import RetryBudget, RetryPolicy
 from orchestrator.scheduler import Assignment, Limits, Scheduler
 from orchestrator.store import RunReader
 from training.data.trajectories import WeightVersions, newest_step
 from training.errors import TrainingError
 from training.rollouts.groups import GroupOrder, TakenGroups
-from training.rollouts.on_policy import Rollouts
+from training.rollouts.on_policy import Rollouts, finished_episodes
 from training.rollouts.staleness import GroupAdmission
 
-__all__ = ["LEDGER_FILE", "STREAM_FOLDER", "LiveTime", "RolloutStream", "read_groups"]
+__all__ = [
+    "LEDGER_FILE",
+    "STREAM_FOLDER",
+    "LiveTime",
+    "RolloutStream",
+    "StreamSettings",
+    "read_groups",
+]
 
 log = get_logger(__name__)
 
@@ -70,6 +77,23 @@ class LiveTime:
         return idle, mean
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSettings:
+    """How far playing runs ahead of learning, and how long episodes are."""
+
+    batch: int
+    """Groups of a step."""
+    staleness: int
+    """Versions by which a token may be older than the weights that learn from it; see
+    `GroupAdmission`."""
+    steps: int
+    """Of the whole run."""
+    versions: WeightVersions
+    """How weights are named."""
+    max_rounds: Callable[[int], int]
+    """The most replies of an episode by its group's step; 0 = each environment's number."""
+
+
 @dataclass(slots=True)
 class _Unfinished:
     """A group that is being played."""
@@ -91,12 +115,7 @@ class RolloutStream:
         rollouts: Rollouts,
         order: GroupOrder,
         ledger: TakenGroups,
-        *,
-        batch: int,
-        staleness: int,
-        steps: int,
-        versions: WeightVersions,
-        max_rounds: Callable[[int], int],
+        settings: StreamSettings,
     ) -> None:
         """Describe the groups; entering the context begins to play them.
 
@@ -104,21 +123,14 @@ class RolloutStream:
             rollouts: Servers and policy, started.
             order: Of the groups.
             ledger: What was taken before.
-            batch: Groups of a step.
-            staleness: See `GroupAdmission`.
-            steps: Of the whole run.
-            versions: How weights are named.
-            max_rounds: Gives the most replies of an episode by its group's step; 0 = each
-                environment's number.
+            settings: When they begin, and how they are played.
         """
         self.live = LiveTime()
         """Of episodes."""
         self._rollouts = rollouts
         self._order = order
         self._ledger = ledger
-        self._batch, self._staleness, self._steps = batch, staleness, steps
-        self._versions = versions
-        self._max_rounds = max_rounds
+        self._settings = settings
         self._plays = cache(rollouts.environment_plays)
         self._unfinished: dict[int, _Unfinished] = {}
         self._ended: list[tuple[int, int | None]] = []
@@ -148,8 +160,8 @@ class RolloutStream:
             retries=RetryBudget(RetryPolicy()),
             endless=True,
         )
-        self._dispatcher = self._rollouts.stream_dispatcher(
-            self._scheduler, self._store, self._plan, broadcast, self._recorded
+        self._dispatcher = self._rollouts.dispatcher(
+            self._scheduler, self._store, self._plan, broadcast, on_record=self._recorded
         )
         self._restore()
         self._begin_groups()
@@ -207,9 +219,9 @@ class RolloutStream:
         finished, failed = self._store.finished_keys(), self._store.failed_keys()
         numbers = [self._order.number(key) for key in (*finished, *failed)]
         self._admission = GroupAdmission(
-            batch=self._batch,
-            staleness=self._staleness,
-            steps=self._steps,
+            batch=self._settings.batch,
+            staleness=self._settings.staleness,
+            steps=self._settings.steps,
             taken=self._ledger.taken,
             dropped=self._ledger.dropped,
             begun=max(numbers, default=-1) + 1,
@@ -243,7 +255,7 @@ class RolloutStream:
         step, sample = divmod(key.sample, self._order.samples)
         plan = plan_episode(
             replace(assignment, key=key._replace(sample=sample)),
-            self._plays(self._max_rounds(step))[key.environment],
+            self._plays(self._settings.max_rounds(step))[key.environment],
             run_id=self._store.manifest.run_id,
             run_seed=self._rollouts.seed,
             step=step,
@@ -268,7 +280,7 @@ class RolloutStream:
             self._end(number)
 
     def _note_newest(self, group: _Unfinished, episode: episode_pb2.Episode) -> None:
-        step = newest_step(episode, self._versions)
+        step = newest_step(episode, self._settings.versions)
         if step is None:
             # Whoever learns from it says what it lacks; dropping it would hide that.
             step = self._admission.version
@@ -284,7 +296,7 @@ class RolloutStream:
             self._admission.finish(number, newest)
             self._lost_in_a_row = 0 if newest is not None else self._lost_in_a_row + 1
         self._ended.clear()
-        if self._lost_in_a_row >= self._batch:
+        if self._lost_in_a_row >= self._settings.batch:
             raise TrainingError(
                 f"all episodes of {self._lost_in_a_row} groups in a row were lost; "
                 f"`python -m orchestrator.show {self._store.folder}` tells why"
@@ -296,8 +308,4 @@ def read_groups(
     run: RunReader, order: GroupOrder, numbers: Sequence[int]
 ) -> list[episode_pb2.Episode]:
     """Return the episodes of groups, in order; those that were lost are left out."""
-    keys: list[EpisodeKey] = [key for number in numbers for key in order.keys(number)]
-    episodes = (run.get(key) for key in keys)
-    return [
-        episode for episode in episodes if episode is not None and not episode.HasField("error")
-    ]
+    return finished_episodes(run, [key for number in numbers for key in order.keys(number)])

@@ -160,17 +160,6 @@ def plan_memory(
     bf16 = uses_bf16(config, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     value_bytes = 2 if bf16 else 4
     frozen_bytes = value_bytes if sharded else 4
-    # Where autocast casts products alone, what passes from block to block stays in float32.
-    stream_bytes = value_bytes if sharded else 4
-    # Saved for the backward pass by each block, in bytes per token: inputs of norms, of linear
-    # layers and of the attention, the MLP's three inner tensors.
-    inner_values = 3 * size.attention + 4 * size.intermediate
-    block_bytes = 10 * stream_bytes * size.hidden + value_bytes * inner_values
-    saved_bytes = (
-        stream_bytes * size.blocks * size.hidden + block_bytes
-        if config.activation_checkpointing
-        else size.blocks * block_bytes
-    )
     part = 2 * size.largest_block + size.head + size.embedding
     if world_size > 1 or (sharded and frozen):
         gathered = part
@@ -189,11 +178,24 @@ def plan_memory(
         gradients=4 * trained // (world_size if config.reduce_every_micro_batch else 1) + arriving,
         moments=8 * trained // world_size,
         gathered=value_bytes * gathered,
-        activations=saved_bytes * micro_tokens,
+        activations=_saved_bytes(size, config, value_bytes, sharded=sharded) * micro_tokens,
         logits=2 * value_bytes * size.vocabulary * micro_tokens,
         reference=reference_bytes,
         engine=engine,
     )
+
+
+def _saved_bytes(size: ModelSize, config: ModelConfig, value_bytes: int, *, sharded: bool) -> int:
+    """Return what is saved for the backward pass, in bytes per token."""
+    # Where autocast casts products alone, what passes from block to block stays in float32.
+    stream_bytes = value_bytes if sharded else 4
+    # Of each block: inputs of norms, of linear layers and of the attention, the MLP's three inner
+    # tensors.
+    inner_values = 3 * size.attention + 4 * size.intermediate
+    block_bytes = 10 * stream_bytes * size.hidden + value_bytes * inner_values
+    if config.activation_checkpointing:
+        return stream_bytes * size.blocks * size.hidden + block_bytes
+    return size.blocks * block_bytes
 
 
 def available_bytes(device: torch.device) -> int:
