@@ -47,17 +47,9 @@ from training.errors import (
     TokenizerMismatch,
     TrainingError,
 )
-from training.grpo import (
-    Example,
-    GRPORecipe,
-    Learning,
-    TurnLimit,
-    fit_engine,
-    learn,
-    plan,
-    step_tasks,
-    train,
-)
+from training.grpo import GRPORecipe, TurnLimit, fit_engine, plan, step_tasks, train
+from training.policy_gradient.scoring import Example
+from training.policy_gradient.update import Learning, learn
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
 from training.rollouts.progress import ProgressConfig
 from training.rollouts.task_contents import read_contents
