@@ -6,6 +6,7 @@ always means the same maze; train and eval never share a layout (see `generator`
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from env_servers.environments.maze.generator import Family, Shape, generate
@@ -29,6 +30,9 @@ EVAL_BASE: Final = 2 * EMBEDDED_BASE
 _EMBEDDED_END: Final = 3 * EMBEDDED_BASE
 _SIDES: Final = (7, 9, 11, 13, 15)
 _BRAIDS: Final = (0.0, 0.5)
+_KEPT: Final = 4096
+"""Mazes that are kept, 2 KiB each: more than all listed ones. Making one takes 30 times as long as
+the rest of a reset, and groups of episodes play the same one."""
 
 _OFFICIAL_FREE: Final = (
     "",
@@ -48,6 +52,9 @@ OFFICIAL_STARTS: Final[tuple[Cell, ...]] = (
     _OFFICIAL_GOAL,
 )
 """Start by official index. The last one is the goal itself: no task, but AgentTraj-L has it."""
+
+
+_generated = lru_cache(maxsize=_KEPT)(generate)
 
 
 def official_maze(index: int) -> Maze:
@@ -102,7 +109,7 @@ class MazeTasks(RangeTaskSet):
     def resized(self, task: Task, shape: Shape) -> Maze:
         """Return the generated maze of a task's seed and family in another shape."""
         index = item_index(task.item_id, names=("maze",))
-        return generate(shape, _family_at(index), index)
+        return _generated(shape, _family_at(index), index)
 
     def shape(self, task: Task) -> Shape:
         """Return the shape of a generated task; raises UnknownItem for an official one."""
@@ -113,7 +120,7 @@ class MazeTasks(RangeTaskSet):
 
     def _embedded(self, index: int) -> Task:
         shape = _shape_at(index)
-        maze = generate(shape, _family_at(index), index)
+        maze = _generated(shape, _family_at(index), index)
         return Task(f"maze_{index}", maze, _category(shape))
 
 

@@ -168,3 +168,8 @@ GOLDEN = (
     (3, 5),
     (1, 7),
 )
+
+
+def test_a_maze_is_made_once_however_often_it_is_reset():
+    first, second = MazeTasks().get("maze_1000007"), MazeTasks().get("maze_1000007")
+    assert first.payload is second.payload
