@@ -10,10 +10,12 @@
     │   ├── RunNotFound             there is no such folder
     │   ├── RunExists               a new run was to be made where one is
     │   ├── ForeignFolder           the folder or its database belongs to something else
+    │   │   └── ForeignShard        a shard is another run's
     │   ├── LayoutUnsupported       written by a newer version of this program
     │   ├── RunLocked               another process writes to the run; names its pid
     │   └── StoreCorrupt            the manifest, the database or a record is damaged
-    │       └── RecordCorrupt       one row is not as it was written; the others can be read
+    │       ├── RecordCorrupt       one row is not as it was written; the others can be read
+    │       └── ShardMissing        a part of the run is not there
     ├── InvalidEpisode              a record breaks an invariant and was not stored
     │   └── DuplicateEpisode        the run has a finished record for that key
     ├── StoreWriteFailed            the disk or the database refused a write
@@ -43,6 +45,7 @@ __all__ = [
     "ExtraMissing",
     "FleetError",
     "ForeignFolder",
+    "ForeignShard",
     "InvalidEpisode",
     "LayoutUnsupported",
     "OrchestratorError",
@@ -55,6 +58,7 @@ __all__ = [
     "RunMismatch",
     "RunNotFound",
     "ScoringMismatch",
+    "ShardMissing",
     "StoreCorrupt",
     "StoreWriteFailed",
     "UsageError",
@@ -169,6 +173,18 @@ class ForeignFolder(RunFolderError):
     """When a folder or its database was not made by this program."""
 
 
+class ForeignShard(ForeignFolder):
+    """When a folder among a run's shards belongs to another run."""
+
+    def __init__(self, folder: Path, *, run_id: str, wanted: str) -> None:
+        self.run_id = run_id
+        """Of the run that it belongs to."""
+        super().__init__(
+            folder,
+            f"this is a shard of run {run_id!r}, not of {wanted!r}: move it to its own run",
+        )
+
+
 class LayoutUnsupported(RunFolderError):
     """When a run was written by a newer version of this program."""
 
@@ -186,6 +202,18 @@ class RunLocked(RunFolderError):
 
 class StoreCorrupt(RunFolderError):
     """When the manifest, the database or one of its records is damaged."""
+
+
+class ShardMissing(StoreCorrupt):
+    """When shards are not there that the run's manifest names: its records are incomplete."""
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        some = ", ".join(self.names[:5]) + (", ..." if len(self.names) > 5 else "")
+        super().__init__(
+            folder,
+            f"{len(self.names)} of its shards are not in shards/ ({some}): copy them there",
+        )
 
 
 class TrainingUnreadable(RunFolderError):

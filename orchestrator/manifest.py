@@ -15,7 +15,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -115,7 +115,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a run is. Every field but `run_id`, `created` and `sessions` binds a resume."""
+    """What a run is. All but `run_id`, `created`, `sessions` and `shards` binds a resume."""
 
     run_id: str
     created: str
@@ -133,11 +133,18 @@ class Manifest:
     step: int = 0
     """Training step that the run belongs to; part of every seed."""
     sessions: tuple[Session, ...] = ()
+    shards: tuple[str, ...] = ()
+    """Names of the shards that the run is known to have; one that was begun this moment may not be
+    among them. Empty in a shard's own manifest."""
     schema_version: int = MANIFEST_SCHEMA
 
     def with_session(self, session: Session) -> Manifest:
         """Return the manifest after one more start."""
         return dataclasses.replace(self, sessions=(*self.sessions, session))
+
+    def with_shards(self, names: Iterable[str]) -> Manifest:
+        """Return the manifest that also names these shards."""
+        return dataclasses.replace(self, shards=tuple(sorted({*self.shards, *names})))
 
 
 def code_changes(before: Session, now: Session) -> list[str]:
@@ -174,7 +181,7 @@ _PACKAGES: Final = ("agent_runtime", "env_servers", "orchestrator")
 """What decides how episodes are played, where the servers run here."""
 _OPTION: Final = re.compile(r"(^|\.)options\.")
 """What an environment names: there, an absent entry is not one that is off."""
-_NOT_BINDING: Final = ("run_id", "created", "sessions")
+_NOT_BINDING: Final = ("run_id", "created", "sessions", "shards")
 
 
 def begin_session(

@@ -2,6 +2,7 @@
 
     1   `config` held what was typed on a command line: names joined by commas, options as JSON
     2   `config` holds values: lists, objects, the two messages that open a conversation
+    3   a run may have shards: an earlier program would take a part of it for the whole
 
 A run that was begun under an earlier layout is read, audited and resumed like any other; its file
 changes when a resume writes it again.
@@ -20,7 +21,7 @@ from orchestrator.prompts import load_conversation_start
 
 __all__ = ["MANIFEST_SCHEMA", "upgrade"]
 
-MANIFEST_SCHEMA: Final = 2
+MANIFEST_SCHEMA: Final = 3
 """The layout that this program writes."""
 
 
@@ -30,8 +31,8 @@ def upgrade(document: dict[str, Any]) -> dict[str, Any]:
     Raises:
         KeyError, TypeError, ValueError: The document is incomplete.
     """
-    if document["schema_version"] >= MANIFEST_SCHEMA:
-        return document
+    if document["schema_version"] >= 2:
+        return document | {"schema_version": MANIFEST_SCHEMA}
     upgraded = {name: value for name, value in document.items() if name != "model_hash"}
     upgraded["schema_version"] = MANIFEST_SCHEMA
     if "env" in document["config"]:  # else a training step's own few fields

@@ -140,4 +140,5 @@ def _manifest(parent: Path, described: pb.GetEnvironmentResponse) -> Manifest:
         policies=None,
         config={PLAYED_FROM: origin, **of.config},
         sessions=(),
+        shards=(),
     )

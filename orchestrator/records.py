@@ -37,6 +37,7 @@ __all__ = [
     "episode_key",
     "fault_name",
     "parse_fault",
+    "play_differences",
     "record_digest",
     "stop_reason_name",
     "summarise",
@@ -249,6 +250,29 @@ def decode(stored: bytes) -> episode_pb2.Episode:
 def record_digest(episode: episode_pb2.Episode) -> bytes:
     """Return the SHA-256 of a record, however it is compressed."""
     return hashlib.sha256(episode.SerializeToString(deterministic=True)).digest()
+
+
+def play_differences(first: episode_pb2.Episode, second: episode_pb2.Episode) -> list[str]:
+    """Return in what two records of one key differ that was played: names of fields.
+
+    Which attempt it was, when, and how long it took is not of it, nor what calls cost.
+    """
+    one, other = _without_seconds(first), _without_seconds(second)
+    return [name for name in _PLAYED if getattr(one, name) != getattr(other, name)]
+
+
+_PLAYED: Final = (
+    *("seed", "messages", "steps", "reward", "score", "success"),
+    *("terminated", "truncated", "stop_reason"),
+)
+
+
+def _without_seconds(episode: episode_pb2.Episode) -> episode_pb2.Episode:
+    timeless = episode_pb2.Episode()
+    timeless.CopyFrom(episode)
+    for step in timeless.steps:
+        step.ClearField("seconds")
+    return timeless
 
 
 def stop_reason_name(value: types_pb2.StopReason) -> str:

@@ -7,6 +7,8 @@
     runs/<name>/live.sock           orchestrator.broadcast, while the run is played
     runs/<name>/logs/               orchestrator.run_logs
     runs/<name>/scores/             orchestrator.scorings
+    runs/<name>/shards/<shard>/     what other processes record of the run: manifest, database,
+                                    tally and lock of their own, as above
 
 A run folder appears complete or not at all, is its owner's alone, and looking at one never changes
 it. POSIX only (flock).
@@ -19,6 +21,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 import secrets
 import shutil
 import stat
@@ -30,11 +33,14 @@ from agent_runtime.private_files import PRIVATE_FILE, PRIVATE_FOLDER
 from orchestrator.atomic_file import sync_folder
 from orchestrator.errors import (
     ForeignFolder,
+    ForeignShard,
     LayoutUnsupported,
     RunExists,
     RunLocked,
     RunNotFound,
+    ShardMissing,
     StoreCorrupt,
+    UsageError,
 )
 from orchestrator.manifest import MANIFEST_FILE, Manifest, read_manifest, write_manifest
 
@@ -45,14 +51,19 @@ __all__ = [
     "LOCK_FILE",
     "LOGS_FOLDER",
     "SCORES_FOLDER",
+    "SHARDS_FOLDER",
     "WriterLock",
+    "check_shards",
     "create_folder",
     "database_files",
     "find_run",
     "inspect_folder",
+    "inspect_shard",
     "read_writer",
     "refuse_links",
     "run_names",
+    "shard_folder",
+    "shard_names",
     "staged_folder",
 ]
 
@@ -60,6 +71,8 @@ DATABASE_FILE: Final = "episodes.sqlite"
 LOCK_FILE: Final = "writer.lock"
 LOGS_FOLDER: Final = "logs"
 SCORES_FOLDER: Final = "scores"
+SHARDS_FOLDER: Final = "shards"
+_SHARD_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 APPLICATION_ID: Final = 0x4147594D
 """`AGYM`, in the header of every database that this program makes."""
 DATABASE_LAYOUT: Final = 2
@@ -111,6 +124,49 @@ def inspect_folder(folder: Path) -> Manifest:
     return manifest
 
 
+def shard_folder(run: Path, name: str) -> Path:
+    """Return the folder of a run's shard; raises UsageError for what is no shard's name."""
+    if not _SHARD_NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} is no shard's name: letters, digits, dots, dashes and underscores, at most "
+            "100, a letter or digit first"
+        )
+    return run / SHARDS_FOLDER / name
+
+
+def shard_names(run: Path) -> list[str]:
+    """Return the names of the shards that are in a run's folder, sorted.
+
+    A shard that is being made has a hidden name until it is complete.
+    """
+    try:
+        names = [entry.name for entry in (run / SHARDS_FOLDER).iterdir()]
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError as error:
+        raise ForeignFolder(run, f"{SHARDS_FOLDER} is no folder") from error
+    return sorted(name for name in names if _SHARD_NAME.fullmatch(name))
+
+
+def check_shards(run: Path, manifest: Manifest) -> None:
+    """Raise ShardMissing where a shard is not there that the run's manifest names."""
+    missing = set(manifest.shards).difference(shard_names(run)) if manifest.shards else None
+    if missing:
+        raise ShardMissing(run, sorted(missing))
+
+
+def inspect_shard(folder: Path, run: Manifest) -> Manifest:
+    """Return the manifest of a run's shard, which is in order.
+
+    Raises ForeignShard where it is another run's, and what `inspect_folder` raises.
+    """
+    refuse_links(folder.parent, (), (folder.name,))
+    manifest = inspect_folder(folder)
+    if manifest.run_id != run.run_id:
+        raise ForeignShard(folder, run_id=manifest.run_id, wanted=run.run_id)
+    return manifest
+
+
 def refuse_links(folder: Path, files: Iterable[str], folders: Iterable[str] = ()) -> None:
     """Raise ForeignFolder where a part of a folder is elsewhere, or is no file or folder.
 
@@ -128,7 +184,7 @@ def refuse_links(folder: Path, files: Iterable[str], folders: Iterable[str] = ()
 
 def _refuse_links(folder: Path) -> None:
     files = [MANIFEST_FILE, LOCK_FILE, *database_files(DATABASE_FILE)]
-    refuse_links(folder, files, (LOGS_FOLDER, SCORES_FOLDER))
+    refuse_links(folder, files, (LOGS_FOLDER, SCORES_FOLDER, SHARDS_FOLDER))
     if (folder / LOGS_FOLDER).is_dir():
         refuse_links(
             folder, (f"{LOGS_FOLDER}/{it.name}" for it in (folder / LOGS_FOLDER).iterdir())

@@ -1,4 +1,4 @@
-"""The episode store of a run: one SQLite database, one record per row, many readers, one writer.
+"""The episode store of a run: SQLite databases, one record per row, many readers, a writer of each.
 
 `RunReader` reads, also while a run is live; `RunStore` also appends. What always holds:
 
@@ -11,6 +11,8 @@
 - kill -9 at any time loses only what was not appended yet.
 - Every row is checked against its checksums whenever it is read, and a store that has lost rows is
   noticed by `verify` and by a resume (`orchestrator.checksums`).
+- A run may have shards, each a store like its own, so that each has one writer and they know
+  nothing of each other. Readers get their union, and still one record for each key.
 """
 
 from __future__ import annotations
@@ -20,32 +22,27 @@ import contextlib
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, Self
 
 from google.protobuf.message import EncodeError
 
+from agent_runtime.private_files import make_private_folder
 from agent_runtime.spending import Spent
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.checksums import (
     TALLY_FILE,
     Tally,
     TallyFile,
-    read_tally_file,
     record_checksum,
     row_checksum,
 )
-from orchestrator.databases import (
-    UNREADABLE,
-    connect_reading,
-    connect_writing,
-    has_wal,
-    refuse_programs,
-)
+from orchestrator.databases import connect_writing
+from orchestrator.doubled_keys import DoubledKeys
 from orchestrator.errors import (
     DuplicateEpisode,
     InvalidEpisode,
@@ -59,47 +56,53 @@ from orchestrator.manifest import Manifest, Session, check_resumable, write_mani
 from orchestrator.records import (
     EpisodeKey,
     EpisodeSummary,
-    RecordDamaged,
     check,
-    decode,
     encode,
     episode_key,
-    parse_fault,
+    play_differences,
     summarise,
 )
-from orchestrator.retry import FailedAttempt, Failure
+from orchestrator.retry import FailedAttempt
 from orchestrator.run_folder import (
     APPLICATION_ID,
     DATABASE_FILE,
     DATABASE_LAYOUT,
+    SHARDS_FOLDER,
     WriterLock,
+    check_shards,
     create_folder,
     inspect_folder,
+    inspect_shard,
+    shard_folder,
+    shard_names,
 )
 from orchestrator.run_limits import spent_from_json, spent_to_json
 from orchestrator.run_plan import RunPlan, SessionEnd
+from orchestrator.store_reader import (
+    CHECKED_LAYOUT,
+    KEY_SQL,
+    SUMMARY,
+    SUMMARY_SQL,
+    TALLY,
+    Candidate,
+    FoundAttempt,
+    OnDamage,
+    StoreReader,
+    probe,
+    to_summary,
+)
 
-__all__ = ["RunReader", "RunStore"]
+__all__ = ["OWN_STORE", "Place", "RunReader", "RunStore"]
 
-Noted = TypeVar("Noted")
-
-_SUMMARY: Final = tuple(field.name for field in fields(EpisodeSummary))
-_SUMMARY_SQL: Final = ", ".join(_SUMMARY)
+OWN_STORE: Final = ""
+"""The name of a run's own store among those that it is read from; shards have theirs."""
+_BEATEN: Final = "+"
+"""In place of a store's name: failed records that another store's stands for; no shard has it."""
 _PLAN: Final = "plan"
 _SESSION_END: Final = "session_end"
 _UNRECORDED: Final = "unrecorded"
-_TALLY: Final = "tally"
-_CHECKED_LAYOUT: Final = 2
-"""The first layout whose rows have checksums."""
-_KEY_SQL: Final = "environment = ? AND item_id = ? AND sample = ? AND policy = ?"
 _BATCH: Final = 512
 """Records per transaction at most, so that a waiting append never waits long."""
-_PAGE: Final = 256
-"""Rows per read: a short read never holds back SQLite's checkpoint."""
-_THOROUGH_BYTES: Final = 256 << 20
-"""Databases up to this size are checked whole before they are written to."""
-
-_OnDamage = Callable[[RecordCorrupt], None]
 
 # The blob comes last, so that reading the columns never touches it.
 _COLUMNS: Final = """
@@ -130,27 +133,47 @@ COMMIT;
 """
 
 
+class Place(NamedTuple):
+    """Where a record is in a run."""
+
+    store: str
+    row: int
+
+
 class RunReader:
-    """The records of a run. Use it from one thread at a time; any number of readers may exist."""
+    """The records of a run. Use it from one thread at a time; any number of readers may exist.
+
+    A run is the union of its own store and of its shards (`RunStore.open_shard`), as far as they
+    are there at the time of each call. Where two of them have a record of one key, one of the two
+    is given (`orchestrator.store_reader.Candidate`), and a failed one of them is a superseded
+    attempt. Plan, spending and end are those that the run's own store notes.
+    """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         """Use `RunReader.open`."""
         self.folder = folder
         self.manifest = manifest
-        self._reading = connect_reading(folder / DATABASE_FILE)
-        self._has_sums = self._rows("PRAGMA user_version")[0][0] >= _CHECKED_LAYOUT
-        sums = "record_sum, row_sum" if self._has_sums else "NULL, NULL"
-        self._row_sql = f"{_SUMMARY_SQL}, {sums}"
+        self._own = StoreReader(folder, manifest)
+        self._stores = {OWN_STORE: self._own}
+        self._doubled = DoubledKeys()
 
     @classmethod
     def open(cls, folder: Path) -> RunReader:
-        """Open a run for reading, also while another process writes to it.
+        """Open a run for reading, also while other processes write to it.
 
-        Raises RunNotFound, ForeignFolder, LayoutUnsupported or StoreCorrupt.
+        Raises RunNotFound, ForeignFolder, LayoutUnsupported or StoreCorrupt, of shards, too, and
+        ShardMissing.
         """
         manifest = inspect_folder(folder)
-        _probe(folder, manifest, thorough=False)
-        return RunReader(folder, manifest)
+        probe(folder, manifest, thorough=False)
+        reader = RunReader(folder, manifest)
+        try:
+            check_shards(folder, manifest)
+            reader.stores()
+        except BaseException:
+            reader.close()
+            raise
+        return reader
 
     def __enter__(self) -> Self:
         return self
@@ -164,38 +187,47 @@ class RunReader:
         self.close()
 
     def close(self) -> None:
-        """Release the database; calling it again changes nothing."""
-        self._reading.close()
+        """Release the databases; calling it again changes nothing."""
+        for store in self._stores.values():
+            store.close()
+
+    def stores(self) -> Mapping[str, StoreReader]:
+        """Return the stores that are there now, by name; raises what `open` raises."""
+        for name in shard_names(self.folder):
+            if name not in self._stores:
+                folder = shard_folder(self.folder, name)
+                manifest = inspect_shard(folder, self.manifest)
+                probe(folder, manifest, thorough=False)
+                self._stores[name] = StoreReader(folder, manifest)
+        return self._stores
 
     def count(self) -> int:
         """Return the number of keys with a record, failed ones included."""
-        return int(self._rows("SELECT count(*) FROM episodes")[0][0])
+        stores = self.stores()
+        if len(stores) == 1:
+            return self._own.count()
+        bounds = self._doubled.update(stores)
+        records = sum(stores[name].count(bound) for name, bound in bounds.items())
+        return records - self._doubled.surplus()
 
     def plan(self) -> RunPlan | None:
         """Return what the run is to play; None = it did not say."""
-        return self._noted(_PLAN, RunPlan.from_json)
+        return self._own.noted(_PLAN, RunPlan.from_json)
 
     def session_end(self) -> SessionEnd | None:
         """Return how the latest session ended; None = it goes on, was killed, or did not say."""
-        return self._noted(_SESSION_END, SessionEnd.from_json)
+        return self._own.noted(_SESSION_END, SessionEnd.from_json)
 
     def unrecorded_spending(self) -> Spent:
         """Return what sessions spent on attempts that have no record, as far as they noted it."""
-        return self._noted(_UNRECORDED, spent_from_json) or Spent()
+        return self._own.noted(_UNRECORDED, spent_from_json) or Spent()
 
-    def _noted(self, name: str, parse: Callable[[str], Noted]) -> Noted | None:
-        rows = self._rows("SELECT value FROM meta WHERE name = ?", (name,))
-        try:
-            return parse(rows[0][0]) if rows else None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StoreCorrupt(self.folder, f"its {name} cannot be read ({error!r})") from error
-
-    def version(self) -> int:
-        """Return a number that is another one whenever somebody wrote since; for this reader."""
-        return int(self._rows("PRAGMA data_version")[0][0])
+    def version(self) -> tuple[int, ...]:
+        """Return what is something else whenever somebody wrote since; for this reader."""
+        return tuple(store.version() for store in self.stores().values())
 
     def summaries(
-        self, *, superseded: bool = False, on_damage: _OnDamage | None = None
+        self, *, superseded: bool = False, on_damage: OnDamage | None = None
     ) -> Iterator[EpisodeSummary]:
         """Yield the columns of every record in the order of their appending, decoding none.
 
@@ -203,26 +235,83 @@ class RunReader:
             superseded: Yield those of failed attempts that a later one replaced, not the records.
             on_damage: Is told of a row that is not as it was written, which is then left out; None
                 = raise RecordCorrupt.
+
+        Store by store, where a run has shards.
         """
-        for _, summary in self.numbered_summaries(superseded=superseded, on_damage=on_damage):
+        for _, summary in self.placed_summaries(superseded=superseded, on_damage=on_damage):
             yield summary
 
-    def numbered_summaries(
-        self, first: int = 1, *, superseded: bool = False, on_damage: _OnDamage | None = None
-    ) -> Iterator[tuple[int, EpisodeSummary]]:
-        """Yield pairs (row, columns) from row `first` on, otherwise as `summaries` does.
+    def placed_summaries(
+        self,
+        first: Mapping[str, int] | None = None,
+        *,
+        superseded: bool = False,
+        on_damage: OnDamage | None = None,
+    ) -> Iterator[tuple[Place, EpisodeSummary]]:
+        """Yield pairs (place, columns), otherwise as `summaries` does.
 
-        Who follows a live run asks again from the last row that was seen, that row included: where
-        its record failed, a later attempt may have taken its place. Other rows never change.
+        Args:
+            first: By store the row to begin with; 1 of stores that are not named. Who follows a
+                live run asks for records again from the last rows that were seen, those included:
+                where such a record failed, a later attempt may have taken its place. Superseded
+                attempts never change. Neither do records, but that another store's may stand for
+                the key from some time on; that one is then given.
+            superseded: As for `summaries`.
+            on_damage: As for `summaries`.
         """
-        table = _table(superseded)
-        for row in self._paged(table, self._row_sql, first):
+        first, stores = first or {}, self.stores()
+        if len(stores) == 1:
+            numbered = self._own.summaries(
+                first.get(OWN_STORE, 1), superseded=superseded, on_damage=on_damage
+            )
+            for row, summary in numbered:
+                yield Place(OWN_STORE, row), summary
+        elif superseded:
+            yield from self._superseded(stores, first, on_damage)
+        else:
+            bounds = self._doubled.update(stores)
+            beaten = {name: self._doubled.beaten_in(name) for name in bounds}
+            for name, bound in bounds.items():
+                numbered = stores[name].summaries(first.get(name, 1), bound, on_damage=on_damage)
+                for row, summary in numbered:
+                    if summary.episode_id not in beaten[name]:
+                        yield Place(name, row), summary
+
+    def _superseded(
+        self,
+        stores: Mapping[str, StoreReader],
+        first: Mapping[str, int],
+        on_damage: OnDamage | None,
+    ) -> Iterator[tuple[Place, EpisodeSummary]]:
+        """Yield the superseded attempts of a run with shards.
+
+        Those of each store, then failed records that another store's stands for; an attempt that
+        two of them recorded is given once.
+        """
+        self._doubled.update(stores)
+        given: set[str] = set()
+
+        def is_new(summary: EpisodeSummary) -> bool:
+            known = summary.episode_id in given
+            given.add(summary.episode_id)
+            return not known and not self._doubled.stands(summary.key, summary.episode_id)
+
+        for name, store in dict(stores).items():
+            numbered = store.summaries(first.get(name, 1), superseded=True, on_damage=on_damage)
+            for row, summary in numbered:
+                if is_new(summary):
+                    yield Place(name, row), summary
+        start = first.get(_BEATEN, 1)
+        for number, (name, episode_id) in enumerate(self._doubled.beaten[start - 1 :], start):
             try:
-                yield row[0], self._checked_summary(table, row)
+                summary = stores[name].summary_by_id(episode_id)
             except RecordCorrupt as error:
                 if on_damage is None:
                     raise
                 on_damage(error)
+                continue
+            if summary is not None and summary.failed and is_new(summary):
+                yield Place(_BEATEN, number), summary
 
     def episodes(
         self,
@@ -236,226 +325,139 @@ class RunReader:
             accept: Only records whose summary it accepts are decoded; None = all.
             superseded: Yield the failed attempts that a later one replaced, not the records.
 
-        What is appended after the first record was asked for is not given. Raises RecordCorrupt at
-        a row that is not as it was written.
+        What is appended after the first record was asked for is not given. Store by store, where a
+        run has shards. Raises RecordCorrupt at a row that is not as it was written.
         """
-        table = _table(superseded)
-        for row in self._paged(table, f"{self._row_sql}, record"):
-            summary = self._checked_summary(table, row[:-1])
-            if accept is None or accept(summary):
-                yield self._checked_record(table, row, summary)
+        stores = self.stores()
+        if len(stores) == 1:
+            yield from self._own.episodes(accept, superseded=superseded)
+        elif superseded:
+            for _, summary in self._superseded(stores, {}, None):
+                if accept is None or accept(summary):
+                    yield _read_best(self._find_attempts(summary.episode_id, exact=True))
+        else:
+            bounds = self._doubled.update(stores)
+            beaten = {name: self._doubled.beaten_in(name) for name in bounds}
+            for name, bound in bounds.items():
+                yield from stores[name].episodes(_unless(beaten[name], accept), bound)
 
     def get(self, key: EpisodeKey) -> episode_pb2.Episode | None:
         """Return the record of a key; None = there is none. Raises RecordCorrupt."""
-        sql = f"SELECT id, {self._row_sql}, record FROM episodes WHERE {_KEY_SQL}"
-        rows = self._rows(sql, tuple(key))
-        return self._checked_episode("episodes", rows[0]) if rows else None
+        stores = self.stores()
+        if len(stores) == 1:
+            return self._own.get(key)
+        found = {name: store.candidate(key) for name, store in stores.items()}
+        standing = [(it, name) for name, it in found.items() if it is not None]
+        return stores[min(standing)[1]].get(key) if standing else None
 
     def get_by_id(self, prefix: str) -> episode_pb2.Episode:
         """Return the record or superseded attempt whose episode id begins with `prefix`.
 
         Raises UsageError where there is none or more than one, RecordCorrupt.
         """
-        sql = " UNION ALL ".join(
-            f"SELECT '{table}', id, {self._row_sql}, record FROM {table} "
-            "WHERE substr(episode_id, 1, ?) = ?"
-            for table in ("episodes", "attempts")
-        )
-        bounds = (len(prefix), prefix)
-        rows = self._rows(f"SELECT * FROM ({sql}) LIMIT 4", bounds + bounds)
-        if len(rows) == 1:
-            return self._checked_episode(rows[0][0], rows[0][1:])
-        if rows:
+        found = self._find_attempts(prefix)
+        if len({it.candidate.episode_id for it, _ in found}) > 1:
             raise UsageError(f"more than one episode id begins with {prefix!r}")
-        raise UsageError(f"no episode id begins with {prefix!r}", valid=self._some_ids())
+        if not found:
+            ids = [it for store in self.stores().values() for it in store.some_ids(4)]
+            some = [*ids[:3], "..."] if len(ids) > 3 else ids
+            raise UsageError(f"no episode id begins with {prefix!r}", valid=some)
+        return _read_best(found)
+
+    def _find_attempts(
+        self, episode_id: str, *, exact: bool = False
+    ) -> list[tuple[FoundAttempt, StoreReader]]:
+        return [
+            (attempt, store)
+            for store in self.stores().values()
+            for attempt in store.find_attempts(episode_id, exact=exact)
+        ]
 
     def finished_keys(self) -> set[EpisodeKey]:
         """Return the keys that were played to an end without a failure."""
-        sql = "SELECT environment, item_id, sample, policy FROM episodes WHERE fault IS NULL"
-        return {EpisodeKey(*row) for row in self._rows(sql)}
+        return set[EpisodeKey]().union(*(it.finished_keys() for it in self.stores().values()))
 
     def failed_keys(self) -> dict[EpisodeKey, FailedAttempt]:
         """Return the keys whose latest attempt failed, with that attempt."""
-        sql = (
-            "SELECT environment, item_id, sample, policy, attempt, retriable, fault, reason "
-            "FROM episodes WHERE fault IS NOT NULL"
-        )
-        return {
-            EpisodeKey(*row[:4]): FailedAttempt(
-                row[4],
-                Failure(retriable=bool(row[5]), fault=parse_fault(row[6]), reason=row[7]),
-            )
-            for row in self._rows(sql)
-        }
+        stores = self.stores()
+        finished = self.finished_keys() if len(stores) > 1 else frozenset[EpisodeKey]()
+        latest: dict[EpisodeKey, tuple[Candidate, FailedAttempt]] = {}
+        for store in stores.values():
+            for key, found in store.failed_keys().items():
+                if key not in finished and (key not in latest or found[0] < latest[key][0]):
+                    latest[key] = found
+        return {key: attempt for key, (_, attempt) in latest.items()}
 
     def verify(self) -> list[str]:
-        """Return everything that is wrong with the store, as sentences; empty = it is sound.
+        """Return everything that is wrong with the run, as sentences; empty = it is sound.
 
         Reads all of it: SQLite's own structure, every checksum, whether each record says what its
-        columns say, and whether anything is gone.
+        columns say, whether anything is gone, and whether shards contradict each other.
         """
-        try:
-            problems = [
-                f"{DATABASE_FILE}: {row[0]}"
-                for row in self._rows("PRAGMA integrity_check")
-                if row[0] != "ok"
-            ]
-            problems += self.loss()
-            for table in ("episodes", "attempts"):
-                for row in self._paged(table, f"{self._row_sql}, record"):
-                    problem = self._row_problem(table, row)
-                    if problem:
-                        problems.append(f"{table}, episode {row[1]}: {problem}")
-        except StoreCorrupt as error:
-            return [error.problem]
-        return problems
+        problems = [
+            f"{at}{problem}" for at, store in self._labelled() for problem in store.verify()
+        ]
+        return problems or self._contradictions()
 
     def check_rows(self) -> None:
         """Raise RecordCorrupt at the first row whose columns are not as they were written."""
-        for superseded in (False, True):
-            # Without checksums only the records tell.
-            read = self.summaries if self._has_sums else self.episodes
-            for _ in read(superseded=superseded):
-                pass
+        for store in self.stores().values():
+            store.check_rows()
 
     def loss(self) -> list[str]:
         """Return as sentences whether rows are gone that were stored; empty = none are known to be.
 
         Runs of an older layout have no tally, and say nothing.
         """
-        # In this order: a writer writes the database first, so that the file is never ahead.
-        try:
-            beside = read_tally_file(self.folder)
-        except (ValueError, OSError) as error:
-            return [f"{TALLY_FILE} cannot be read ({error})"]
-        recorded, counted = self._tallies()
-        if recorded is None:
+        return [f"{at}{problem}" for at, store in self._labelled() for problem in store.loss()]
+
+    def _labelled(self) -> list[tuple[str, StoreReader]]:
+        """Return the stores, each with what stands before a sentence about it."""
+        return [
+            ("" if name == OWN_STORE else f"{_store_label(name)}: ", store)
+            for name, store in self.stores().items()
+        ]
+
+    def _contradictions(self) -> list[str]:
+        """Return the keys that two stores say were played to an end, each in another way."""
+        stores = self.stores()
+        if len(stores) == 1:
             return []
+        self._doubled.update(stores)
         problems: list[str] = []
-        if counted != recorded:
-            problems.append(
-                f"{DATABASE_FILE} has {counted.rows} rows in place of {recorded.rows}"
-                if counted.rows != recorded.rows
-                else f"{DATABASE_FILE} has other rows than were stored"
-            )
-        if beside is None:
-            problems.append(f"{TALLY_FILE} is gone: whether records were lost cannot be told")
-        elif beside.rows > recorded.rows:
-            problems.append(
-                f"the last {beside.rows - recorded.rows} of {beside.rows} stored records are gone: "
-                f"was {DATABASE_FILE}-wal cut, or not copied with the folder?"
-            )
-        elif beside.rows == recorded.rows and beside != recorded:
-            problems.append(f"{DATABASE_FILE} is not the one that {TALLY_FILE} was written for")
+        for key, found in self._doubled.candidates.items():
+            names = sorted(name for name, candidate in found.items() if not candidate.failed)
+            first, *others = [(name, stores[name].get(key)) for name in names] or [("", None)]
+            for name, other in others:
+                if first[1] is not None and other is not None:
+                    differing = play_differences(first[1], other)
+                    if differing:
+                        problems.append(
+                            f"{' '.join(map(str, key))} was played to an end twice, and "
+                            f"{_store_label(first[0])} and {_store_label(name)} have other "
+                            f"{', '.join(differing)}; {_store_label(self._doubled.standing(key))} "
+                            "is read"
+                        )
         return problems
 
-    def _tallies(self) -> tuple[Tally | None, Tally]:
-        """Return what the database says of itself and what is in it, as of one moment."""
-        recorded, counted = None, Tally()
-        if not self._has_sums:
-            return recorded, counted
-        sql = (
-            "SELECT value, NULL FROM meta WHERE name = ? UNION ALL "
-            "SELECT NULL, row_sum FROM episodes UNION ALL SELECT NULL, row_sum FROM attempts"
-        )
-        try:
-            for text, row_sum in self._rows(sql, (_TALLY,)):
-                if text is not None:
-                    recorded = Tally.from_text(text)
-                else:
-                    counted = counted.with_row(row_sum)
-        except (ValueError, TypeError, AttributeError) as error:
-            raise StoreCorrupt(self.folder, f"its tally cannot be read ({error})") from error
-        return recorded, counted
 
-    def _row_problem(self, table: str, row: Sequence[Any]) -> str:
-        """Return what is wrong with a whole row, whatever its checksums say."""
-        try:
-            episode = decode(row[-1])
-        except RecordDamaged as error:
-            return f"the record is damaged ({error})"
-        if episode.run_id != self.manifest.run_id:
-            return f"the record belongs to run {episode.run_id!r}"
-        summary = summarise(episode)
-        if table == "attempts" and not summary.failed:
-            return "it was superseded and had not failed"
-        columns = _to_summary(row[1:-3])
-        if summary != columns:
-            wrong = [name for name in _SUMMARY if getattr(summary, name) != getattr(columns, name)]
-            return f"columns disagree with the record: {', '.join(wrong)}"
-        return self._sums_problem(columns, *row[-3:])
+def _store_label(name: str) -> str:
+    return DATABASE_FILE if name == OWN_STORE else f"{SHARDS_FOLDER}/{name}"
 
-    def _sums_problem(
-        self,
-        summary: EpisodeSummary,
-        record_sum: Any,
-        row_sum: Any,
-        record: Any = None,
-    ) -> str:
-        """Return which checksum of a row does not fit; empty = those that it has do."""
-        if row_sum is None or record_sum is None:
-            return ""
-        if row_sum != row_checksum(self.manifest.run_id, summary, record_sum):
-            return "its columns are not those that were written for this run"
-        if record is not None and (
-            not isinstance(record, bytes) or record_sum != record_checksum(record)
-        ):
-            return "its record is not the one that was written"
-        return ""
 
-    def _checked_summary(self, table: str, row: Sequence[Any]) -> EpisodeSummary:
-        """Return the columns of a row without its record; raises RecordCorrupt."""
-        try:
-            summary = _to_summary(row[1:-2])
-            problem = self._sums_problem(summary, *row[-2:])
-        except TypeError as error:  # a column of another type than was ever written
-            raise self._corrupt(table, row, f"its columns cannot be read ({error})") from error
-        if problem:
-            raise self._corrupt(table, row, problem)
-        return summary
+def _unless(
+    beaten: Collection[str], accept: Callable[[EpisodeSummary], bool] | None
+) -> Callable[[EpisodeSummary], bool] | None:
+    """Return what accepts what `accept` does, but for some episode ids."""
+    if not beaten:
+        return accept
+    return lambda it: it.episode_id not in beaten and (accept is None or accept(it))
 
-    def _checked_record(
-        self, table: str, row: Sequence[Any], summary: EpisodeSummary
-    ) -> episode_pb2.Episode:
-        """Return the record of a whole row whose columns were checked; raises RecordCorrupt."""
-        record_sum, row_sum, record = row[-3:]
-        problem = self._sums_problem(summary, record_sum, row_sum, record)
-        if not problem and row_sum is None:
-            problem = self._row_problem(table, row)
-        if problem:
-            raise self._corrupt(table, row, problem)
-        try:
-            return decode(record)
-        except RecordDamaged as error:
-            raise self._corrupt(table, row, f"the record is damaged ({error})") from error
 
-    def _checked_episode(self, table: str, row: Sequence[Any]) -> episode_pb2.Episode:
-        return self._checked_record(table, row, self._checked_summary(table, row[:-1]))
-
-    def _corrupt(self, table: str, row: Sequence[Any], problem: str) -> RecordCorrupt:
-        return RecordCorrupt(self.folder, table, row[0], str(row[1]), problem)
-
-    def _some_ids(self) -> list[str]:
-        ids = [row[0] for row in self._rows("SELECT episode_id FROM episodes ORDER BY id LIMIT 4")]
-        return [*ids[:3], "..."] if len(ids) > 3 else ids
-
-    def _paged(self, table: str, columns: str, first: int = 1) -> Iterator[tuple[Any, ...]]:
-        last = self._rows(f"SELECT coalesce(max(id), 0) FROM {table}")[0][0]
-        sql = (
-            f"SELECT id, {columns} FROM {table} WHERE id > ? AND id <= ? ORDER BY id LIMIT {_PAGE}"
-        )
-        seen = first - 1
-        while rows := self._rows(sql, (seen, last)):
-            yield from rows
-            seen = rows[-1][0]
-
-    def _rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        try:
-            return self._reading.execute(sql, values).fetchall()
-        except sqlite3.ProgrammingError as error:
-            raise UsageError(f"the run was closed ({error})") from error
-        except UNREADABLE as error:
-            raise StoreCorrupt(self.folder, f"{DATABASE_FILE} cannot be read ({error})") from error
+def _read_best(found: Iterable[tuple[FoundAttempt, StoreReader]]) -> episode_pb2.Episode:
+    """Return the one record of an attempt that two stores may have."""
+    attempt, store = min(found, key=lambda it: it[0].candidate)
+    return store.read_attempt(attempt)
 
 
 class _Append(NamedTuple):
@@ -469,7 +471,7 @@ class RunStore(RunReader):
     """A run that this process writes to. Appends may come from any thread or task."""
 
     def __init__(self, folder: Path, manifest: Manifest, lock: WriterLock) -> None:
-        """Use `RunStore.create` or `RunStore.resume`."""
+        """Use `RunStore.create`, `RunStore.resume` or `RunStore.open_shard`."""
         super().__init__(folder, manifest)
         self._lock = lock
         self._queue: queue.SimpleQueue[_Append | None] = queue.SimpleQueue()
@@ -501,17 +503,18 @@ class RunStore(RunReader):
     def resume(cls, folder: Path, manifest: Manifest, session: Session) -> RunStore:
         """Go on with a run that was begun with the same manifest.
 
-        `run_id` and `created` are the recorded ones. Raises RunMismatch, RunNotFound,
-        ForeignFolder, LayoutUnsupported, RunLocked or StoreCorrupt; then nothing was changed.
+        `run_id`, `created` and `shards` are the recorded ones; what is appended goes into the run's
+        own store. Raises RunMismatch, RunNotFound, ForeignFolder, LayoutUnsupported, RunLocked,
+        ShardMissing or StoreCorrupt, of shards, too; then nothing was changed.
         """
         check_resumable(inspect_folder(folder), manifest)
         lock = WriterLock(folder)
         try:
             # Read again: until the lock was held, another process could add its session.
             recorded = inspect_folder(folder)
-            _probe(folder, recorded, thorough=True)
+            probe(folder, recorded, thorough=True)
             _check_rows(folder, recorded)
-            recorded = recorded.with_session(session)
+            recorded = recorded.with_session(session).with_shards(shard_names(folder))
             write_manifest(folder, recorded)
             _prepare_rows(folder, recorded)
         except BaseException:
@@ -527,6 +530,44 @@ class RunStore(RunReader):
         except BaseException:
             lock.release()
             raise
+
+    @classmethod
+    def open_shard(cls, run: Path, name: str, session: Session) -> RunStore:
+        """Begin a shard of a run, or go on with it: a store of its own in the run's folder.
+
+        It has the run's id and manifest, and its own writer, tally and sessions; any process may
+        write one while others write to the run and to its other shards. It reads what is in itself.
+        Readers of the run have its records from now on. Whoever holds the run should name it there
+        (`note_shards`), so that its loss is noticed.
+
+        Args:
+            run: The run's folder; to be read alone.
+            name: Of the shard: letters, digits, dots, dashes and underscores. A process that goes
+                on with one that a killed one wrote gives its name again.
+            session: This start.
+
+        Raises:
+            UsageError: The name is none.
+            ForeignShard: The folder has that name and is of another run.
+            RunFolderError: The run or the shard is not in order, or another process writes to it.
+        """
+        folder = shard_folder(run, name)
+        of = replace(inspect_folder(run), sessions=(), shards=())
+        make_private_folder(folder.parent)
+        if not folder.exists():
+            return cls.create(folder, of, session)
+        inspect_shard(folder, of)
+        return cls.resume(folder, of, session)
+
+    def note_shards(self, names: Iterable[str]) -> None:
+        """Name shards that were begun in the run's manifest; durable on return.
+
+        After that, a run without them is known to be incomplete.
+        """
+        noted = self.manifest.with_shards(names)
+        if noted != self.manifest:
+            write_manifest(self.folder, noted)
+            self.manifest = noted
 
     def begin_playing(self, plan: RunPlan) -> None:
         """Note what is to be played, and that a session is under way; durable on return."""
@@ -696,7 +737,7 @@ def _insert(connection: sqlite3.Connection, episode: episode_pb2.Episode) -> byt
     """
     key, record = episode_key(episode), encode(episode)
     row = connection.execute(
-        f"SELECT id, attempt, fault, record FROM episodes WHERE {_KEY_SQL}", tuple(key)
+        f"SELECT id, attempt, fault, record FROM episodes WHERE {KEY_SQL}", tuple(key)
     ).fetchone()
     if row is not None:
         row_id, attempt, fault, stored = row
@@ -705,7 +746,7 @@ def _insert(connection: sqlite3.Connection, episode: episode_pb2.Episode) -> byt
         if fault is None or episode.attempt <= attempt:
             outcome = "finished" if fault is None else f"failed in attempt {attempt}"
             raise DuplicateEpisode(f"{key} has {outcome} already; not stored again")
-        columns = f"{_SUMMARY_SQL}, record_sum, row_sum, record"
+        columns = f"{SUMMARY_SQL}, record_sum, row_sum, record"
         connection.execute(
             f"INSERT INTO attempts ({columns}) SELECT {columns} FROM episodes WHERE id = ?",
             (row_id,),
@@ -715,9 +756,9 @@ def _insert(connection: sqlite3.Connection, episode: episode_pb2.Episode) -> byt
     summary, record_sum = summarise(episode), record_checksum(record)
     row_sum = row_checksum(episode.run_id, summary, record_sum)
     connection.execute(
-        f"INSERT INTO episodes ({_SUMMARY_SQL}, record_sum, row_sum, record) "
-        f"VALUES ({', '.join('?' * (len(_SUMMARY) + 3))})",
-        (*(getattr(summary, name) for name in _SUMMARY), record_sum, row_sum, record),
+        f"INSERT INTO episodes ({SUMMARY_SQL}, record_sum, row_sum, record) "
+        f"VALUES ({', '.join('?' * (len(SUMMARY) + 3))})",
+        (*(getattr(summary, name) for name in SUMMARY), record_sum, row_sum, record),
     )
     return row_sum
 
@@ -729,37 +770,28 @@ def _refuse_known_id(connection: sqlite3.Connection, episode: episode_pb2.Episod
             raise DuplicateEpisode(f"episode id {episode.episode_id!r} is taken")
 
 
-def _to_summary(columns: Sequence[Any]) -> EpisodeSummary:
-    values = dict(zip(_SUMMARY, columns, strict=True))
-    for name in ("success", "retriable"):
-        values[name] = None if values[name] is None else bool(values[name])
-    return EpisodeSummary(**values)
-
-
 def _read_tally(connection: sqlite3.Connection) -> Tally:
-    row = connection.execute("SELECT value FROM meta WHERE name = ?", (_TALLY,)).fetchone()
+    row = connection.execute("SELECT value FROM meta WHERE name = ?", (TALLY,)).fetchone()
     return Tally.from_text(row[0])
 
 
 def _write_tally(connection: sqlite3.Connection, tally: Tally) -> None:
-    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_TALLY, tally.to_text()))
-
-
-def _table(superseded: bool) -> str:
-    return "attempts" if superseded else "episodes"
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (TALLY, tally.to_text()))
 
 
 def _check_rows(folder: Path, manifest: Manifest) -> None:
     """Raise StoreCorrupt where rows are gone or are not as they were written; changes nothing."""
-    with RunReader(folder, manifest) as reader:
-        # Without the file nobody knows of a loss, or somebody has accepted one.
-        if (folder / TALLY_FILE).exists() and (lost := reader.loss()):
-            raise StoreCorrupt(
-                folder,
-                f"{lost[0]}; to go on without what was lost, delete {TALLY_FILE}: "
-                "the resume plays it again",
-            )
-        reader.check_rows()
+    check_shards(folder, manifest)
+    with contextlib.closing(RunReader(folder, manifest)) as reader:
+        for store in reader.stores().values():
+            # Without the file nobody knows of a loss, or somebody has accepted one.
+            if (store.folder / TALLY_FILE).exists() and (lost := store.loss()):
+                raise StoreCorrupt(
+                    store.folder,
+                    f"{lost[0]}; to go on without what was lost, delete {TALLY_FILE}: "
+                    "the resume plays it again",
+                )
+            store.check_rows()
 
 
 def _prepare_rows(folder: Path, manifest: Manifest) -> None:
@@ -768,7 +800,7 @@ def _prepare_rows(folder: Path, manifest: Manifest) -> None:
         return
     with contextlib.closing(connect_writing(folder / DATABASE_FILE)) as connection:
         connection.execute("BEGIN IMMEDIATE")
-        if connection.execute("PRAGMA user_version").fetchone()[0] < _CHECKED_LAYOUT:
+        if connection.execute("PRAGMA user_version").fetchone()[0] < CHECKED_LAYOUT:
             for table in ("episodes", "attempts"):
                 _add_checksums(connection, table, manifest.run_id)
             connection.execute(f"PRAGMA user_version = {DATABASE_LAYOUT}")
@@ -785,10 +817,10 @@ def _add_checksums(connection: sqlite3.Connection, table: str, run_id: str) -> N
     for column in ("record_sum", "row_sum"):
         connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} BLOB NOT NULL DEFAULT x''")
     for (row_id,) in connection.execute(f"SELECT id FROM {table}").fetchall():
-        sql = f"SELECT {_SUMMARY_SQL}, record FROM {table} WHERE id = ?"
+        sql = f"SELECT {SUMMARY_SQL}, record FROM {table} WHERE id = ?"
         *columns, record = connection.execute(sql, (row_id,)).fetchone()
         record_sum = record_checksum(record)
-        row_sum = row_checksum(run_id, _to_summary(columns), record_sum)
+        row_sum = row_checksum(run_id, to_summary(columns), record_sum)
         connection.execute(
             f"UPDATE {table} SET record_sum = ?, row_sum = ? WHERE id = ?",
             (record_sum, row_sum, row_id),
@@ -803,27 +835,3 @@ def _make_database(path: Path, run_id: str) -> None:
             _write_tally(connection, Tally())
     except sqlite3.OperationalError as error:
         raise StoreWriteFailed(f"{path} cannot be written ({error})") from error
-
-
-def _probe(folder: Path, manifest: Manifest, *, thorough: bool) -> None:
-    """Raise StoreCorrupt where the database is damaged or of another run.
-
-    Without a WAL it is opened as immutable, so that not even side files appear.
-    """
-    database = folder / DATABASE_FILE
-    with contextlib.closing(
-        connect_reading(database, immutable=not has_wal(database))
-    ) as connection:
-        try:
-            refuse_programs(connection, database)
-            connection.execute(f"SELECT id, {_SUMMARY_SQL}, record FROM episodes LIMIT 1")
-            connection.execute(f"SELECT id, {_SUMMARY_SQL}, record FROM attempts LIMIT 1")
-            row = connection.execute("SELECT value FROM meta WHERE name = 'run_id'").fetchone()
-            if thorough and database.stat().st_size <= _THOROUGH_BYTES:
-                verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-                if verdict != "ok":
-                    raise StoreCorrupt(folder, f"{DATABASE_FILE} is damaged ({verdict})")
-        except UNREADABLE as error:
-            raise StoreCorrupt(folder, f"{DATABASE_FILE} is damaged ({error})") from error
-    if row is None or row[0] != manifest.run_id:
-        raise StoreCorrupt(folder, f"{DATABASE_FILE} belongs to another run than the manifest")

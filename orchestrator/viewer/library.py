@@ -22,7 +22,14 @@ from orchestrator.checksums import TALLY_FILE
 from orchestrator.errors import OrchestratorError, RunNotFound
 from orchestrator.manifest import MANIFEST_FILE, read_manifest
 from orchestrator.played_runs import played_folders
-from orchestrator.run_folder import DATABASE_FILE, LOCK_FILE, database_files, read_writer
+from orchestrator.run_folder import (
+    DATABASE_FILE,
+    LOCK_FILE,
+    database_files,
+    read_writer,
+    shard_folder,
+    shard_names,
+)
 from orchestrator.run_list import RunEntry, describe_run, find_runs
 from orchestrator.training_folder import find_trainings
 from orchestrator.viewer.background import Background
@@ -199,7 +206,8 @@ def _played(roots: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
 
 def state_of_files(folder: Path) -> object:
     """Return what differs whenever somebody wrote to a run, or stopped to."""
-    return [read_writer(folder), *(stamp_of(folder / file) for file in _FILES)]
+    stores = [folder, *(shard_folder(folder, name) for name in shard_names(folder))]
+    return [read_writer(folder), *(stamp_of(it / file) for it in stores for file in _FILES)]
 
 
 def stamp_of(file: Path) -> object:

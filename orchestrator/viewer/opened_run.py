@@ -56,11 +56,12 @@ class OpenedRun:
         self._inode = _inode(folder)
         self._run = RunReader.open(folder)
         self._lock = threading.RLock()
-        self._state: tuple[int, int | None] | None = None
+        self._state: tuple[tuple[int, ...], int | None] | None = None
         self._records: dict[EpisodeKey, EpisodeSummary] = {}
-        self._superseded: list[EpisodeSummary] = []
-        self._last_record = 1
-        self._last_superseded = 0
+        self._superseded: dict[str, EpisodeSummary] = {}
+        self._last_records: dict[str, int] = {}
+        """By store, as `RunReader.placed_summaries` takes it."""
+        self._next_superseded: dict[str, int] = {}
         self._derived: dict[str, tuple[int, object]] = {}
         self._selected = lru_cache(_LISTS)(self._select)
 
@@ -93,16 +94,16 @@ class OpenedRun:
             if state == self._state:
                 return
             self.manifest = read_manifest(self.folder)
-            for row, record in self._run.numbered_summaries(
-                self._last_record, on_damage=self._note_damage
+            for (store, row), record in self._run.placed_summaries(
+                self._last_records, on_damage=self._note_damage
             ):
                 self._records[record.key] = record
-                self._last_record = row
-            for row, attempt in self._run.numbered_summaries(
-                self._last_superseded + 1, superseded=True, on_damage=self._note_damage
+                self._last_records[store] = row
+            for (store, row), attempt in self._run.placed_summaries(
+                self._next_superseded, superseded=True, on_damage=self._note_damage
             ):
-                self._superseded.append(attempt)
-                self._last_superseded = row
+                self._superseded[attempt.episode_id] = attempt
+                self._next_superseded[store] = row + 1
             self._state = state
             self.revision += 1
 
@@ -117,7 +118,7 @@ class OpenedRun:
     def sum_up(self) -> RunSummary:
         """Compute what the run came to so far; of a large run that takes seconds."""
         with self._lock:
-            records, superseded = self.records(), list(self._superseded)
+            records, superseded = self.records(), list(self._superseded.values())
         # A connection of its own: others read meanwhile.
         with RunReader.open(self.folder) as run:
             plan = run.plan()
@@ -163,7 +164,7 @@ class OpenedRun:
     def attempts(self, key: EpisodeKey) -> list[EpisodeSummary]:
         """Return the attempts at a key, the first one first, the record last."""
         with self._lock:
-            earlier = [it for it in self._superseded if it.key == key]
+            earlier = [it for it in self._superseded.values() if it.key == key]
             record = self._records.get(key)
         return sorted(earlier, key=lambda it: it.attempt) + ([record] if record else [])
 

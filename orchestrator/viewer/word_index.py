@@ -22,19 +22,19 @@ from agent_runtime.private_files import make_private_folder
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.errors import OrchestratorError, RecordCorrupt, UsageError
 from orchestrator.run_folder import database_files, refuse_links
-from orchestrator.store import RunReader
+from orchestrator.store import Place, RunReader
 
 __all__ = ["CACHE_FOLDER", "WordIndex", "query_of"]
 
 CACHE_FOLDER: Final = ".viewer"
-_LAYOUT_VERSION: Final = 1
+_LAYOUT_VERSION: Final = 2
 _LAYOUT: Final = f"""
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = OFF;
 BEGIN;
 DROP TABLE IF EXISTS episodes; DROP TABLE IF EXISTS said; DROP TABLE IF EXISTS origin;
 CREATE TABLE origin (run_id TEXT NOT NULL);
-CREATE TABLE episodes (id INTEGER PRIMARY KEY, source INTEGER NOT NULL,
+CREATE TABLE episodes (id INTEGER PRIMARY KEY, store TEXT NOT NULL, source INTEGER NOT NULL,
     episode_id TEXT NOT NULL UNIQUE);
 CREATE VIRTUAL TABLE said USING fts5 (text, content = '', tokenize = 'unicode61');
 PRAGMA user_version = {_LAYOUT_VERSION};
@@ -135,29 +135,29 @@ class WordIndex:
 
     def _add_all(self, run: RunReader) -> None:
         with self._lock:
-            sql = "SELECT coalesce(max(source), 1) FROM episodes"
-            first = int(self._connection.execute(sql).fetchone()[0])
-        batch: list[tuple[int, str, str]] = []
-        for row, summary in run.numbered_summaries(first, on_damage=lambda error: None):
+            sql = "SELECT store, max(source) FROM episodes GROUP BY store"
+            first = dict(self._connection.execute(sql).fetchall())
+        batch: list[tuple[Place, str, str]] = []
+        for place, summary in run.placed_summaries(first, on_damage=lambda error: None):
             if self._stopping.is_set():
                 return
             # A damaged record cannot be searched, and the others can.
             with contextlib.suppress(RecordCorrupt):
                 episode = run.get(summary.key)
                 if episode is not None:
-                    batch.append((row, episode.episode_id, _said(episode)))
+                    batch.append((place, episode.episode_id, _said(episode)))
             if len(batch) >= _BATCH:
                 self._add(batch)
                 batch = []
         self._add(batch)
 
-    def _add(self, batch: list[tuple[int, str, str]]) -> None:
+    def _add(self, batch: list[tuple[Place, str, str]]) -> None:
         with self._lock:
             self._connection.execute("BEGIN")
-            for row, episode_id, text in batch:
+            for place, episode_id, text in batch:
                 added = self._connection.execute(
-                    "INSERT OR IGNORE INTO episodes (source, episode_id) VALUES (?, ?)",
-                    (row, episode_id),
+                    "INSERT OR IGNORE INTO episodes (store, source, episode_id) VALUES (?, ?, ?)",
+                    (*place, episode_id),
                 )
                 if added.rowcount:
                     self._connection.execute(
