@@ -85,7 +85,10 @@ class Game:
     goal: Formula
     """As the problem states it."""
     _won: Formula
+    _goal_facts: frozenset[str]
+    """Predicates of the goal."""
     _kinds: tuple[_Kind, ...]
+    _won_at_first: bool | None = None
     _commands: dict[GroundedAction, str] = field(default_factory=dict[GroundedAction, str])
 
     def intro(self) -> str:
@@ -94,7 +97,16 @@ class Game:
 
     def won(self, state: State) -> bool:
         """Return whether the goal is reached."""
+        if state is self.first:
+            # Every episode asks that.
+            if self._won_at_first is None:
+                self._won_at_first = state.holds(self._won, {})
+            return self._won_at_first
         return state.holds(self._won, {})
+
+    def bears_on_goal(self, before: State, after: State) -> bool:
+        """Return whether facts changed on which the goal depends: most actions change none."""
+        return any(before.facts.get(name) is not after.facts.get(name) for name in self._goal_facts)
 
     def admissible(self, state: State) -> list[str]:
         """Return all commands that do something, in ascending order, each once."""
@@ -234,6 +246,7 @@ def build_game(domain: Domain, problem: Problem, grammar: TextGrammar) -> Game:
         State.first(scenery, problem),
         problem.goal,
         arrange(problem.goal, (), sizes),
+        used_predicates(problem.goal),
         kinds,
     )
 

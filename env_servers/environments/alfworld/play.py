@@ -45,11 +45,13 @@ class Play(Protocol):
 class NativePlay:
     """Played by this package's own interpreter."""
 
-    __slots__ = ("game", "state")
+    __slots__ = ("_won", "game", "state")
 
     def __init__(self, game: Game) -> None:
         self.game = game
         self.state = game.first
+        self._won: bool | None = None
+        """Whether the state is won; None where nobody asked yet."""
 
     def intro(self) -> str:
         return self.game.intro()
@@ -58,12 +60,17 @@ class NativePlay:
         return self.game.admissible(self.state)
 
     def act(self, command: str) -> tuple[str, bool]:
-        self.state, text = self.game.act(self.state, command)
-        return text, self.game.won(self.state)
+        before, game = self.state, self.game
+        if self._won is None:
+            self._won = game.won(before)
+        self.state, text = game.act(before, command)
+        if game.bears_on_goal(before, self.state):
+            self._won = game.won(self.state)
+        return text, self._won
 
     def fork(self) -> Self:
         copy = type(self)(self.game)
-        copy.state = self.state
+        copy.state, copy._won = self.state, self._won
         return copy
 
     def close(self) -> None:

@@ -58,6 +58,8 @@ class Scenery:
     """Predicates of which also the facts made false are kept, as `not_x`."""
     _lines: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """A type with all its supertypes."""
+    _sets: dict[str, frozenset[Fact]] = field(default_factory=dict[str, frozenset[Fact]])
+    """Fixed facts of a predicate; filled as asked."""
     _members: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     _index: dict[tuple[str, tuple[int, ...]], dict[Fact, tuple[Fact, ...]]] = field(
         default_factory=dict[tuple[str, tuple[int, ...]], dict[Fact, tuple[Fact, ...]]]
@@ -88,6 +90,13 @@ class Scenery:
             matching = (name for name in self.types if self.is_a(name, type_name))
             members_found = self._members[type_name] = tuple(sorted(matching))
         return members_found
+
+    def is_fixed(self, predicate: str, arguments: Fact) -> bool:
+        """Return whether the fact is one of a predicate that no action changes."""
+        facts = self._sets.get(predicate)
+        if facts is None:
+            facts = self._sets[predicate] = frozenset(self.fixed.get(predicate, ()))
+        return arguments in facts
 
     def matching(self, predicate: str, pattern: Sequence[str | None]) -> tuple[Fact, ...]:
         """Fixed facts that fit the pattern, in ascending order."""
@@ -162,7 +171,7 @@ class State:
     def is_fact(self, predicate: str, arguments: Fact) -> bool:
         """Return whether the fact holds."""
         if predicate in self.scenery.fixed:
-            return bool(self.scenery.matching(predicate, arguments))
+            return self.scenery.is_fixed(predicate, arguments)
         return arguments in self.facts.get(predicate, _EMPTY)
 
     def holds(self, formula: Formula, binding: Binding) -> bool:
@@ -201,10 +210,18 @@ class State:
         self, parameters: Sequence[Parameter], formula: Formula, binding: Binding
     ) -> list[Fact]:
         """Return all objects for the parameters that make the formula hold, in ascending order."""
+        names, is_a = [parameter.name for parameter in parameters], self.scenery.is_a
         answers_found: set[Fact] = set()
         for answer in self.solve(formula, binding):
+            if all(name in answer for name in names):
+                values = tuple(answer[name] for name in names)
+                if values not in answers_found and all(
+                    is_a(value, p.type) for value, p in zip(values, parameters, strict=True)
+                ):
+                    answers_found.add(values)
+                continue
             for full in self._complete(parameters, answer):
-                answers_found.add(tuple(full[p.name] for p in parameters))
+                answers_found.add(tuple(full[name] for name in names))
         return sorted(answers_found)
 
     def apply(self, effects: Sequence[Effect], binding: Binding) -> State:
@@ -256,14 +273,37 @@ class State:
             ):
                 yield extended
 
-    def _solve_all(self, parts: Sequence[Formula], binding: Binding) -> Iterator[Binding]:
-        if not parts:
+    def _solve_all(
+        self, parts: Sequence[Formula], binding: Binding, first: int = 0
+    ) -> Iterator[Binding]:
+        """Solve the parts from `first` on."""
+        # What binds nothing is only asked: a generator for each would cost more than the answer.
+        while first < len(parts) and (holds := self._decided(parts[first], binding)) is not None:
+            if not holds:
+                return
+            first += 1
+        if first == len(parts):
             yield binding
-        elif len(parts) == 1:
-            yield from self.solve(parts[0], binding)
-        else:
-            for answer in self.solve(parts[0], binding):
-                yield from self._solve_all(parts[1:], answer)
+            return
+        for answer in self.solve(parts[first], binding):
+            yield from self._solve_all(parts, answer, first + 1)
+
+    def _decided(self, formula: Formula, binding: Binding) -> bool | None:
+        """Return whether a formula holds that has nothing left to bind, else None."""
+        if isinstance(formula, Atom):
+            values: list[str] = []
+            for argument in formula.arguments:
+                value = binding.get(argument) if argument[0] == "?" else argument
+                if value is None:
+                    return None
+                values.append(value)
+            return self.is_fact(formula.predicate, tuple(values))
+        if isinstance(formula, Member):
+            value = binding.get(formula.parameter.name)
+            return None if value is None else self.scenery.is_a(value, formula.parameter.type)
+        if isinstance(formula, Not | Equal | Forall):
+            return self.holds(formula, binding)
+        return None
 
     def _solve_exists(
         self, parameters: Sequence[Parameter], part: Formula, binding: Binding
@@ -281,6 +321,7 @@ class State:
 
     def _complete(self, parameters: Sequence[Parameter], binding: Binding) -> Iterator[Binding]:
         """Bindings in which every parameter has an object of its type."""
+        is_a = self.scenery.is_a
         for number, parameter in enumerate(parameters):
             value = binding.get(parameter.name)
             if value is None:
@@ -288,7 +329,7 @@ class State:
                     extended = {**binding, parameter.name: member}
                     yield from self._complete(parameters[number + 1 :], extended)
                 return
-            if not self.scenery.is_a(value, parameter.type):
+            if not is_a(value, parameter.type):
                 return
         yield binding
 
