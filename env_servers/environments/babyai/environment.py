@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from env_servers.environments.babyai import expert, picture
@@ -20,7 +21,7 @@ from env_servers.environments.babyai.prompt import (
     GRAMMAR,
     GRAMMAR_2024,
 )
-from env_servers.environments.babyai.scene import CHECK, UNRECOGNISED, Held, Scene
+from env_servers.environments.babyai.scene import CHECK, UNRECOGNISED, Held, Scene, scene_of
 from env_servers.environments.babyai.state import hidden_state, list_objects
 from env_servers.environments.babyai.world import World
 from env_servers.sdk import (
@@ -54,6 +55,8 @@ _VERSIONS: Final = ("2025", "2024")
 """Of the original: today's, and the one in which AgentTraj-L was recorded."""
 _PATIENCE: Final = 2
 """Visits of one state after which the expert stops to trust macro actions there."""
+_KEPT: Final = 4096
+"""Marks whose text is kept, 0.4 KiB each: the fingerprint of each step has those of all before."""
 
 _Mark = tuple[object, ...]
 """What tells the expert that it has been here before."""
@@ -253,7 +256,7 @@ class BabyaiEnvironment(EpisodeEnvironment[_Episode]):
         options = (episode.original, episode.lists_actions, episode.version)
         earned = (episode.reward, episode.score, episode.reached)
         level = hidden_state(episode.level, episode.movable)
-        visits = sorted(map(repr, episode.visits.items()))
+        visits = sorted(f"({_written(mark)}, {count})" for mark, count in episode.visits.items())
         return repr((options, earned, level, episode.image, visits, sorted(episode.tried))).encode()
 
     def render(self) -> Sequence[View]:
@@ -286,4 +289,9 @@ def _scene(level: Level, image: tuple[int, ...], *, original: bool) -> Scene:
     """Return the description of what the agent sees now."""
     carried = level.carrying
     held = None if carried is None else Held(carried.type, carried.color)
-    return Scene(image, int(level.agent_dir), held, original=original)
+    return scene_of(image, int(level.agent_dir), held, original=original)
+
+
+@lru_cache(maxsize=_KEPT)
+def _written(mark: _Mark) -> str:
+    return repr(mark)

@@ -17,8 +17,8 @@ from typing import Final
 
 from env_servers.environments.babyai.paths import DROP, FORWARD, LEFT, PICKUP, RIGHT, TOGGLE
 from env_servers.environments.babyai.plan import Aim, GroundedAction, next_aim
-from env_servers.environments.babyai.scene import CHECK, Held, Offer, Scene
-from env_servers.environments.babyai.view import heading_vector, look
+from env_servers.environments.babyai.scene import CHECK, Held, Offer, Scene, scene_of
+from env_servers.environments.babyai.view import heading_vector
 from env_servers.environments.babyai.world import Cell, World
 from env_servers.sdk import Advice
 
@@ -207,8 +207,8 @@ class _Search:
         """Yield what the actions that are available in a pose would do."""
         scene, tried = self._scene, self._tried
         if pose != self._start:
-            image = look(self._world.grid, *pose, self._world.held)
-            scene = Scene(image, pose[2], self._held, original=self._original)
+            image = self._world.level.image_from(*pose)
+            scene = scene_of(image, pose[2], self._held, original=self._original)
             tried = frozenset[str]()
         for action, offer in scene.offers.items():
             if offer.moves and action not in tried:

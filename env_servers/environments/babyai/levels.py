@@ -6,6 +6,9 @@ AgentGym's server showed for that level and seed, in every process and thread.
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from minigrid.envs.babyai import goto, other, pickup, putnext, synth, unlock
@@ -13,9 +16,15 @@ from minigrid.envs.babyai import open as open_
 from minigrid.envs.babyai.core import roomgrid_level, verifier
 from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
 
-from env_servers.environments.babyai.view import Image, look
+from env_servers.environments.babyai.paths import FORWARD, LEFT, RIGHT
+from env_servers.environments.babyai.view import Image, Sight
 
-__all__ = ["LEVELS", "Level", "build"]
+__all__ = ["DESCRIPTIONS", "LEVELS", "PARTS", "Level", "build"]
+
+DESCRIPTIONS: Final = ("desc", "desc_move", "desc_fixed")
+"""Attributes in which missions describe things."""
+PARTS: Final = ("instr_a", "instr_b")
+"""Attributes in which missions have missions."""
 
 _Recipe = tuple[type[RoomGridLevel], dict[str, Any]]
 
@@ -75,6 +84,11 @@ _RECIPES: Final[dict[str, _Recipe]] = {
 LEVELS: Final = tuple(_RECIPES)
 """Level names in AgentGym's order: level `n` (from 1) is `LEVELS[n - 1]`."""
 
+_WALKING: Final = (LEFT, RIGHT, FORWARD)
+_KEPT: Final = 1024
+"""Fresh levels that are kept, 3 to 7 KiB each: a copy costs a tenth of making one."""
+_SPACES: Final = ("action_space", "observation_space")
+"""Attributes that nothing changes; a copy has those of the first level of its class."""
 _MAX_PLACEMENTS: Final = 2_000
 """Positions tried for the agent in a room; a small room has at most a few dozen."""
 
@@ -83,8 +97,20 @@ class Level(RoomGridLevel):
     """A level whose `gen_obs` is the flat `Image` instead of MiniGrid's image array."""
 
     instrs: Any
+    standing: list[tuple[object, ...]] | None = None
+    """What stands where, as `state` found it last; None after a move that may have changed it."""
+    _sight: Sight
+    _sighted: Any = None
+    """The grid that the sight was made of."""
+    _touched: tuple[int, int] | None = None
+    """The one cell that a move may have changed since."""
     _kept_room: Any = None
     _placements: int = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how copies are made: the classes are made here, so that no name finds them."""
+        state = {name: value for name, value in vars(self).items() if name not in _SPACES}
+        return _blank, (type(self).__name__,), state
 
     @property
     def locked_room(self) -> Any:
@@ -116,14 +142,35 @@ class Level(RoomGridLevel):
                 raise RecursionError("the agent has no place in this room")
         return super().place_obj(obj, *args, **kwargs)
 
+    def step(self, action: int) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Make a low-level move; only turns and steps leave everything where it stands."""
+        if action not in _WALKING:
+            self.standing = None
+            x, y = self.front_pos
+            self._touched = int(x), int(y)
+        return super().step(action)
+
     def gen_obs(self) -> dict[str, Any]:
         """Return the observation that MiniGrid's `reset` and `step` hand out."""
         return {"image": self.image(), "direction": self.agent_dir, "mission": self.mission}
 
+    def forget_sight(self) -> None:
+        """Have every cell read anew."""
+        self._sighted = None
+
     def image(self) -> Image:
         """Return what the agent sees now."""
         x, y = self.agent_pos
-        return look(self.grid, int(x), int(y), int(self.agent_dir), self.carrying)
+        return self.image_from(int(x), int(y), int(self.agent_dir))
+
+    def image_from(self, x: int, y: int, direction: int) -> Image:
+        """Return what the agent would see from another place, with what it carries."""
+        if self._sighted is not self.grid:
+            self._sighted, self._sight = self.grid, Sight(self.grid)
+        elif self._touched is not None:
+            self._sight.read(self.grid, *self._touched)
+        self._touched = None
+        return self._sight.look(x, y, direction, self.carrying)
 
 
 def _discard(*_: object) -> None:
@@ -159,10 +206,54 @@ def build(level: int, seed: int, *, original: bool = True) -> tuple[Level, Image
     The original resets every level twice with the same seed. That matters where something of the
     first reset stays (see `Level.locked_room`), so it is done here as well.
     """
+    saved, image, unused = _saved(level, seed)
+    try:
+        built = unused.pop()  # the one that was made, for whoever comes first
+    except IndexError:
+        built: Level = pickle.loads(saved)
+    if not original:
+        _forgive(built.instrs)
+    return built, image
+
+
+@lru_cache(maxsize=_KEPT)
+def _saved(level: int, seed: int) -> tuple[bytes, Image, list[Level]]:
+    """Return a fresh level, pickled, with what its reset shows, and itself to be taken."""
     name = LEVELS[level - 1]
     built: Level = _CLASSES[name](**_RECIPES[name][1])
     built.reset(seed=seed)
     observation, _ = built.reset(seed=seed)
-    if not original:
-        _forgive(built.instrs)
-    return built, observation["image"]
+    _share_walls(built)
+    built.forget_sight()  # some levels take a thing into the agent's hand after they were seen
+    built.image()
+    for space in _SPACES:
+        if space not in vars(type(built)):
+            setattr(type(built), space, getattr(built, space))
+    return pickle.dumps(built, pickle.HIGHEST_PROTOCOL), observation["image"], [built]
+
+
+def _share_walls(level: Level) -> None:
+    """Let one wall stand for all of its colour: they are most of what a copy would copy.
+
+    Missions without a kind of thing may mean walls, and know the ones that they mean by identity.
+    """
+    meant = {id(thing) for thing in _meant(level.instrs)}
+    walls: dict[str, Any] = {}
+    for index, cell in enumerate(level.grid.grid):
+        if cell is not None and cell.type == "wall" and id(cell) not in meant:
+            level.grid.grid[index] = walls.setdefault(cell.color, cell)
+
+
+def _meant(mission: Any) -> Iterator[Any]:
+    """Yield the things that a mission's descriptions fit."""
+    for name in DESCRIPTIONS:
+        if hasattr(mission, name):
+            yield from getattr(mission, name).obj_set
+    for name in PARTS:
+        if hasattr(mission, name):
+            yield from _meant(getattr(mission, name))
+
+
+def _blank(name: str) -> Level:
+    """Return a level of a class without anything of its own."""
+    return _CLASSES[name].__new__(_CLASSES[name])

@@ -56,9 +56,12 @@ _ORIGINAL: Final = tuple(
 
 
 class Ways:
-    """Ways from the agent's place to every cell that can be reached or faced in the window."""
+    """Ways from the agent's place to every cell that can be reached or faced in the window.
 
-    __slots__ = ("_arrive", "_came", "_face")
+    Searched as far as was asked: the way to a state stands when the state leaves the queue.
+    """
+
+    __slots__ = ("_arrive", "_came", "_face", "_go_on", "_queue", "_shut")
 
     def __init__(
         self, blocked: Iterable[tuple[int, int]], direction: int, *, original: bool
@@ -72,23 +75,27 @@ class Ways:
         shut = bytearray(_SHUT_ORIGINAL[direction] if original else _SHUT_EXACT)
         for cell in walls:
             shut[4 * cell : 4 * cell + 4] = b"\1\1\1\1"
+        self._shut = shut
         self._came: list[int] = [0] * (4 * _CELLS)
         self._face: dict[int, int] = {}
         self._arrive: dict[int, int] = {}
-        if original:
-            self._repeat(shut)
-        else:
-            self._search(shut)
+        self._queue: deque[int] = deque((_START,))
+        self._go_on = self._repeat if original else self._search
+        if not original:
+            shut[_START] = 1
 
     def to_face(self, forward: int, right: int) -> tuple[int, ...] | None:
         """Moves after which the agent stands before the cell and looks at it, or None."""
-        return self._moves(self._face.get(_cell(forward, right)))
+        return self._moves(self._face, _cell(forward, right))
 
     def to_enter(self, forward: int, right: int) -> tuple[int, ...] | None:
         """Moves after which the agent stands in the cell, or None."""
-        return self._moves(self._arrive.get(_cell(forward, right)))
+        return self._moves(self._arrive, _cell(forward, right))
 
-    def _moves(self, state: int | None) -> tuple[int, ...] | None:
+    def _moves(self, known: dict[int, int], cell: int) -> tuple[int, ...] | None:
+        if cell not in known:
+            self._go_on(known, cell)
+        state = known.get(cell)
         if state is None:
             return None
         moves: list[int] = []
@@ -98,10 +105,10 @@ class Ways:
             state = came
         return tuple(reversed(moves))
 
-    def _search(self, shut: bytearray) -> None:
-        queue: deque[int] = deque((_START,))
-        shut[_START] = 1
-        while queue:
+    def _search(self, known: dict[int, int], wanted: int) -> None:
+        """Search until the cell is known."""
+        queue, shut = self._queue, self._shut
+        while queue and wanted not in known:
             state = queue.popleft()
             self._face.setdefault(_AHEAD_OF[state], state)
             self._arrive.setdefault(state >> 2, state)
@@ -111,16 +118,16 @@ class Ways:
                     self._came[successor] = state
                     queue.append(successor)
 
-    def _repeat(self, shut: bytearray) -> None:
-        """The original's search: a state counts as known when it leaves the queue, not before.
+    def _repeat(self, known: dict[int, int], wanted: int) -> None:
+        """Search as the original: a state is known when it leaves the queue, not before.
 
         So states are queued several times and a later, sometimes longer, way replaces an earlier
         one. The moves of a recorded action follow from that.
         """
-        came, face, arrive = self._came, self._face, self._arrive
-        queue: deque[int] = deque((_START,))
+        came, face, arrive, shut = self._came, self._face, self._arrive, self._shut
+        queue = self._queue
         pop, push = queue.popleft, queue.append
-        while queue:
+        while queue and wanted not in known:
             state = pop()
             if not shut[state]:
                 shut[state] = 1

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from env_servers.environments.babyai.paths import DROP, FORWARD, LEFT, RIGHT, TOGGLE, Ways
 from env_servers.environments.babyai.paths import PICKUP as PICK
 from env_servers.environments.babyai.view import Entity, Image, entities
 
-__all__ = ["CHECK", "UNRECOGNISED", "Held", "Offer", "Scene"]
+__all__ = ["CHECK", "UNRECOGNISED", "Held", "Offer", "Scene", "scene_of"]
 
 CHECK: Final = "check available actions"
 UNRECOGNISED: Final = "The action is not recognized. Please check valid actions."
 BARRIER: Final = "There is a barrier in front of you, you can't move forward."
 CANNOT_DROP: Final = "You cannot drop the object, as "
+_KEPT: Final = 2048
+"""Scenes that are kept, some 5 KiB each."""
 _SOLID: Final = frozenset(("wall", "box", "ball", "key", "lava"))
 
 
@@ -78,6 +81,7 @@ class Scene:
         self._offer_doors(held)
         self._offer_reach("go to", (), doors=True)
         self.offers[CHECK] = Offer(())
+        del self._ways  # the largest part, and every way is in the offers
 
     def describe(self) -> str:
         """Return the observation's sentences."""
@@ -177,6 +181,15 @@ class Scene:
             self._offer_shut_door(door, numbers)
             return
         self.refusals[action] = f"You cannot {action}, as {reason}"
+
+
+@lru_cache(maxsize=_KEPT)
+def scene_of(image: Image, direction: int, held: Held | None, *, original: bool) -> Scene:
+    """Return a scene, which nothing changes.
+
+    Much is seen again: by the expert's search, after a turn and back, in a task's other episodes.
+    """
+    return Scene(image, direction, held, original=original)
 
 
 def _describe(

@@ -7,14 +7,11 @@ their number in the list made at the start, never by their address.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
-from env_servers.environments.babyai.levels import Level
+from env_servers.environments.babyai.levels import DESCRIPTIONS, PARTS, Level
 
 __all__ = ["hidden_state", "list_objects"]
-
-_DESCRIPTIONS: Final = ("desc", "desc_move", "desc_fixed")
-_PARTS: Final = ("instr_a", "instr_b")
 
 
 def list_objects(level: Level) -> list[Any]:
@@ -28,11 +25,13 @@ def list_objects(level: Level) -> list[Any]:
 def hidden_state(level: Level, objects: Sequence[Any]) -> tuple[object, ...]:
     """Everything that the level's future depends on; `objects` as of its start."""
     number = {id(thing): index for index, thing in enumerate(objects)}
-    standing = [
-        (cell_number, number[id(cell)], cell.encode())
-        for cell_number, cell in enumerate(level.grid.grid)
-        if cell is not None and cell.type != "wall"
-    ]
+    standing = level.standing
+    if standing is None:
+        standing = level.standing = [
+            (cell_number, number[id(cell)], cell.encode())
+            for cell_number, cell in enumerate(level.grid.grid)
+            if cell is not None and cell.type != "wall"
+        ]
     x, y = level.agent_pos
     held = number.get(id(level.carrying))
     agent = (int(x), int(y), int(level.agent_dir), held, level.step_count, level.max_steps)
@@ -44,9 +43,9 @@ def _progress(mission: Any, number: dict[int, int]) -> tuple[object, ...]:
     before = number.get(id(getattr(mission, "preCarrying", None)))
     places = [
         [(int(x), int(y)) for x, y in getattr(mission, name).obj_poss]
-        for name in _DESCRIPTIONS
+        for name in DESCRIPTIONS
         if hasattr(mission, name)
     ]
-    parts = [_progress(getattr(mission, name), number) for name in _PARTS if hasattr(mission, name)]
+    parts = [_progress(getattr(mission, name), number) for name in PARTS if hasattr(mission, name)]
     done = [str(getattr(mission, name, None)) for name in ("a_done", "b_done")]
     return type(mission).__name__, before, places, parts, done

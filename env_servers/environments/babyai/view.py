@@ -6,6 +6,8 @@ frame: `forward` steps ahead (0..6) and `right` steps to the right (-3..3).
 
 from __future__ import annotations
 
+from array import array
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from minigrid.core.constants import COLOR_TO_IDX, IDX_TO_COLOR, IDX_TO_OBJECT, OBJECT_TO_IDX
@@ -16,9 +18,9 @@ __all__ = [
     "SIZE",
     "Entity",
     "Image",
+    "Sight",
     "entities",
     "heading_vector",
-    "look",
     "to_grid",
 ]
 
@@ -33,6 +35,9 @@ _EMPTY: Final = OBJECT_TO_IDX["empty"] << 8
 _WALL: Final = OBJECT_TO_IDX["wall"]
 _DOOR: Final = OBJECT_TO_IDX["door"]
 _OUTSIDE: Final = _WALL << 8 | COLOR_TO_IDX["grey"] << 4
+_OPAQUE: Final = 1 << 15
+"""Beside the code of a cell that one cannot see past."""
+_BORDER: Final = SIZE
 _DOOR_STATES: Final = ("open", "closed", "locked")
 
 _HEADINGS: Final = ((1, 0), (0, 1), (-1, 0), (0, -1))
@@ -50,16 +55,6 @@ def to_grid(x: int, y: int, direction: int, forward: int, right: int) -> tuple[i
     return x + forward * fx + right * rx, y + forward * fy + right * ry
 
 
-_WINDOW: Final = tuple(
-    tuple(
-        to_grid(0, 0, direction, AHEAD - row, column - SIDE)
-        for row in range(SIZE)
-        for column in range(SIZE)
-    )
-    for direction in range(4)
-)
-
-
 class Entity(NamedTuple):
     """Something seen that is neither empty floor nor unseen."""
 
@@ -75,49 +70,77 @@ class Entity(NamedTuple):
         return self.forward + abs(self.right)
 
 
-def look(grid: Any, x: int, y: int, direction: int, held: Any) -> Image:
-    """Return the window of an agent at (x, y); `held` (or nothing) is seen at its own place.
+class Sight:
+    """The codes of a grid, kept beside it for looking: an agent looks at every low-level move."""
 
-    The agent's own cell never blocks its sight: it can only stand on floor and in open doors.
+    __slots__ = ("_codes", "_stride")
+
+    def __init__(self, grid: Any) -> None:
+        """Read every cell; a border of wall as wide as the window surrounds them."""
+        self._stride = grid.width + 2 * _BORDER
+        border = array("H", [_OUTSIDE | _OPAQUE])
+        margin, side = border * (self._stride * _BORDER), border * _BORDER
+        self._codes = margin[:]
+        for start in range(0, len(grid.grid), grid.width):
+            row = array("H", map(_read, grid.grid[start : start + grid.width]))
+            self._codes += side + row + side
+        self._codes += margin
+
+    def read(self, grid: Any, x: int, y: int) -> None:
+        """Read a cell anew that may have changed."""
+        self._codes[self._place(x, y)] = _read(grid.get(x, y))
+
+    def look(self, x: int, y: int, direction: int, held: Any) -> Image:
+        """Return the window of an agent at (x, y); `held` (or nothing) is seen at its own place.
+
+        The agent's own cell never blocks its sight: it can only stand on floor and in open doors.
+        """
+        (fx, fy), (rx, ry) = _HEADINGS[direction], _HEADINGS[(direction + 1) % 4]
+        onward, across = fx + fy * self._stride, rx + ry * self._stride
+        agent = self._place(x, y)
+        first, codes = agent - SIDE * across, self._codes
+        # Sight spreads row by row away from the agent.
+        row = codes[first : first + SIZE * across : across]
+        row[SIDE] = _EMPTY
+        shown, sight = _spread(1 << SIDE, row.tobytes())
+        image = (*shown[:SIDE], _read(held) & ~_OPAQUE, *shown[SIDE + 1 :])
+        for _ in range(AHEAD):
+            first += onward
+            row = codes[first : first + SIZE * across : across]
+            shown, sight = _spread(sight, row.tobytes())
+            image = shown + image
+        return image
+
+    def _place(self, x: int, y: int) -> int:
+        return (y + _BORDER) * self._stride + x + _BORDER
+
+
+@lru_cache(maxsize=8192)
+def _spread(sight: int, row: bytes) -> tuple[Image, int]:
+    """Return what is seen of a row, 0 for what is not, and which cells of the next one can be.
+
+    `sight` are the cells seen from the row before: bits, the lowest for the leftmost cell. Sight
+    spreads to the right and then to the left, from every cell that one can see past to the one
+    beside it and to both of the next row.
     """
-    cells, width, height = grid.grid, grid.width, grid.height
-    window = _WINDOW[direction]
-    seen = bytearray(SIZE * SIZE)
-    seen[_AGENT] = 1
-    codes = [0] * (SIZE * SIZE)
-    clear = bytearray(SIZE * SIZE)
-    # Sight spreads row by row away from the agent, first to the right and then to the left.
-    for base in range(AHEAD * SIZE, -1, -SIZE):
-        for places, step in (
-            (range(base, base + SIZE), 1),
-            (range(base + AHEAD, base - 1, -1), -1),
-        ):
-            last = places[-1]
-            for index in places:
-                if not seen[index]:
-                    continue
-                if not codes[index]:
-                    dx, dy = window[index]
-                    i, j = x + dx, y + dy
-                    if 0 <= i < width and 0 <= j < height:
-                        codes[index], clear[index] = _read(cells[j * width + i])
-                    else:
-                        codes[index] = _OUTSIDE
-                if index == last or not (clear[index] or index == _AGENT):
-                    continue
-                seen[index + step] = 1
-                if base:
-                    seen[index + step - SIZE] = seen[index - SIZE] = 1
-    codes[_AGENT] = _read(held)[0]
-    return tuple(codes)
+    codes = array("H", row)
+    seen, beyond = sight, 0
+    for places, step in ((range(SIZE - 1), 1), (range(SIZE - 1, 0, -1), -1)):
+        for place in places:
+            if seen >> place & 1 and not codes[place] & _OPAQUE:
+                seen |= 1 << place + step
+                beyond |= 1 << place | 1 << place + step
+    shown = (code & ~_OPAQUE if seen >> place & 1 else 0 for place, code in enumerate(codes))
+    return tuple(shown), beyond
 
 
-def _read(cell: Any) -> tuple[int, bool]:
-    """Code of a grid cell, and whether one can see past it."""
+def _read(cell: Any) -> int:
+    """Code of a grid cell, with `_OPAQUE` where one cannot see past it."""
     if cell is None:
-        return _EMPTY, True
+        return _EMPTY
     kind, color, state = cell.encode()
-    return kind << 8 | color << 4 | state, cell.see_behind()
+    code = kind << 8 | color << 4 | state
+    return code if cell.see_behind() else code | _OPAQUE
 
 
 _NAMES: dict[int, tuple[str, str]] = {}

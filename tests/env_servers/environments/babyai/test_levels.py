@@ -98,3 +98,20 @@ def test_a_seed_on_which_minigrid_never_finds_a_place_for_the_agent_gives_a_leve
     second, _ = build(level + 1, seed)
     assert first.mission == second.mission
     assert first.grid == second.grid
+
+
+def test_a_level_that_was_built_before_is_a_copy_of_its_own():
+    first, seen = build(20, 5)
+    second, seen_again = build(20, 5)
+    other = first.step(1)[0]["image"]
+    assert seen_again == seen != other
+    assert second.image() == seen
+    assert second.agent_dir != first.agent_dir
+
+
+def test_what_a_move_changes_is_seen_and_nothing_else_of_the_grid_is_read_again():
+    level, _ = build(13, 3)
+    for move in (2, 5, 1, 2, 3, 0, 2, 4, 5, 2):
+        image = level.step(move)[0]["image"]
+        level.forget_sight()
+        assert level.image() == image
