@@ -24,6 +24,7 @@ from agent_runtime.conversation import Message, Role, normalize_reply
 from agent_runtime.episode import RemoteEpisode, Transition
 from agent_runtime.errors import AgentRuntimeError, OutcomeNotFinite
 from agent_runtime.images import RecordedImages, require_texts
+from agent_runtime.judgements import judgements_of
 from agent_runtime.live_record import LiveRecord, Waiting, add_messages
 from agent_runtime.logs import bind_context
 from agent_runtime.policies.base import (
@@ -44,7 +45,7 @@ from agentgym.episode.v1 import episode_pb2
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
-__all__ = ["SCHEMA_VERSION", "EpisodePlan", "EpisodeRun", "failed_record", "play"]
+__all__ = ["SCHEMA_VERSION", "BranchStart", "EpisodePlan", "EpisodeRun", "failed_record", "play"]
 
 SCHEMA_VERSION = 1
 """Version of the episode record's layout."""
@@ -52,6 +53,19 @@ SCHEMA_VERSION = 1
 
 def _turn_number(turn: int) -> int:
     return turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchStart:
+    """The turns of a recorded episode that a branch of it begins with."""
+
+    parent: episode_pb2.Parent
+    messages: Sequence[Message]
+    """The conversation up to the observation of its last turn; none is the branch's own."""
+    steps: Sequence[episode_pb2.Step]
+    """The reset first; each has a state hash."""
+    replies: Sequence[Sequence[int]]
+    """Token ids of its replies, turn by turn; empty where they are not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +94,8 @@ class EpisodePlan:
     """Gives the sampling seed of a turn."""
     limits: EpisodeLimits = field(default_factory=EpisodeLimits)
     """What its replies may spend."""
+    branch: BranchStart | None = None
+    """Where it goes off from another episode; None = it is played from its reset."""
 
     def reset(self, lease_ms: int = 0) -> pb.Reset:
         """Build the command that opens the episode.
@@ -223,12 +239,18 @@ class EpisodeRun:
         return self.finish()
 
     async def _play(self, session: PolicySession) -> None:
-        await self.begin(session.begin(self._plan.first_messages()))
+        start, branch = session.begin(self._plan.first_messages()), self._plan.branch
+        if branch is None:
+            await self.begin(start)
+        else:
+            await self._begin_branch(branch, start)
+            session.inherit(self._messages, branch.replies)
+        first = self.turn
         while not self.ended:
             if (limit := self._plan.limits.reached(self._spent)) is not None:
                 self._truncate(_STOP_BY_LIMIT[limit])
                 return
-            await self.take_turn(session, self.turn)
+            await self.take_turn(session, self.turn - first)
 
     @property
     def turn(self) -> int:
@@ -252,6 +274,19 @@ class EpisodeRun:
         self._start = len(start)
         await self._step(None)
         self._count_round()
+
+    async def _begin_branch(self, branch: BranchStart, start: Sequence[Message]) -> None:
+        """Open the episode in the state that the parent's turns led to."""
+        self._record.parent.CopyFrom(branch.parent)
+        self._shown.wait_for(Waiting.ENVIRONMENT)
+        reset, *played = branch.steps
+        reached = await self._live.open_at(
+            reset.state_hash,
+            [pb.JournalEntry(input=step.input, state_hash=step.state_hash) for step in played],
+            [said for step in branch.steps for said in judgements_of(step.info)],
+        )
+        self.take_over(branch.messages, branch.steps, reached)
+        self.restart(start)
 
     async def take_turn(self, session: PolicySession, calls: int) -> None:
         """Play a turn; `calls` is how often this session was asked for a reply before."""

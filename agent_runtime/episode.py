@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple, cast
@@ -164,6 +172,38 @@ class RemoteEpisode:
         self.seq = 0
         self._note_progress()
         return transition
+
+    async def open_at(
+        self,
+        initial_state_hash: bytes,
+        journal: Sequence[pb.JournalEntry],
+        judgements: Iterable[struct_pb2.Value] = (),
+    ) -> Transition:
+        """Open the episode in the state that a journal leads to, in place of `reset`.
+
+        Args:
+            initial_state_hash: Of the state after the reset.
+            journal: The inputs; every state hash must come out again.
+            judgements: What judges said meanwhile, who are not asked again.
+
+        Returns:
+            The last transition.
+
+        Raises EnvironmentFailure, ConnectionLost.
+        """
+        self._hashes = [initial_state_hash, *(entry.state_hash for entry in journal)]
+        self._journal = [_to_input(entry.input) for entry in journal]
+        self._judgements = list(judgements)
+        reset = self._journaled_reset()
+        self.seq = len(reset.journal)
+        event = await self._command(self.seq, "reset", reset, 0)
+        while self.seq < len(journal):
+            body, value, action_format = self._journal[self.seq]
+            event = await self._command(self.seq + 1, body, value, action_format)
+            self._require_same_state(self.seq + 1, event)
+            self.seq += 1
+        self._note_progress()
+        return _to_transition(event, takes_images=self._takes_images)
 
     # The three below return the coroutine of `_step` itself: a layer less on the hot path.
 
@@ -539,6 +579,11 @@ class RemoteEpisode:
             if self._is_behind(to_failure(event.error)):
                 return False
             await self._recover(event, body)
+        self._require_same_state(seq, event)
+        return True
+
+    def _require_same_state(self, seq: int, event: pb.Event) -> None:
+        """Raise EnvironmentFailure where a step of the journal led elsewhere."""
         if event.state_hash != self._hashes[seq]:
             raise EnvironmentFailure(
                 f"the rebuild of episode {self.episode_id} diverged at seq {seq}",
@@ -547,4 +592,10 @@ class RemoteEpisode:
                 retriable=False,
                 metadata={"at_seq": str(seq)},
             )
-        return True
+
+
+def _to_input(played: types_pb2.ActionInput) -> tuple[str, Any, int]:
+    """Return an input as a journal holds it: its kind, its value, and how it is read."""
+    kind = played.WhichOneof("input")
+    assert kind is not None, "only a reset has none"
+    return kind, getattr(played, kind), played.action_format

@@ -83,6 +83,11 @@ class TokenizedConversation:
         )
         self._sampled = list(ids)
 
+    def inherit_reply(self, ids: Sequence[int]) -> None:
+        """Record a reply to the last prompt that another episode sampled: here it is context."""
+        self.ledger.append_context(ids)
+        self._sampled = list(ids)
+
     def reply_text(self, ids: Sequence[int], stop: Sequence[str] = ()) -> str:
         """Decode a reply, cut before the first of the stop strings."""
         text = self._renderer.decode(ids)

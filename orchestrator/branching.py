@@ -20,7 +20,6 @@ from typing import Any, Final, Self
 from agent_runtime.agent import EpisodePlan, EpisodeRun
 from agent_runtime.conversation import Message, Role
 from agent_runtime.errors import AgentRuntimeError, EnvironmentFailure
-from agent_runtime.images import shown_images
 from agent_runtime.policies.base import Completion, Policy, PolicySession
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
@@ -33,7 +32,7 @@ from orchestrator.manifest import PLAYED_FROM, Manifest
 from orchestrator.records import EpisodeKey
 from orchestrator.revisit import ScratchEpisode
 from orchestrator.scheduler import Assignment
-from orchestrator.turns import reply_places
+from orchestrator.turns import messages_until
 
 __all__ = ["PERSON", "Branch", "ReplyForm", "Suggestions"]
 
@@ -153,7 +152,7 @@ class Branch:
             ReplayDiverged: The server does not come to the recorded states.
             AgentRuntimeError: The server is gone, or refuses what was recorded.
         """
-        messages = _messages_until(record, turn)
+        messages = messages_until(record, turn)
         described = fleet.described[record.environment]
         play = replace(
             _settings(manifest, described, messages),
@@ -428,27 +427,3 @@ def _unplayed(plan: EpisodePlan) -> episode_pb2.Episode:
         profile=plan.profile,
         options=plan.options if plan.options.fields else None,
     )
-
-
-def _messages_until(record: episode_pb2.Episode, turn: int) -> list[Message]:
-    """Return the conversation up to the observation of a turn, none of it marked as sampled.
-
-    Raises UsageError for a turn that was not played, or is not in the conversation.
-    """
-    if not 0 <= turn < len(record.steps):
-        last = len(record.steps) - 1
-        raise UsageError(f"the episode has no turn {turn}: 0 to {last} were played")
-    replies = reply_places(record)
-    if len(replies) < turn:
-        raise UsageError(f"what was said before turn {turn} is not recorded: it cannot go on")
-    end = replies[turn] if turn < len(replies) else len(record.messages)
-    told = [
-        Message(Role(it.role), it.text, images=shown_images(it, record.images))
-        for it in record.messages[:end]
-    ]
-    # A conversation may stop before the last observation, which nobody replied to.
-    if not told or told[-1].role is not Role.USER:
-        step = record.steps[turn]
-        images = shown_images(step, record.images)
-        told.append(Message(Role.USER, step.observation, images=images))
-    return told

@@ -52,6 +52,7 @@ from orchestrator import seeds
 from orchestrator.command_line import run_loop
 from orchestrator.configuration import to_plain
 from orchestrator.fleet import Fleet
+from orchestrator.records import EpisodeKey
 from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
 from orchestrator.training_folder import LOG_FILE
@@ -64,6 +65,7 @@ from training.errors import TrainingError
 from training.policy_gradient.recipe import GRPORecipe, TurnLimit
 from training.policy_gradient.scoring import ScoredStep, episode_reward, score_groups
 from training.policy_gradient.update import Learning, learn
+from training.rollouts.branches import plan_branches, require_branches
 from training.rollouts.dynamic_sampling import (
     PlayTasks,
     SampledGroups,
@@ -72,7 +74,7 @@ from training.rollouts.dynamic_sampling import (
 )
 from training.rollouts.groups import GroupOrder
 from training.rollouts.jobs import RolloutJob, RolloutPolicy, play
-from training.rollouts.on_policy import Rollouts, Task, read_rollouts
+from training.rollouts.on_policy import Branch, Rollouts, Task, read_branches, read_rollouts
 from training.rollouts.progress import Checkpoints, Validation, write_table
 from training.rollouts.results import Row, as_table, read_metric
 from training.rollouts.step_metrics import StepClock
@@ -464,7 +466,9 @@ class _TrainingSteps:
             behind = recipe.max_off_policy_steps and step + 1 < recipe.steps
             if feed is None and rollouts is not None and behind:
                 ahead = asyncio.create_task(self._play(rollouts, step + 1))
-            scored = score_groups(sampled.episodes, recipe, step, self._perfect_scores, versions)
+            scored = score_groups(
+                sampled.episodes, recipe, step, self._perfect_scores, versions, sampled.branches
+            )
             metrics: dict[str, float] = {}
             if scored.examples:
                 work = (learner, scored.examples, learning)
@@ -499,7 +503,15 @@ class _TrainingSteps:
             sampled = await self._sample(step, play)
         if not sampled.episodes:
             raise rollouts.explain_loss(step)
-        return sampled
+        planned = self._plan_branches(sampled, step)
+        if not planned:
+            return sampled
+        with self._clock.measure(step, "branches"):
+            rounds = recipe.max_rounds(step)
+            branches = await rollouts.play_branches(step, planned, max_rounds=rounds)
+        if not branches:
+            raise rollouts.explain_loss(step, of_branches=True)
+        return replace(sampled, branches=branches)
 
     async def _read(self, step: int) -> SampledGroups:
         """Return what the main process played."""
@@ -507,7 +519,18 @@ class _TrainingSteps:
         async def read(tasks: Sequence[Task]) -> list[episode_pb2.Episode]:
             return read_rollouts(self._rollouts_folder, step, tasks, samples=self._recipe.group)
 
-        return await self._sample(step, read)
+        sampled = await self._sample(step, read)
+        planned = self._plan_branches(sampled, step)
+        if not planned:
+            return sampled
+        branches = read_branches(self._rollouts_folder, step, list(planned))
+        return replace(sampled, branches=branches)
+
+    def _plan_branches(self, sampled: SampledGroups, step: int) -> dict[EpisodeKey, Branch]:
+        recipe = self._recipe
+        return plan_branches(
+            sampled.episodes, recipe.branches, samples=recipe.group, seed=recipe.seed, step=step
+        )
 
     async def _sample(self, step: int, play: PlayTasks) -> SampledGroups:
         recipe = self._recipe
@@ -632,6 +655,8 @@ async def _choose_tasks(recipe: GRPORecipe, console: Console) -> dict[str, Any]:
     async with Rollouts(
         recipe.rollout, recipe.environments, recipe.out / "rollouts", temperature=1.0, seed=0
     ) as rollouts:
+        if recipe.branches.states:
+            require_branches(rollouts.fleet.described)
         tasks: dict[str, Any] = {}
         for environment in recipe.environments:
             split, left_out = await _split(recipe, environment, rollouts.fleet), dict[str, str]()

@@ -105,6 +105,17 @@ class PolicySession(ABC):
         """
         return messages
 
+    def inherit(self, messages: Sequence[Message], replies: Sequence[Sequence[int]]) -> None:
+        """Take over the turns that a branch begins with; called once, after `begin`.
+
+        A policy that reads texts needs nothing but the messages, which `reply` gets.
+
+        Args:
+            messages: The conversation so far; the last message is the user's.
+            replies: Token ids of the replies in it, as they were sampled; empty where they are not
+                known, and `messages` are read as text.
+        """
+
     @property
     def takes_images(self) -> bool:
         """Whether images of observations reach the model, or it needs no observations at all.

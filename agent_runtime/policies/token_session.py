@@ -51,6 +51,13 @@ class TokenSession(PolicySession):
         self._limit = context_limit
         self._remedy = remedy
 
+    def inherit(self, messages: Sequence[Message], replies: Sequence[Sequence[int]]) -> None:
+        """Put the replies into the ledger as the context that they are here, id by id."""
+        first = len(messages) - 2 * len(replies)
+        for number, ids in enumerate(replies):
+            self._conversation.prompt(messages[: first + 2 * number])
+            self._conversation.inherit_reply(ids)
+
     async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:
         """One generation; a full context gives an empty reply with CONTEXT and asks nobody.
 

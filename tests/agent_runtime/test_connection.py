@@ -12,6 +12,7 @@ import grpc
 import pytest
 
 import agent_runtime.connection as connection_module
+import agent_runtime.episode as episode_module
 from agent_runtime.channel import ConnectionOptions
 from agent_runtime.connection import Connection
 from agent_runtime.episode import RemoteEpisode
@@ -124,6 +125,24 @@ async def test_a_rebuild_that_diverges_is_an_environment_failure(server_process)
         server.start()
         with pytest.raises(EnvironmentFailure) as caught:
             await episode.step("two")
+        assert caught.value.reason == "REPLAY_DIVERGED"
+
+
+@pytest.mark.parametrize("at_once", [100_000, 2])
+async def test_an_episode_is_opened_in_a_state_that_another_one_came_to(monkeypatch, at_once):
+    monkeypatch.setattr(episode_module, "_MAX_JOURNAL_ENTRIES", at_once)
+    async with serving() as server, Connection(server.addresses[0], QUICK) as connection:
+        parent, hashes = await play(connection, "parent", 5)
+        parent.close()
+        branch = RemoteEpisode(connection, "branch", echo(), deterministic=True)
+        reached = await branch.open_at(hashes[0], parent.journal[:4])
+        assert (reached.seq, reached.state_hash) == (branch.seq, hashes[4]) == (4, hashes[4])
+        assert "Step 4, you said: 'parent 4'" in reached.text
+        assert branch.journal == parent.journal[:4]
+        assert (await branch.step("parent 5")).state_hash == hashes[5]
+        other = RemoteEpisode(connection, "other", echo(), deterministic=True)
+        with pytest.raises(EnvironmentFailure) as caught:
+            await other.open_at(hashes[0], [*parent.journal[:3], parent.journal[4]])
         assert caught.value.reason == "REPLAY_DIVERGED"
 
 

@@ -192,3 +192,22 @@ def stopped_in_step(step: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(grpo._TrainingSteps, "_metrics", stop)
         yield
+
+
+@contextmanager
+def stopped_in_branches(step: int, *, after: int) -> Iterator[None]:
+    """Stop what trains by GRPO within when so many branches of a step are on disk; needs torch."""
+    original = RunStore.append
+    stored = 0
+
+    async def stop(self: RunStore, record: episode_pb2.Episode) -> None:
+        nonlocal stored
+        await original(self, record)
+        if record.HasField("parent") and self.manifest.step == step:
+            stored += 1
+            if stored == after:
+                raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(RunStore, "append", stop)
+        yield

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from safetensors.torch import load_file
 
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.serving import ServeConfig, serving
+from orchestrator import audit
 from orchestrator.client import connection_options
 from orchestrator.command_line import run_loop
 from orchestrator.configuration import dump_toml
@@ -32,7 +34,12 @@ from orchestrator.viewer.library import Library
 from orchestrator.viewer.trainings import Trainings
 from tests.kit import fake_sglang
 from tests.kit.fake_sglang import FakeModel, FakeSGLang
-from tests.training.makers import stopped_in_step, train_speaker, write_echo_recipe
+from tests.training.makers import (
+    stopped_in_branches,
+    stopped_in_step,
+    train_speaker,
+    write_echo_recipe,
+)
 from training import grpo
 from training.config.recipe import build
 from training.config.start import Start
@@ -293,6 +300,100 @@ def test_a_run_plays_learns_and_goes_on_where_it_was_cut_off(speaker, tmp_path):
     for name, weights in one.items():
         # Who shares a batch of the engine decides the last bits of recorded logprobs.
         torch.testing.assert_close(weights, other[name], atol=1e-4, rtol=0)
+
+
+def branched(base: Path, out: Path) -> GRPORecipe:
+    """Episodes of four turns, each played on from two states, three times."""
+    recipe = whole(base, out, branches={"states": 2, "per_state": 3}, progress={"table_every": 1})
+    longer = tuple(replace(it, options={**it.options, "length": 4}) for it in recipe.environments)
+    return replace(recipe, environments=longer)
+
+
+@pytest.fixture(scope="module")
+def straight(speaker, tmp_path_factory) -> Path:
+    """A run with branches, from its begin to its end."""
+    folder = tmp_path_factory.mktemp("branches") / "straight"
+    train(branched(speaker, folder), console=Console(quiet=True))
+    return folder
+
+
+def test_turns_get_credit_from_branches_and_a_run_that_was_cut_off_plays_the_same(
+    speaker, straight, tmp_path
+):
+    console = Console(quiet=True)
+    cut = branched(speaker, tmp_path / "cut")
+    with stopped_in_branches(1, after=7):
+        train(cut, console=console)
+    train(cut, start=Start.RESUME, console=console)
+    for step in range(2):
+        one, other = (branches_of(it, step) for it in (straight, tmp_path / "cut"))
+        assert len(one) == 8 * 2 * 3
+        assert said(one) == said(other)
+    tables = [it / "tables" / "step-000002.jsonl" for it in (straight, tmp_path / "cut")]
+    rows = [[json.loads(line) for line in it.read_text().splitlines()] for it in tables]
+    assert [it["advantages"] for it in rows[0]] == [it["advantages"] for it in rows[1]]
+    assert any(len(set(it["advantages"])) > 1 for it in rows[0])
+    assert metrics(tmp_path / "cut")[1]["branch_states"] == 16
+    # What is on disk proves itself, and says what every value was made from.
+    folder = tmp_path / "cut" / "rollouts"
+    for run in (folder / "step-000001", folder / "branches" / "step-000001"):
+        assert not audit.main([str(run)])
+    rewards = {it["episode_id"]: it["reward"] for it in rows[1]}
+    values = defaultdict(list)
+    for branch in branches_of(tmp_path / "cut", 1):
+        values[branch.parent.episode_id, branch.parent.turn].append(branch.score)
+    for row in rows[1]:
+        mine = {turn: ends for (name, turn), ends in values.items() if name == row["episode_id"]}
+        last = max(mine)
+        rise = rewards[row["episode_id"]] - sum(mine[last]) / 3
+        assert np.sign(row["advantages"][last]) == np.sign(rise)
+
+
+def test_a_branch_goes_on_from_the_very_tokens_that_its_parent_sampled(straight):
+    with RunReader.open(straight / "rollouts" / "step-000000") as reader:
+        parents = {it.episode_id: it for it in reader.episodes()}
+    for branch in branches_of(straight, 0):
+        parent = parents[branch.parent.episode_id]
+        (ours,), (theirs,) = branch.token_segments, parent.token_segments
+        calls = np.array(ours.generations)
+        begin = int(np.flatnonzero(calls)[0])
+        assert list(ours.ids[:begin]) == list(theirs.ids[:begin])
+        assert theirs.generations[begin] == branch.parent.turn + 1
+        assert branch.generations[0].turn == branch.parent.turn
+        assert branch.steps[branch.parent.turn].state_hash == (
+            parent.steps[branch.parent.turn].state_hash
+        )
+        assert branch.generations[0].sampling_seed not in {
+            call.sampling_seed for call in parent.generations
+        }
+
+
+def branches_of(run: Path, step: int) -> list:
+    with RunReader.open(run / "rollouts" / "branches" / f"step-{step:06}") as reader:
+        return list(reader.episodes())
+
+
+def said(branches) -> dict:
+    return {(it.item_id, it.sample): [message.text for message in it.messages] for it in branches}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"asynchronous": True},
+        {"max_off_policy_steps": 1},
+        {"replay": ["runs/other"]},
+        {"advantages": {"turn_weight": 0.5}},
+        {"advantages": {"baseline": "value"}},
+        {"advantages": {"baseline": "batch"}},
+        {"branches": {"states": 1, "per_state": 0}},
+    ],
+)
+def test_branches_are_refused_where_their_values_would_be_of_something_else(
+    base, tmp_path, changes
+):
+    with pytest.raises(RecipeError, match=r"branches\.states|per_state"):
+        recipe_of(base, tmp_path, **{"branches": {"states": 1}, **changes})
 
 
 def test_the_engine_leaves_what_the_learner_and_its_reference_need(base, tmp_path):

@@ -5,13 +5,16 @@ Pure functions of rewards and states. An advantage of 0 moves nothing.
 Sources: groups of one task https://arxiv.org/abs/2402.03300; without division
 https://arxiv.org/abs/2503.20783; the others' mean https://arxiv.org/abs/2402.14740; the whole
 batch's mean and deviation https://arxiv.org/abs/2501.03262; credit of turns in the same
-state https://arxiv.org/abs/2505.10978; from estimated values https://arxiv.org/abs/1506.02438.
+state https://arxiv.org/abs/2505.10978; of stretches between states whose value was found by playing
+on from them https://arxiv.org/abs/2410.01679, https://arxiv.org/abs/2505.23564; from estimated
+values https://arxiv.org/abs/1506.02438.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +23,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "AdvantageConfig",
+    "branch_advantages",
     "episode_advantages",
     "generalized_advantages",
     "telling_groups",
@@ -85,6 +89,55 @@ def episode_advantages(
         advantage / _deviation(members[group]) if advantage else 0.0
         for advantage, group in zip(advantages, groups, strict=True)
     ]
+
+
+def branch_advantages(
+    rewards: Sequence[float],
+    groups: Sequence[Hashable],
+    turns: Sequence[int],
+    branches: Sequence[Mapping[int, Sequence[float]]],
+    config: AdvantageConfig,
+    *,
+    normalise: bool,
+) -> list[list[float]]:
+    """Return the advantage of each turn of each episode by what states on its way were worth.
+
+    A state is worth the mean reward of the branches that were played from it; the first one that of
+    the group's episodes, the last one the episode's reward. All turns between two such states have
+    the later one's worth less the earlier one's: together they make the episode's advantage over
+    its group. A group whose episodes and branches all have one reward has advantages of 0.
+
+    Args:
+        rewards: Of the episodes.
+        groups: The task of each.
+        turns: Of each.
+        branches: Of each, by the number of turns before a state, the rewards of its branches.
+        config: Whether an episode itself counts for its group's mean ("leave_one_out"), and whose
+            deviation divides: that of all rewards about their group's mean, branches included.
+        normalise: Divide by the deviation.
+    """
+    members = _by_group(rewards, groups)
+    played = {group: list(own) for group, own in members.items()}
+    for group, states in zip(groups, branches, strict=True):
+        played[group] += [reward for ends in states.values() for reward in ends]
+    centred = {it: [reward - _mean(own) for reward in own] for it, own in played.items()}
+    step = _deviation([it for own in centred.values() for it in own])
+    found: list[list[float]] = []
+    for reward, group, count, states in zip(rewards, groups, turns, branches, strict=True):
+        if max(played[group]) == min(played[group]):
+            found.append([0.0] * count)
+            continue
+        start = reward - _difference(reward, members[group], config.baseline)
+        worth = {0: start} | {turn: _mean(ends) for turn, ends in states.items()} | {count: reward}
+        scale = 1.0
+        if normalise:
+            scale = step if config.deviation == "batch" else _deviation(centred[group])
+        points = sorted(worth)
+        advantages: list[float] = []
+        for begin, end in itertools.pairwise(points):
+            advantages += [(worth[end] - worth[begin]) / scale] * (end - begin)
+        found.append(advantages)
+    return found
 
 
 def generalized_advantages(

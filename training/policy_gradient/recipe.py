@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from training.data.advantages import AdvantageConfig
+from training.rollouts.branches import BranchConfig
 from training.rollouts.jobs import RolloutConfig
 from training.rollouts.progress import ProgressConfig
 from training.rollouts.tasks import EnvironmentTasks
@@ -51,6 +52,8 @@ class GRPORecipe:
     objective: str = ""
     """A loss of one's own in place of `policy_loss`: "package.module:function"."""
     advantages: AdvantageConfig = field(default_factory=AdvantageConfig)
+    branches: BranchConfig = field(default_factory=BranchConfig)
+    """Credit of turns by what states on the way were worth: episodes are played on from some."""
     value: ValueConfig = field(default_factory=ValueConfig)
     steps: int = 100
     """Rounds of playing and learning."""
@@ -119,6 +122,7 @@ class GRPORecipe:
                 f'"{self.advantages.baseline}" learns from: leave one of them out'
             )
         self._check_asynchronous()
+        self._check_branches()
         if (self.average == "constant") != (self.average_tokens > 0):
             raise ValueError('average_tokens is above 0 with average = "constant", else 0')
         if self.progress.validate_every and not any(it.validate for it in self.environments):
@@ -136,6 +140,20 @@ class GRPORecipe:
         if self.asynchronous and (self.replay or self.dynamic_sampling):
             raise ValueError(
                 "replay and dynamic_sampling are of steps with a barrier: leave out asynchronous"
+            )
+
+    def _check_branches(self) -> None:
+        if not self.branches.states:
+            return
+        if self.asynchronous or self.max_off_policy_steps or self.replay:
+            raise ValueError(
+                "branches.states wants a step's episodes played on by the weights that played "
+                "them: leave out asynchronous, max_off_policy_steps and replay"
+            )
+        if self.advantages.baseline in ("batch", "value") or self.advantages.turn_weight:
+            raise ValueError(
+                "branches.states says what states are worth, and so do advantages.turn_weight and "
+                'advantages.baseline = "value" and "batch": leave one of them out'
             )
 
     def max_rounds(self, step: int) -> int:

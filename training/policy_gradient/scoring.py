@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,12 +10,17 @@ from numpy.typing import NDArray
 
 from agent_runtime.scores import recorded_score
 from agentgym.episode.v1 import episode_pb2
-from training.data.advantages import episode_advantages, telling_groups, turn_advantages
+from training.data.advantages import (
+    branch_advantages,
+    episode_advantages,
+    telling_groups,
+    turn_advantages,
+)
 from training.data.sequences import TokenSequence
 from training.data.trajectories import TokenAges, WeightVersions, read_trajectories
 from training.errors import DataError
 from training.policy_gradient.recipe import GRPORecipe
-from training.rollouts.step_metrics import describe_episodes
+from training.rollouts.step_metrics import describe_branches, describe_episodes
 
 __all__ = ["Example", "ScoredStep", "episode_reward", "score_groups"]
 
@@ -63,6 +68,7 @@ def score_groups(
     step: int,
     perfect_scores: Mapping[str, float],
     versions: WeightVersions,
+    branches: Sequence[episode_pb2.Episode] = (),
 ) -> ScoredStep:
     """Compare each episode with those of the same task.
 
@@ -72,16 +78,22 @@ def score_groups(
         step: Its number; tokens of weights that are too old for it are left out.
         perfect_scores: By environment; rewards are divided by them.
         versions: How the weights are named that played them.
+        branches: What was played on from turns of them, which is not learned from.
 
     Raises:
         LogprobsMissing: An episode was recorded without logprobs.
     """
-    rewards = [
-        episode_reward(episode) / perfect_scores.get(episode.environment, 1.0)
-        for episode in episodes
-    ]
+
+    def reward_of(episode: episode_pb2.Episode) -> float:
+        return episode_reward(episode) / perfect_scores.get(episode.environment, 1.0)
+
+    rewards = [reward_of(episode) for episode in episodes]
     tasks = [_group(episode, recipe) for episode in episodes]
-    advantages = _turns_advantages(episodes, rewards, tasks, recipe)
+    if recipe.branches.states:
+        values = _branch_rewards(episodes, branches, reward_of)
+        advantages = _stretches_advantages(episodes, rewards, tasks, values, recipe)
+    else:
+        advantages = _turns_advantages(episodes, rewards, tasks, recipe)
     max_age = recipe.max_off_policy_steps
     examples: list[Example] = []
     off_policy_tokens = 0
@@ -105,7 +117,7 @@ def score_groups(
         off_policy_tokens=off_policy_tokens,
         rewards=tuple(rewards),
         advantages=tuple(advantages),
-        figures=describe_episodes(episodes, rewards),
+        figures=describe_episodes(episodes, rewards) | describe_branches(branches),
         ages=TokenAges.of(ages),
     )
 
@@ -129,10 +141,7 @@ def _turns_advantages(
         if config.baseline == "value"
         else episode_advantages(rewards, tasks, config, normalise=recipe.normalise)
     )
-    # A reply that no step answered, for its episode was cut off there, is a turn as well.
-    counts = [
-        max((call.turn + 1 for call in episode.generations), default=0) for episode in episodes
-    ]
+    counts = [_turns(episode) for episode in episodes]
     advantages = [
         np.full(count, advantage, np.float32)
         for count, advantage in zip(counts, of_episodes, strict=True)
@@ -153,6 +162,39 @@ def _turns_advantages(
         for of_turns, further in zip(advantages, own, strict=True):
             of_turns[: len(further)] += config.turn_weight * np.array(further, np.float32)
     return advantages
+
+
+def _branch_rewards(
+    episodes: Sequence[episode_pb2.Episode],
+    branches: Sequence[episode_pb2.Episode],
+    reward_of: Callable[[episode_pb2.Episode], float],
+) -> list[dict[int, list[float]]]:
+    """Return the rewards of each episode's branches, by the turn where they go off."""
+    found: dict[str, dict[int, list[float]]] = {it.episode_id: {} for it in episodes}
+    for branch in branches:
+        of_turns = found[branch.parent.episode_id]
+        of_turns.setdefault(branch.parent.turn, []).append(reward_of(branch))
+    return [found[episode.episode_id] for episode in episodes]
+
+
+def _stretches_advantages(
+    episodes: Sequence[episode_pb2.Episode],
+    rewards: Sequence[float],
+    tasks: Sequence[Hashable],
+    values: Sequence[Mapping[int, Sequence[float]]],
+    recipe: GRPORecipe,
+) -> list[NDArray[np.float32]]:
+    """Return the advantage of each turn of each episode by the branches of its states."""
+    counts = [_turns(episode) for episode in episodes]
+    advantages = branch_advantages(
+        rewards, tasks, counts, values, recipe.advantages, normalise=recipe.normalise
+    )
+    return [np.array(of_turns, np.float32) for of_turns in advantages]
+
+
+def _turns(episode: episode_pb2.Episode) -> int:
+    """Return the turns of an episode: a reply that no step answered, as it was cut off, is one."""
+    return max((call.turn + 1 for call in episode.generations), default=0)
 
 
 def episode_reward(episode: episode_pb2.Episode) -> float:

@@ -28,6 +28,8 @@ class SampledGroups:
     episodes: Sequence[episode_pb2.Episode]
     replacements: int = 0
     """Tasks that were played in place of others."""
+    branches: Sequence[episode_pb2.Episode] = ()
+    """What was played on from turns of the episodes."""
 
 
 async def sample_groups(

@@ -35,6 +35,7 @@ from orchestrator.manifest import (
     EnvironmentIdentity,
     Manifest,
     begin_session,
+    read_manifest,
     utc_now,
 )
 from orchestrator.records import EpisodeKey
@@ -44,12 +45,21 @@ from orchestrator.scheduler import Assignment, Limits, Scheduler
 from orchestrator.store import RunReader, RunStore
 from orchestrator.training_folder import Metric
 from training.errors import RecipeError, TrainingError
+from training.rollouts.branches import branch_start
 from training.rollouts.engine_checks import require_same_tokenizer
 from training.rollouts.jobs import EvalRun, RolloutConfig, checkpoint_weights
 from training.rollouts.results import read_metric
 from training.rollouts.tasks import EnvironmentTasks
 
-__all__ = ["POLICY_NAME", "Rollouts", "Task", "finished_episodes", "read_rollouts"]
+__all__ = [
+    "POLICY_NAME",
+    "Branch",
+    "Rollouts",
+    "Task",
+    "finished_episodes",
+    "read_branches",
+    "read_rollouts",
+]
 
 log = get_logger(__name__)
 
@@ -58,6 +68,9 @@ POLICY_NAME = "agent"
 
 Task = tuple[str, str]
 """Environment and item id."""
+
+Branch = tuple[episode_pb2.Episode, int]
+"""A recorded episode, and the turn after which it is played on."""
 
 
 class Rollouts:
@@ -181,13 +194,43 @@ class Rollouts:
         assert self._policy is not None, "start_policy comes first"
         manifest = self._manifest(step, samples, max_rounds)
         keys = _episode_keys(tasks, samples)
+        plan = self._planner(manifest.run_id, step, max_rounds)
         return await self._record(
-            _step_folder(self._folder, step), manifest, keys, self._policy, step, max_rounds
+            _step_folder(self._folder, step), manifest, keys, self._policy, step, plan
         )
 
-    def explain_loss(self, step: int) -> TrainingError:
+    async def play_branches(
+        self, step: int, branches: Mapping[EpisodeKey, Branch], *, max_rounds: int = 0
+    ) -> list[episode_pb2.Episode]:
+        """Play on from turns of a step's episodes, or complete what was begun.
+
+        Args:
+            step: The training step, from 0.
+            branches: Of each key the parent, and the turn after which the branch goes off.
+            max_rounds: As it was for the parents, whose turns count.
+
+        Returns:
+            The branches in the order of their keys; failed ones are left out.
+        """
+        assert self._policy is not None, "start_policy comes first"
+        manifest = replace(
+            self._manifest(step, 1, max_rounds),
+            run_id=f"branches-{step:06}-{seeds.derive('branches', self._seed, step):016x}",
+            config={"step": step, "branches": True, "max_rounds": max_rounds},
+        )
+        planned = self._planner(manifest.run_id, step, max_rounds)
+
+        def plan(assignment: Assignment) -> EpisodePlan:
+            parent, turn = branches[assignment.key]
+            return replace(planned(assignment), branch=branch_start(parent, turn))
+
+        folder = _branches_folder(self._folder, step)
+        folder.parent.mkdir(exist_ok=True)
+        return await self._record(folder, manifest, list(branches), self._policy, step, plan)
+
+    def explain_loss(self, step: int, *, of_branches: bool = False) -> TrainingError:
         """Return the error of a step of which no episode is left, with the most frequent reason."""
-        folder = _step_folder(self._folder, step)
+        folder = (_branches_folder if of_branches else _step_folder)(self._folder, step)
         with RunReader.open(folder) as reader:
             errors = [it.error for it in reader.episodes(lambda summary: summary.failed)]
         reasons = Counter(f"{error.reason}: {error.message}" for error in errors)
@@ -220,7 +263,8 @@ class Rollouts:
                 sampling={"temperature": 0.0},
             )
             keys = _episode_keys([(name, item) for item in items], 1)
-            await self._record(folder / name, manifest, keys, greedy, step, 0)
+            plan = self._planner(manifest.run_id, step, 0)
+            await self._record(folder / name, manifest, keys, greedy, step, plan)
             metrics[name] = read_metric(EvalRun.of(folder / name, self.fleet.described[name]))
         return metrics
 
@@ -231,18 +275,30 @@ class Rollouts:
         keys: Sequence[EpisodeKey],
         policy: Policy,
         step: int,
-        max_rounds: int,
+        plan: Callable[[Assignment], EpisodePlan],
     ) -> list[episode_pb2.Episode]:
         """Play into a run folder what it does not have yet; returns what of the keys it has."""
         resume = _is_begun(folder)
         with _open_store(folder, manifest) as store, bind_context(step=step):
             log.info("rollouts begin", episodes=len(keys), resume=resume)
-            await self._dispatch(keys, store, policy, step, max_rounds)
+            await self._dispatch(keys, store, policy, step, plan)
             episodes = finished_episodes(store, keys)
             if len(episodes) < len(keys):
                 log.warning("episodes lost", lost=len(keys) - len(episodes), planned=len(keys))
             log.info("rollouts end", episodes=len(episodes))
             return episodes
+
+    def _planner(
+        self, run_id: str, step: int, max_rounds: int
+    ) -> Callable[[Assignment], EpisodePlan]:
+        """Return how the episodes of a run are planned that begin with their reset."""
+        plays = self.environment_plays(max_rounds)
+
+        def plan(assignment: Assignment) -> EpisodePlan:
+            play = plays[assignment.key.environment]
+            return plan_episode(assignment, play, run_id=run_id, run_seed=self._seed, step=step)
+
+        return plan
 
     async def _dispatch(
         self,
@@ -250,16 +306,10 @@ class Rollouts:
         store: RunStore,
         policy: Policy,
         step: int,
-        max_rounds: int,
+        plan: Callable[[Assignment], EpisodePlan],
     ) -> None:
         """Play what the store does not have yet."""
-        plays = self.environment_plays(max_rounds)
-        run_id, broadcast = store.manifest.run_id, Broadcast(store.folder)
-
-        def plan(assignment: Assignment) -> EpisodePlan:
-            play = plays[assignment.key.environment]
-            return plan_episode(assignment, play, run_id=run_id, run_seed=self._seed, step=step)
-
+        broadcast = Broadcast(store.folder)
         scheduler = Scheduler(
             keys,
             limits=Limits(total=self._rollout.concurrency),
@@ -319,6 +369,7 @@ class Rollouts:
             run_seed=self._seed,
             sampling={"temperature": self._config.sampling.temperature},
             config={"step": step, "samples": samples, "max_rounds": max_rounds},
+            step=step,
         )
 
     def environment_plays(self, max_rounds: int) -> dict[str, EnvironmentPlay]:
@@ -342,6 +393,12 @@ def read_rollouts(
         return finished_episodes(reader, _episode_keys(tasks, samples))
 
 
+def read_branches(folder: Path, step: int, keys: Sequence[EpisodeKey]) -> list[episode_pb2.Episode]:
+    """Return what `Rollouts.play_branches` returned for a step."""
+    with RunReader.open(_branches_folder(folder, step)) as reader:
+        return finished_episodes(reader, keys)
+
+
 def finished_episodes(run: RunReader, keys: Sequence[EpisodeKey]) -> list[episode_pb2.Episode]:
     """Return the episodes of keys, in order; those that were lost are left out."""
     episodes = (run.get(key) for key in keys)
@@ -356,12 +413,19 @@ def _is_begun(folder: Path) -> bool:
 
 def _open_store(folder: Path, manifest: Manifest) -> RunStore:
     """Begin a run folder, or go on with it."""
-    open_store = RunStore.resume if _is_begun(folder) else RunStore.create
-    return open_store(folder, manifest, begin_session({}))
+    if not _is_begun(folder):
+        return RunStore.create(folder, manifest, begin_session({}))
+    if not read_manifest(folder).step:
+        manifest = replace(manifest, step=0)  # earlier releases said it in the configuration alone
+    return RunStore.resume(folder, manifest, begin_session({}))
 
 
 def _step_folder(folder: Path, step: int) -> Path:
     return folder / f"step-{step:06}"
+
+
+def _branches_folder(folder: Path, step: int) -> Path:
+    return folder / "branches" / f"step-{step:06}"
 
 
 def _episode_keys(tasks: Sequence[Task], samples: int) -> list[EpisodeKey]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from agentgym.episode.v1 import episode_pb2
 
-__all__ = ["StepClock", "describe_episodes"]
+__all__ = ["StepClock", "describe_branches", "describe_episodes"]
 
 _CUT: frozenset[str] = frozenset({"length", "context"})
 """Why replies end that their author did not end."""
@@ -49,6 +49,18 @@ def describe_episodes(
         own = _figures([played[it] for it in numbers])
         figures |= {f"env/{name}/{key}": value for key, value in own.items()}
     return figures
+
+
+def describe_branches(branches: Sequence[episode_pb2.Episode]) -> dict[str, float]:
+    """Return what a step's branches are and cost: `branches`, `branch_states`, `branch_tokens`.
+
+    The tokens are those that were sampled for them. Nothing where none were played.
+    """
+    if not branches:
+        return {}
+    states = {(it.parent.episode_id, it.parent.turn) for it in branches}
+    tokens = sum(call.completion_tokens for it in branches for call in it.generations)
+    return {"branches": len(branches), "branch_states": len(states), "branch_tokens": tokens}
 
 
 def _figures(played: Sequence[tuple[episode_pb2.Episode, float, int, float]]) -> dict[str, float]:

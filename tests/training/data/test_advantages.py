@@ -7,6 +7,7 @@ import pytest
 
 from training.data.advantages import (
     AdvantageConfig,
+    branch_advantages,
     episode_advantages,
     generalized_advantages,
     telling_groups,
@@ -113,3 +114,52 @@ def test_in_between_errors_of_later_values_count_less():
 def test_a_value_head_leaves_no_room_for_credit_by_states():
     with pytest.raises(ValueError, match="turn_weight is 0"):
         AdvantageConfig(baseline="value", turn_weight=1.0)
+
+
+def of_branches(branches, rewards=(1.0, 0.0), *, normalise=False, **config) -> list[list[float]]:
+    """Of episodes of one task and four turns each."""
+    found = branch_advantages(
+        rewards,
+        ["g"] * len(rewards),
+        [4] * len(rewards),
+        branches,
+        AdvantageConfig(**config),
+        normalise=normalise,
+    )
+    assert [len(it) for it in found] == [4] * len(rewards)
+    return found
+
+
+def test_turns_between_two_valued_states_share_what_the_worth_rose_by():
+    won, lost = of_branches([{1: [1.0, 0.0, 0.0, 0.0], 3: [1.0, 1.0, 1.0, 0.0]}, {2: [1.0, 1.0]}])
+    # The start is worth the group's mean, 0.5; the states 0.25 and 0.75; the end the reward, 1.
+    assert won == [-0.25, 0.5, 0.5, 0.25]
+    # All was well until the third turn, which lost what had been won.
+    assert lost == [0.5, 0.5, -1.0, -1.0]
+
+
+def test_without_branches_all_turns_have_their_episodes_advantage():
+    rewards = [1.0, 0.0, 0.5]
+    for config in ({}, {"baseline": "leave_one_out"}, {"deviation": "batch"}):
+        for normalise in (False, True):
+            plain = episode_advantages(
+                rewards, ["g"] * 3, AdvantageConfig(**config), normalise=normalise
+            )
+            found = of_branches([{}] * 3, rewards, normalise=normalise, **config)
+            assert [it for it, *_ in found] == pytest.approx(plain)
+            assert all(it == [it[0]] * 4 for it in found)
+
+
+def test_the_deviation_is_that_of_all_rewards_branches_included():
+    # Six rewards of mean 0.5: their deviation is 0.5.
+    won, lost = of_branches([{2: [0.0, 1.0]}, {2: [1.0, 0.0]}], normalise=True)
+    assert won == [0.0, 0.0, 1.0, 1.0]
+    assert lost == [0.0, 0.0, -1.0, -1.0]
+
+
+def test_episodes_that_agree_teach_by_branches_that_do_not():
+    assert of_branches([{}, {}], (0.0, 0.0), normalise=True) == [[0.0] * 4] * 2
+    assert of_branches([{2: [0.3, 0.3, 0.3]}, {}], (0.3, 0.3), normalise=True) == [[0.0] * 4] * 2
+    wasted, other = of_branches([{2: [1.0, 0.0]}, {}], (0.0, 0.0))
+    assert wasted == [0.5, 0.5, -0.5, -0.5]
+    assert other == [0.0] * 4
