@@ -52,10 +52,10 @@ class PolicySpec:
 
 
 def _scripted(name: str) -> Factory:
-    def make(_argument: str, _config: PolicyConfig) -> Policy:
+    def make(_argument: str, config: PolicyConfig) -> Policy:
         from agent_runtime.policies.scripted import ScriptedPolicy
 
-        return ScriptedPolicy(name)
+        return ScriptedPolicy(name, thoughts=config.thoughts)
 
     return make
 

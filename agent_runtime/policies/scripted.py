@@ -35,20 +35,24 @@ class ScriptedPolicy(Policy):
 
     pricing = Pricing.FREE
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, thoughts: bool = True) -> None:
         if name not in _ADVISORS:
             raise PolicyMisconfigured(f"unknown scripted policy {name!r}")
         self.name = name
         self._advisor = _ADVISORS[name]
+        self._thoughts = thoughts
 
     def open(self, context: EpisodeContext) -> PolicySession:
-        return _ScriptedSession(context.live, self._advisor)
+        return _ScriptedSession(context.live, self._advisor, thoughts=self._thoughts)
 
 
 class _ScriptedSession(PolicySession):
-    def __init__(self, live: LiveEpisode, advisor: environment_pb2.Advisor) -> None:
+    def __init__(
+        self, live: LiveEpisode, advisor: environment_pb2.Advisor, *, thoughts: bool
+    ) -> None:
         self._live = live
         self._advisor = advisor
+        self._thoughts = thoughts
 
     @property
     def takes_images(self) -> bool:
@@ -57,4 +61,15 @@ class _ScriptedSession(PolicySession):
     async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:
         """The advice for the episode's current state; raises what consulting it raises."""
         advice = await self._live.consult(self._advisor, seed)
-        return Completion(text=advice.reply)
+        return Completion(text=advice.reply if self._thoughts else _without_thought(advice))
+
+
+def _without_thought(advice: environment_pb2.Advice) -> str:
+    """Return a reply in the form `Thought: ... Action: ...` from its action on."""
+    thought = f"Thought:\n{advice.thought}\n\n"
+    if not advice.reply.startswith(thought):
+        raise PolicyMisconfigured(
+            "thoughts = false: replies of this environment, or of this action format, have no "
+            f"thought that can be left out: {advice.reply[:200]!r}"
+        )
+    return advice.reply.removeprefix(thought)

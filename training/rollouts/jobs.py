@@ -69,6 +69,9 @@ class RolloutConfig:
     it."""
     max_new_tokens: int = 256
     """Longest reply, in tokens."""
+    thoughts: bool = True
+    """Experts, and who else is scripted, give the reason for an action before it; False = replies
+    that are cloned are the action alone."""
     concurrency: int = 128
     """Episodes that are live at once."""
     together: bool = False
@@ -284,7 +287,12 @@ def _run_config(
         conversation_start=environment.conversation_start,
         options=environment.options,
         seed=policy.seed,
-        agent=PolicyConfig(sampling=sampling, embedded=rollout.embedded, sglang=rollout.sglang),
+        agent=PolicyConfig(
+            sampling=sampling,
+            thoughts=rollout.thoughts,
+            embedded=rollout.embedded,
+            sglang=rollout.sglang,
+        ),
         concurrency=rollout.concurrency,
         fleet=rollout.fleet,
         client=rollout.client,

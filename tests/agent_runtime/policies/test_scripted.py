@@ -58,3 +58,23 @@ async def test_a_failing_environment_is_not_blamed_on_the_policy() -> None:
 def test_an_unknown_scripted_player_is_refused() -> None:
     with pytest.raises(PolicyMisconfigured):
         ScriptedPolicy("oracle")
+
+
+async def test_its_thoughts_can_be_left_out() -> None:
+    session = make_policy("expert", PolicyConfig(thoughts=False)).open(
+        episode_context(RecordedEpisode())
+    )
+    reply = await session.reply(MESSAGES, turn=0, seed=0)
+    assert reply.text == "Action:\nmove 1"
+
+
+async def test_a_reply_whose_thought_cannot_be_left_out_is_refused() -> None:
+    class Calling(RecordedEpisode):
+        async def consult(
+            self, advisor: environment_pb2.Advisor, seed: int
+        ) -> environment_pb2.Advice:
+            return environment_pb2.Advice(action="look", thought="t", reply='{"thought": "t"}')
+
+    session = make_policy("expert", PolicyConfig(thoughts=False)).open(episode_context(Calling()))
+    with pytest.raises(PolicyMisconfigured, match="thoughts = false: replies of this environment"):
+        await session.reply(MESSAGES, turn=0, seed=0)
