@@ -42,6 +42,8 @@ class Reinforcing:
     minibatches: int = 1
     ppo_epochs: int = 1
     max_off_policy_steps: int = 0
+    asynchronous: bool = False
+    """Play all the time; see `GRPORecipe`."""
     optimizer: OptimizerConfig = field(
         default_factory=lambda: OptimizerConfig(lr=1e-6, schedule="constant", warmup=0.0)
     )

@@ -27,14 +27,15 @@ pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 QUIET = Console(quiet=True)
 
 
-def test_the_tasks_that_a_program_divided_are_those_that_are_played(tmp_path):
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_the_tasks_that_a_program_divided_are_those_that_are_played(tmp_path, asynchronous):
     train_tokenizer(["say yes", "Step"], tmp_path / "tokenizer", TokenizerConfig(vocab_size=300))
     init = InitConfig(hidden_size=32, layers=1, heads=2, context=512)
     base = create_base(init, tmp_path / "tokenizer", tmp_path / "model", seed=1)
     like = build(GRPORecipe, write_echo_recipe(tmp_path / "unused", base))
     items = {"echo": ["echo_1000003", "echo_1000001"]}
     found = reinforce(
-        Reinforcing(steps=2, tasks=2, group=2),
+        Reinforcing(steps=2, tasks=2, group=2, asynchronous=asynchronous),
         like.environments,
         items,
         tmp_path / "run",
@@ -47,7 +48,7 @@ def test_the_tasks_that_a_program_divided_are_those_that_are_played(tmp_path):
     assert found["episodes"] == 8
     assert len(found["rewards"]) == 2
     played: set[str] = set()
-    for step in (tmp_path / "run" / "rollouts").glob("step-*"):
+    for step in (tmp_path / "run" / "rollouts").glob("stream" if asynchronous else "step-*"):
         with RunReader.open(step) as reader:
             played |= {summary.item_id for summary in reader.summaries()}
     assert played == set(items["echo"])

@@ -15,7 +15,8 @@ class RecordedEpisode:
     async def consult(self, advisor: environment_pb2.Advisor, seed: int) -> environment_pb2.Advice:
         self.consulted.append((advisor, seed))
         action = f"move {len(self.consulted)}"
-        return environment_pb2.Advice(action=action, reply=f"Thought:\nt\n\nAction:\n{action}")
+        reply = f"Thought:\nt\n\nAction:\n{action}"
+        return environment_pb2.Advice(action=action, thought="t", reply=reply)
 
 
 def episode_context(
