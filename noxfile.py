@@ -87,7 +87,7 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def slow(session: nox.Session) -> None:
     """Run the suites that are marked `slow`."""
-    _development(session)
+    session.install("-q", *PINS, "-e", ".[dev,ray]")
     session.run(*PYTEST, "-m", "slow", *session.posargs)
 
 

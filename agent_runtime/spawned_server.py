@@ -91,6 +91,7 @@ class SpawnedServer:
         logs: LogFolder,
         on_failure: Callable[[BaseException], None],
         tell: Callable[[str], None],
+        address: str = "",
         data: Path | None = None,
         options: Sequence[str] = (),
         skip_unavailable: bool = False,
@@ -104,11 +105,12 @@ class SpawnedServer:
             logs: Folder for `server-NUMBER.log`, which is appended to.
             on_failure: Called with the error when the server is given up.
             tell: Called with a sentence for people when it dies and when it is up again.
+            address: HOST:PORT that it listens on; empty = a Unix socket.
             data: Folder of official data files; default: AGENTGYM_DATA.
             options: Further arguments of `python -m env_servers serve`.
             skip_unavailable: Serve the others where an environment is not installed.
         """
-        self.address = f"unix:{sockets / f'server-{number}.sock'}"
+        self.address = address or f"unix:{sockets / f'server-{number}.sock'}"
         self.restarts = 0
         """Restarts so far."""
         self._number = number

@@ -11,11 +11,11 @@ import itertools
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
 
@@ -24,6 +24,7 @@ from agent_runtime.errors import Trouble
 from agent_runtime.live_record import LiveRecord
 from agent_runtime.logs import get_logger
 from agent_runtime.policies.base import Policy
+from agent_runtime.request_retry import RequestCounts
 from agent_runtime.scores import perfect_score
 from agent_runtime.spending import Spent
 from agentgym.env.v1 import environment_pb2 as pb
@@ -41,7 +42,7 @@ from orchestrator.scheduler import Assignment, Limits, Scheduler
 from orchestrator.store import RunStore
 from orchestrator.task_selection import Selection
 
-__all__ = ["ActiveRun", "ActiveRuns", "RunOutcome"]
+__all__ = ["ActiveRun", "ActiveRuns", "MakePlayer", "Player", "RunOutcome", "Work"]
 
 log = get_logger(__name__)
 
@@ -91,6 +92,7 @@ class ActiveRun:
     ) -> None:
         self.config = config
         self.store = store
+        self.tasks = selection.tasks
         self.broadcast = Broadcast(store.folder)
         self._fleet = fleet
         self._environments = {
@@ -184,6 +186,50 @@ class ActiveRun:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is to be played, and who is told of it."""
+
+    scheduler: Scheduler
+    account: RunAccount
+    progress: RunProgress
+    on_limit: Callable[[str], None]
+    """Is told once, in words, that a limit was reached."""
+
+
+class Player(Protocol):
+    """Has episodes played: `Dispatcher` in this process, others elsewhere."""
+
+    @property
+    def live(self) -> int:
+        """Episodes that are being played now."""
+        ...
+
+    @property
+    def live_steps(self) -> int:
+        """Their steps."""
+        ...
+
+    def describe_outages(self) -> str:
+        """Say what holds the policies up; empty = nothing."""
+        ...
+
+    def request_counts(self) -> Mapping[str, RequestCounts]:
+        """Return how the requests of this session fared, by policy."""
+        ...
+
+    async def run(self) -> None:
+        """Play until nothing is left to wait for, or a limit is reached."""
+        ...
+
+    def stop(self) -> None:
+        """Start nothing more and give up what is live."""
+        ...
+
+
+MakePlayer = Callable[[Work], Player]
+
+
 class ActiveRuns:
     """One or more runs being played, their episodes in one pool."""
 
@@ -193,8 +239,12 @@ class ActiveRuns:
         fleet: Fleet,
         policies: Mapping[str, Policy],
         console: Console,
+        make_player: MakePlayer | None = None,
     ) -> None:
+        """Begin to play runs; by `make_player`, or else in this process."""
         self._runs = runs
+        self._make_player = make_player or self._make_dispatcher
+        self._player: Player | None = None
         self._fleet = fleet
         self._policies = policies
         self._console = console
@@ -219,29 +269,26 @@ class ActiveRuns:
             totals,
             self._console,
             finished=before,
-            live=lambda: scheduler.running,
-            notice=self._outage,
+            live=lambda: self._player.live if self._player else 0,
+            notice=lambda: self._player.describe_outages() if self._player else "",
             status=self._status,
         ) as progress:
             self._fleet.on_event = progress.tell
-            dispatcher = Dispatcher(
-                scheduler,
-                self._fleet,
-                self._policies,
-                self._find_store,
-                self._plan,
-                progress.add,
-                account=account,
-                on_limit=lambda limit: self._tell_limit(limit, scheduler.running),
-                show=self._show,
+            player = self._player = self._make_player(
+                Work(
+                    scheduler=scheduler,
+                    account=account,
+                    progress=progress,
+                    on_limit=self._tell_limit,
+                )
             )
-            progress.follow(lambda: dispatcher.live_steps)
+            progress.follow(lambda: player.live_steps)
             try:
-                async with self._broadcasts(), self._stop_on_signal(dispatcher):
-                    await dispatcher.run()
+                async with self._broadcasts(), self._stop_on_signal(player):
+                    await player.run()
             finally:
                 self._fleet.on_event = None
-        requests = self._requests()
+        requests = self._requests(player)
         outcomes = [
             run.outcome(scheduler, requests, interrupted=self._interrupted, limit=self._limit)
             for run in self._runs
@@ -263,23 +310,33 @@ class ActiveRuns:
             unrecorded=sum(unrecorded, start=Spent()),
         )
 
-    def _tell_limit(self, limit: str, live: int) -> None:
+    def _make_dispatcher(self, work: Work) -> Dispatcher:
+        return Dispatcher(
+            work.scheduler,
+            self._fleet,
+            self._policies,
+            self._find_store,
+            self._plan,
+            work.progress.add,
+            account=work.account,
+            on_limit=work.on_limit,
+            show=self._show,
+        )
+
+    def _tell_limit(self, limit: str) -> None:
         self._limit = limit
+        live = self._player.live if self._player else 0
         grace = self._runs[0].config.limits.limit_grace
         text = f"stopped by {limit}"
         if live:
             text += f"; {live} live episodes have {grace:g} s to end"
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    def _outage(self) -> str:
-        outages = [policy.outage() for policy in self._policies.values()]
-        return "; ".join(outage.describe() for outage in outages if outage is not None)
-
     def _status(self) -> Iterator[str]:
         """Say what is not as it should be, and how many requests model servers get at once."""
         if lost := self._fleet.lost:
             yield f"{lost}/{len(self._fleet)} servers lost"
-        counts = [it for policy in self._policies.values() if (it := policy.request_counts())]
+        counts = self._player.request_counts().values() if self._player else ()
         if counts:
             yield f"limit {'+'.join(f'{count.limit:,}' for count in counts)}"
         resent = sum((count.resent for count in counts), Counter[str]())
@@ -288,13 +345,10 @@ class ActiveRuns:
         if cached := sum(count.from_cache for count in counts):
             yield f"{cached:,} from the cache"
 
-    def _requests(self) -> dict[str, dict[str, Any]]:
+    def _requests(self, player: Player) -> dict[str, dict[str, Any]]:
         """Return how the requests of this session fared; say so where not all went once."""
         fared: dict[str, dict[str, Any]] = {}
-        for name, policy in self._policies.items():
-            counts = policy.request_counts()
-            if counts is None:
-                continue
+        for name, counts in player.request_counts().items():
             fared[name] = counts.as_data()
             log.info("requests", policy=name, **fared[name])
             if counts.resent or counts.given_up or counts.from_cache:
@@ -331,7 +385,7 @@ class ActiveRuns:
             yield
 
     @asynccontextmanager
-    async def _stop_on_signal(self, dispatcher: Dispatcher) -> AsyncGenerator[None]:
+    async def _stop_on_signal(self, player: Player) -> AsyncGenerator[None]:
         """Let the first Ctrl-C or SIGTERM stop the run in order, the second end the process."""
         loop = asyncio.get_running_loop()
         numbers = (signal.SIGINT, signal.SIGTERM)
@@ -342,7 +396,7 @@ class ActiveRuns:
             self._interrupted = True
             log.warning("run interrupted")
             self._console.print("stopping; finished episodes are kept", highlight=False)
-            dispatcher.stop()
+            player.stop()
 
         for number in numbers:
             loop.add_signal_handler(number, on_signal)

@@ -35,6 +35,7 @@ from orchestrator.errors import ConfigurationError, UsageError
 from orchestrator.fleet import FleetConfig
 from orchestrator.manifest import IMPORTED_FROM, Manifest
 from orchestrator.prompts import load_conversation_start
+from orchestrator.ray_config import RayConfig
 from orchestrator.retry import RetryPolicy
 from orchestrator.run_limits import RunLimits
 from orchestrator.suites import DEMO_SUITE, Suite, SuiteEnvironment, load_suite
@@ -137,6 +138,7 @@ class RunConfig:
     """Episodes that are live at once."""
     fleet: Annotated[FleetConfig, tyro.conf.arg(name="")] = field(default_factory=FleetConfig)
     client: ClientConfig = field(default_factory=ClientConfig)
+    cluster: Annotated[RayConfig, tyro.conf.arg(name="")] = field(default_factory=RayConfig)
     serve: ServeConfig = field(default_factory=ServeConfig)
     """How --model is served."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
@@ -352,6 +354,11 @@ class RunConfig:
             "options": self.options,
             "prompts-from": self.prompts_from or self.conversation_start,
         }
+        if self.cluster.address and self.model and self.cluster.address != "local":
+            raise UsageError(
+                "--model is served or loaded on this machine alone, and --ray plays on others, "
+                "too: start its server yourself and give --policy sglang:URL"
+            )
         used = [f"--{name}" for name, value in for_one.items() if value]
         if used and len(self.environments) != 1:
             raise UsageError(f"{used[0]} needs exactly one environment: give --env")
@@ -402,7 +409,7 @@ def _learned_settings(learned: AgentManifest, environment: str) -> PlaySettings:
 
 
 _REACHING = re.compile(
-    r"(fleet\.(servers|server_options|data)|client\.(ca|cert|key|insecure)|serve\.|model$"
+    r"(cluster\.address$|fleet\.(servers|server_options|data)|client\.(ca|cert|key|insecure)|serve\.|model$"
     r"|agent\.cache$|agent\.openai\.(base_url|api_key_env|system_prompt|prompt_template|tokenizer)"
     r"|agent\.openai\.chat_template"
     r"|agent\.sglang\.(api_key_env|tokenizer|chat_template)|agent\.embedded\.chat_template)"
@@ -412,7 +419,7 @@ somebody."""
 _UNSET = '""'
 _RUNTIME = frozenset(
     {
-        *("concurrency", "fleet", "client", "serve", "retry", "limits"),
+        *("concurrency", "fleet", "client", "cluster", "serve", "retry", "limits"),
         *("agent.request_timeout", "agent.max_requests", "agent.requests_per_minute"),
         *("agent.tokens_per_minute", "agent.request_retry", "agent.cache"),
         *("agent.openai.prompt_cache", "agent.openai.stream"),
@@ -486,7 +493,8 @@ def _merge(what: Mapping[str, Any], how: Mapping[str, Any]) -> dict[str, Any]:
 
 def _flag(path: str) -> str:
     """Return the flag of a field."""
-    path = re.sub(r"^(fleet|agent)\.|^(options)\..*", r"\2", path)
+    path = re.sub(r"^cluster\.address$", "ray", path)
+    path = re.sub(r"^(fleet|agent|cluster)\.|^(options)\..*", r"\2", path)
     path = re.sub(r"^policies\..*", "policy", path)
     return f"--{path.replace('_', '-')}"
 

@@ -1,4 +1,4 @@
-"""Which servers a fleet has: fixed addresses, all addresses of a DNS name, or a watched file.
+"""Which servers a fleet has: fixed addresses, those of a DNS name or a watched file, or as told.
 
 A source is read again and again and says what it says now; what joining and leaving mean is the
 fleet's business. A source that cannot be read changes nothing: servers that are gone are noticed by
@@ -18,7 +18,15 @@ from typing import Any, Final, Protocol, cast
 from orchestrator.errors import FleetError, UsageError
 from orchestrator.servers import FleetConfig
 
-__all__ = ["DnsSource", "FileSource", "FixedSource", "Member", "Source", "open_source"]
+__all__ = [
+    "DnsSource",
+    "FileSource",
+    "FixedSource",
+    "Member",
+    "Source",
+    "ToldSource",
+    "open_source",
+]
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 """Of a file of addresses: some 100,000 servers."""
@@ -58,6 +66,20 @@ class FixedSource:
     async def read(self) -> Sequence[Member]:
         """Return the members."""
         return self._members
+
+
+class ToldSource:
+    """Members of which somebody tells this program."""
+
+    interval = 1.0
+
+    def __init__(self, members: Sequence[Member] = ()) -> None:
+        self.members: Sequence[Member] = members
+        """Of now; to be replaced."""
+
+    async def read(self) -> Sequence[Member]:
+        """Return the members."""
+        return self.members
 
 
 class DnsSource:

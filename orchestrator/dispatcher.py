@@ -26,7 +26,7 @@ from agent_runtime.errors import (
 from agent_runtime.live_record import LiveRecord
 from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies.base import Completion, Policy
-from agent_runtime.request_retry import Outage
+from agent_runtime.request_retry import Outage, RequestCounts
 from agent_runtime.spending import Pricing, Spent
 from agentgym.env.v1 import environment_pb2 as pb
 from agentgym.env.v1 import types_pb2
@@ -39,7 +39,7 @@ from orchestrator.run_limits import RunAccount
 from orchestrator.scheduler import Assignment, Scheduler
 from orchestrator.store import RunStore
 
-__all__ = ["Dispatcher"]
+__all__ = ["Dispatcher", "to_failure"]
 
 log = get_logger(__name__)
 
@@ -98,6 +98,11 @@ class Dispatcher:
         self._changed = asyncio.Event()
         self._failure: BaseException | None = None
         self._budget_exhausted = False
+
+    @property
+    def live(self) -> int:
+        """Episodes that are being played now."""
+        return self.scheduler.running
 
     @property
     def live_steps(self) -> int:
@@ -167,6 +172,16 @@ class Dispatcher:
         """Return the first outage of a policy's server; None = all of them are up."""
         return next(filter(None, (policy.outage() for policy in self._policies.values())), None)
 
+    def describe_outages(self) -> str:
+        """Say which policies' servers are down; empty = none is."""
+        outages = [policy.outage() for policy in self._policies.values()]
+        return "; ".join(outage.describe() for outage in outages if outage is not None)
+
+    def request_counts(self) -> dict[str, RequestCounts]:
+        """Return how the requests of this session fared, of the policies that send some."""
+        counts = {name: policy.request_counts() for name, policy in self._policies.items()}
+        return {name: count for name, count in counts.items() if count is not None}
+
     def _keep_limits(self) -> None:
         now = time.monotonic()
         if self._grace_ends is not None:
@@ -231,7 +246,7 @@ class Dispatcher:
         finally:
             self._changed.set()
         if record.HasField("error"):
-            failure = _to_failure(record.error)
+            failure = to_failure(record.error)
             decision = self.scheduler.failed(key, failure, time.monotonic())
             self._log_failure(assignment, failure, decision)
         else:
@@ -320,7 +335,8 @@ class Dispatcher:
         )
 
 
-def _to_failure(error: episode_pb2.EpisodeError) -> Failure:
+def to_failure(error: episode_pb2.EpisodeError) -> Failure:
+    """Return a record's error as decisions about retries see it."""
     return Failure(
         fault=error.fault,
         reason=error.reason,

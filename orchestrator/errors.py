@@ -22,6 +22,7 @@
     ├── EpisodesMissing             a run is incomplete and its figures were asked for only if not
     ├── ReplayDiverged              recorded actions lead to something else than was recorded
     ├── FleetError                  the environment servers of a run cannot be had
+    ├── ClusterError                the Ray cluster of a run was lost, or a worker broke
     ├── EntryUnreadable             a file of others' episodes, or an entry of it, cannot be read
     └── ExtraMissing                an optional dependency is not installed; names the extra
 
@@ -37,6 +38,7 @@ from typing import ClassVar, NamedTuple
 from agent_runtime.extras import install_command
 
 __all__ = [
+    "ClusterError",
     "ConfigurationError",
     "Difference",
     "DuplicateEpisode",
@@ -255,6 +257,10 @@ class ReplayDiverged(OrchestratorError):
 
 class FleetError(OrchestratorError):
     """When a spawned server does not start, or servers of one environment contradict."""
+
+
+class ClusterError(OrchestratorError):
+    """When the cluster that plays a run is lost, or none of its workers can play."""
 
 
 class EntryUnreadable(OrchestratorError):

@@ -108,6 +108,7 @@ class Fleet:
         *,
         optional: Collection[str] = (),
         logs: LogFolder | None = None,
+        source: Source | None = None,
     ) -> None:
         """Describe a fleet; `start` or the context manager opens it.
 
@@ -118,6 +119,7 @@ class Fleet:
             optional: Environments without which the fleet starts, too: `absent` says why.
             logs: Where spawned servers write their logs; None = a temporary folder that stays only
                 where the fleet ends by an error.
+            source: Where servers are listed; None = as `config` says.
         """
         self.environments = list(environments)
         self.described: dict[str, pb.GetEnvironmentResponse] = {}
@@ -137,6 +139,7 @@ class Fleet:
         self._options = options
         self._optional = frozenset(optional)
         self._logs = logs
+        self._source = source
         self._handles: list[ServerHandle] = []
         self._placement = Placement()
         self._spawned: list[SpawnedServer] = []
@@ -179,7 +182,7 @@ class Fleet:
 
     async def start(self) -> None:
         """Spawn or find the servers; raises FleetError, ConnectionLost, UsageError."""
-        source = open_source(self._config) or FixedSource(await self._spawn())
+        source = self._source or open_source(self._config) or FixedSource(await self._spawn())
         for member in await self._first_members(source):
             self._add(member)
         await self._connect(all_of_them=not source.interval)

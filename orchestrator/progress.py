@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
@@ -19,11 +19,12 @@ from rich.table import Column
 from rich.text import Text
 
 from agent_runtime.supervision import cancel_tasks, supervise
+from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.records import blamed, fault_name
 from orchestrator.terminal import visible
 
-__all__ = ["RunProgress"]
+__all__ = ["EpisodeCounts", "RunProgress"]
 
 _TERMINAL_SECONDS = 0.2
 _LINE_SECONDS = 5.0
@@ -35,6 +36,33 @@ _OTHER_LINES = 6
 
 Series = tuple[str, str]
 """(environment, policy): what one bar counts."""
+
+
+class EpisodeCounts(NamedTuple):
+    """What a stored record counts with."""
+
+    environment: str
+    policy: str
+    steps: int
+    tokens: int
+    """Of its replies."""
+    success: bool | None
+    """None = nothing judged it."""
+    failure: tuple[types_pb2.Fault, str, str] | None
+    """Fault, reason and message of one that failed."""
+
+    @classmethod
+    def of(cls, record: episode_pb2.Episode) -> Self:
+        """Return what a record counts with."""
+        error = record.error
+        return cls(
+            record.environment,
+            record.policy,
+            max(0, len(record.steps) - 1),
+            sum(call.completion_tokens for call in record.generations),
+            record.success if record.HasField("success") else None,
+            (error.fault, error.reason, error.message) if record.HasField("error") else None,
+        )
 
 
 class _Tally:
@@ -150,30 +178,33 @@ class RunProgress:
 
     def add(self, record: episode_pb2.Episode) -> None:
         """Count a stored record."""
-        tally = self._tallies[(record.environment, record.policy)]
-        self._steps += max(0, len(record.steps) - 1)
-        self._tokens += sum(g.completion_tokens for g in record.generations)
-        if record.HasField("error"):
+        self.count(EpisodeCounts.of(record))
+
+    def count(self, played: EpisodeCounts) -> None:
+        """Count what a record that is stored elsewhere counts with."""
+        tally = self._tallies[(played.environment, played.policy)]
+        self._steps += played.steps
+        self._tokens += played.tokens
+        if played.failure is not None:
             tally.failed += 1
-            self._name_failure(record.error)
+            self._name_failure(*played.failure)
             return
         tally.done += 1
-        if record.HasField("success"):
+        if played.success is not None:
             tally.scored += 1
-            tally.successes += record.success
+            tally.successes += played.success
 
     def follow(self, live_steps: Callable[[], int]) -> None:
         """Count the steps of live episodes, too: `live_steps` asks for them."""
         self._live_steps = live_steps
 
-    def _name_failure(self, error: episode_pb2.EpisodeError) -> None:
-        kind = (error.fault, error.reason)
-        if kind in self._named:
+    def _name_failure(self, fault: types_pb2.Fault, reason: str, message: str) -> None:
+        if (fault, reason) in self._named:
             return
-        self._named.add(kind)
-        message = " ".join(error.message.split())[:_MESSAGE_CHARS]
-        blame = blamed(fault_name(error.fault))
-        self.tell(f"an attempt failed: {blame}, {error.reason}: {message}", style="red")
+        self._named.add((fault, reason))
+        message = " ".join(message.split())[:_MESSAGE_CHARS]
+        blame = blamed(fault_name(fault))
+        self.tell(f"an attempt failed: {blame}, {reason}: {message}", style="red")
 
     def tell(self, event: str, *, style: str = "yellow") -> None:
         """Show a sentence in a line of its own, above the bars."""

@@ -8,10 +8,13 @@ ends a run, the records that are finished by then are durable.
 
 from __future__ import annotations
 
+import asyncio
+import time
 import uuid
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -19,7 +22,7 @@ from rich.console import Console
 from agent_runtime import tracing
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.logs import bind_context, get_logger
-from agent_runtime.policies import make_policy, policy_code
+from agent_runtime.policies import PolicySpec, make_policy, policy_code
 from agent_runtime.policies.base import Policy
 from agent_runtime.serving import serving
 from agent_runtime.spending import Pricing
@@ -39,7 +42,8 @@ from orchestrator.manifest import (
     code_changes,
     utc_now,
 )
-from orchestrator.run_folder import inspect_folder
+from orchestrator.ray_cluster.workplace import Workplace, open_workplace
+from orchestrator.run_folder import WriterLock, inspect_folder, is_written, shard_folder
 from orchestrator.run_logs import open_run_logs
 from orchestrator.store import RunStore
 from orchestrator.task_selection import Selection, select_tasks
@@ -50,6 +54,8 @@ log = get_logger(__name__)
 
 _NAMED = 4
 """Names that a line of the progress has room for."""
+_LOOK_SECONDS = 0.2
+"""Between two looks at the lock of a shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +99,24 @@ async def run_many(specs: Sequence[RunSpec], *, console: Console) -> list[RunOut
         # Opened before the fleet: connections take the span to the servers.
         stack.enter_context(tracing.span("run", run_id=run_ids[0]))
         _tell(console, _where(names, first))
+        optional = _optional(specs)
+        workplace = await _open_workplace(first, names, stack, skip_unavailable=bool(optional))
+        options = connection_options(first.client)
         fleet = await stack.enter_async_context(
             Fleet(
                 names,
                 first.fleet,
-                connection_options(first.client),
-                optional=_optional(specs),
+                workplace.options(options) if workplace else options,
+                optional=optional,
                 logs=logs[0].folder,
+                source=workplace.source if workplace else None,
             )
         )
         selections = [await select_tasks(spec.config, fleet) for spec in specs]
         for name, problem in (it for selection in selections for it in selection.gaps.items()):
             _tell(console, f"NOT PLAYED as the suite has it: {name}: {problem}")
         _tell(console, f"starting {', '.join(map(str, first.policies))}")
-        policies = await _start_policies(first, stack)
+        policies, played = await _start_policies(first, stack)
         codes = _policy_codes(first, policies)
         runs: list[ActiveRun] = []
         for spec, run_id, log_folder, chosen in zip(specs, run_ids, logs, selections, strict=True):
@@ -115,10 +125,36 @@ async def run_many(specs: Sequence[RunSpec], *, console: Console) -> list[RunOut
             session = begin_session(config.runtime_fields(), policy_code=codes)
             begin = RunStore.resume if spec.resume else RunStore.create
             store = stack.enter_context(begin(spec.folder, manifest, session))
+            await _wait_for_workers(store, config)
             log_folder.settle()
             _tell_code_change(store.manifest, console)
             runs.append(ActiveRun(config, fleet, policies, store, chosen))
-        return await ActiveRuns(runs, fleet, policies, console).play()
+        make_player = workplace and partial(workplace.make_player, runs, fleet, played)
+        return await ActiveRuns(runs, fleet, policies, console, make_player).play()
+
+
+async def _open_workplace(
+    config: RunConfig, names: Sequence[str], stack: AsyncExitStack, *, skip_unavailable: bool
+) -> Workplace | None:
+    """Open the cluster that a run asks for; None = it is played in this process."""
+    if not config.cluster.address:
+        return None
+    opening = open_workplace(config, names, skip_unavailable=skip_unavailable)
+    return await stack.enter_async_context(opening)
+
+
+async def _wait_for_workers(store: RunStore, config: RunConfig) -> None:
+    """Wait until the workers of a former session have ended: what they record has to be known.
+
+    They end when their driver has, or with their leases. Raises RunLocked where one goes on.
+    """
+    end = time.monotonic() + 2 * config.cluster.ray_lease
+    for name in store.manifest.shards:
+        shard = shard_folder(store.folder, name)
+        while is_written(shard):
+            if time.monotonic() > end:
+                WriterLock(shard).release()  # says who writes
+            await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _tell_code_change(manifest: Manifest, console: Console) -> None:
@@ -138,6 +174,8 @@ def _where(names: Sequence[str], config: RunConfig) -> str:
     """Say which environments are about to be looked for, and where."""
     what = ", ".join(names) if len(names) <= _NAMED else f"{len(names)} environments"
     servers = config.fleet.running
+    if config.cluster.address and not servers:
+        return f"starting environment servers for {what} on Ray ({config.cluster.address})"
     if not servers:
         return f"starting environment servers for {what}"
     where = ", ".join(servers) if len(servers) <= _NAMED else f"{len(servers)} servers"
@@ -198,12 +236,15 @@ def _check_compatible(specs: Sequence[RunSpec]) -> None:
         seen.update(names)
 
 
-async def _start_policies(config: RunConfig, stack: AsyncExitStack) -> dict[str, Policy]:
-    """Start the policies; return them by the names that records give them.
+async def _start_policies(
+    config: RunConfig, stack: AsyncExitStack
+) -> tuple[dict[str, Policy], dict[str, PolicySpec]]:
+    """Start the policies; return them and what they play by the names that records give them.
 
     A policy without a target plays the run's own model, which is served first where it has to be.
     """
     policies: dict[str, Policy] = {}
+    played: dict[str, PolicySpec] = {}
     for named in config.policies:
         spec = named
         if named.kind == SERVED_POLICY and not named.target:
@@ -214,12 +255,13 @@ async def _start_policies(config: RunConfig, stack: AsyncExitStack) -> dict[str,
             spec = replace(named, target=served.address)
         elif named.kind == EMBEDDED_POLICY and not named.target:
             spec = replace(named, target=config.model)
+        played[str(named)] = spec
         policy = policies[str(named)] = make_policy(spec, config.agent)
         check_prices(config, str(named), policy)
         await policy.start()
         log.info("policy started", policy=str(named), identity=policy.identity())
         stack.push_async_callback(policy.close)
-    return policies
+    return policies, played
 
 
 def check_prices(config: RunConfig, name: str, policy: Policy) -> None:

@@ -59,6 +59,7 @@ __all__ = [
     "find_run",
     "inspect_folder",
     "inspect_shard",
+    "is_written",
     "read_writer",
     "refuse_links",
     "run_names",
@@ -286,6 +287,18 @@ class WriterLock:
 
     def _read_holder(self) -> dict[str, Any]:
         return _read_signature(os.pread(self._descriptor, 4096, 0))
+
+
+def is_written(folder: Path) -> bool:
+    """Whether some process writes to a run or a shard, as its lock says; takes it for a moment.
+
+    For whoever waits for a writer that is to end: one that begins meanwhile might be refused.
+    """
+    try:
+        WriterLock(folder).release()
+    except RunLocked:
+        return True
+    return False
 
 
 def read_writer(folder: Path) -> int | None:

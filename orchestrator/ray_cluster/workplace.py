@@ -1,0 +1,212 @@
+"""A cluster as a run uses it: servers and workers on its nodes, as nodes come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import secrets
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+from agent_runtime.channel import TOKEN_VARIABLE, ConnectionOptions
+from agent_runtime.logs import get_logger
+from agent_runtime.policies import PolicySpec
+from agent_runtime.redaction import remember
+from agent_runtime.supervision import Supervisor
+from orchestrator.active_runs import ActiveRun, Work
+from orchestrator.config import RunConfig
+from orchestrator.discovery import ToldSource
+from orchestrator.errors import ClusterError
+from orchestrator.fleet import Fleet
+from orchestrator.leases import LeasePolicy
+from orchestrator.ray_cluster.actors import Actor, Host
+from orchestrator.ray_cluster.cluster import open_cluster
+from orchestrator.ray_cluster.driver import RolloutDriver, Staffing
+from orchestrator.ray_cluster.messages import RunPart, Welcome
+from orchestrator.ray_cluster.placement import Needs, Slot, check_room, place, server_needs
+from orchestrator.ray_cluster.servers import ServerPool
+from orchestrator.ray_cluster.worker import RolloutWorker
+
+__all__ = ["Workplace", "open_workplace"]
+
+log = get_logger(__name__)
+
+_NODES_SECONDS: Final = 2.0
+"""Between two looks at which nodes there are."""
+_WORKER_NEEDS: Final = Needs()
+
+
+@asynccontextmanager
+async def open_workplace(
+    config: RunConfig, environments: Sequence[str], *, skip_unavailable: bool
+) -> AsyncGenerator[Workplace]:
+    """Join or start the cluster of a run, with servers on it unless the run names its own.
+
+    Raises what `open_cluster` raises, UsageError where no node has room or a server cannot be
+    started, ClusterError, FleetError.
+    """
+    async with open_cluster(config.cluster) as host, AsyncExitStack() as stack:
+        workplace = Workplace(host, config, environments, skip_unavailable=skip_unavailable)
+        stack.push_async_callback(workplace.close)
+        await workplace.start()
+        yield workplace
+
+
+class Workplace:
+    """Servers and workers of a run on the nodes of a cluster."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: RunConfig,
+        environments: Sequence[str],
+        *,
+        skip_unavailable: bool,
+    ) -> None:
+        self._host = host
+        self._config = config
+        self._environments = tuple(environments)
+        self._token = ""
+        self.servers: ServerPool | None = None
+        """None = the run names servers that are running already."""
+        if not config.fleet.running:
+            # Servers listen on their nodes' addresses, where others might play, too.
+            self._token = os.environ.get(TOKEN_VARIABLE, "") or secrets.token_urlsafe(32)
+            remember(self._token)
+            self.servers = ServerPool(
+                host,
+                environments,
+                config.fleet,
+                token=self._token,
+                skip_unavailable=skip_unavailable,
+            )
+        self._slots: Sequence[Slot] = ()
+        """Where workers belong."""
+        self._driver: RolloutDriver | None = None
+        self._background = Supervisor()
+
+    @property
+    def source(self) -> ToldSource | None:
+        """Lists the servers; None = the run itself names where they are."""
+        return self.servers.source if self.servers is not None else None
+
+    async def start(self) -> None:
+        """Start the servers, wait for the first one, and follow the cluster's nodes from now on."""
+        nodes = await self._host.nodes()
+        with_servers = self.servers is not None
+        check_room(nodes, self._config.cluster, self._environments, servers=with_servers)
+        await self._look()
+        if self.servers is not None:
+            await self.servers.first()
+        self._background.start(self._follow(), "follow the nodes")
+
+    async def close(self) -> None:
+        """End the servers; the workers have ended with the run."""
+        await self._background.close()
+        if self.servers is not None:
+            await self.servers.close()
+
+    def options(self, options: ConnectionOptions) -> ConnectionOptions:
+        """Return how this process reaches the servers."""
+        if not self._token:
+            return options
+        security = replace(options.security, token=self._token, insecure=True)
+        return replace(options, security=security)
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(_NODES_SECONDS)
+            try:
+                await self._look()
+            except ClusterError as error:
+                if self._driver is not None:
+                    self._driver.fail(error)
+                return
+
+    async def _look(self) -> None:
+        """Have servers and workers where they belong on the nodes of now."""
+        nodes = await self._host.nodes()
+        with_servers = self.servers is not None
+        for_servers, for_workers = place(
+            nodes,
+            self._config.cluster,
+            server_needs(self._environments),
+            servers=with_servers,
+        )
+        self._slots = for_workers
+        if self.servers is not None:
+            self.servers.want(for_servers)
+        if self._driver is not None:
+            self._driver.want(for_workers)
+
+    def make_player(
+        self,
+        runs: Sequence[ActiveRun],
+        fleet: Fleet,
+        policies: Mapping[str, PolicySpec],
+        work: Work,
+    ) -> RolloutDriver:
+        """Return what has runs played here.
+
+        Args:
+            runs: What is played; each worker has a shard of each.
+            fleet: Knows the servers of now.
+            policies: What workers play, by the names that records give.
+            work: What is left to play, and who is told.
+        """
+        cluster = self._config.cluster
+        session = runs[0].store.manifest.sessions[-1]
+
+        def hire(name: str, slot: Slot) -> Actor:
+            welcome = self._welcome(name, runs, policies)
+            return self._host.start(RolloutWorker, slot.node, _WORKER_NEEDS, welcome=welcome)
+
+        if self.servers is not None:
+            self.servers.on_event = work.progress.tell
+        driver = self._driver = RolloutDriver(
+            work.scheduler,
+            fleet,
+            Staffing(
+                hire=hire,
+                stores=[run.store for run in runs],
+                code=session.code_hash or "",
+                python=platform.python_version(),
+                concurrency=self._config.concurrency,
+                source=self.source,
+                session=len(runs[0].store.manifest.sessions),
+            ),
+            work.progress.count,
+            account=work.account,
+            on_limit=work.on_limit,
+            tell=work.progress.tell,
+            leases=LeasePolicy(seconds=cluster.ray_lease, fence=2 * cluster.ray_lease),
+        )
+        driver.want(self._slots)
+        return driver
+
+    def _welcome(
+        self,
+        name: str,
+        runs: Sequence[ActiveRun],
+        policies: Mapping[str, PolicySpec],
+    ) -> Welcome:
+        return Welcome(
+            name=name,
+            runs=tuple(
+                RunPart(
+                    config=run.config,
+                    folder=run.store.folder.resolve(),
+                    manifest=run.store.manifest,
+                    tasks=run.tasks,
+                )
+                for run in runs
+            ),
+            policies=policies,
+            workers=max(1, len(self._slots)),
+            members=tuple(self.servers.source.members) if self.servers is not None else None,
+            token=self._token,
+            lease=self._config.cluster.ray_lease,
+        )

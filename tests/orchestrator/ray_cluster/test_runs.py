@@ -1,0 +1,196 @@
+"""Runs on a cluster by everything but Ray: driver, leases, workers, shards."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from orchestrator import errors
+from orchestrator.config import RunConfig, parse_policies
+from orchestrator.fleet import FleetConfig
+from orchestrator.ray_cluster import workplace
+from orchestrator.ray_cluster.cluster import check_address
+from orchestrator.ray_config import RayConfig
+from orchestrator.retry import RetryPolicy
+from orchestrator.run import run
+from orchestrator.run_folder import shard_folder, shard_names
+from orchestrator.run_limits import RunLimits
+from orchestrator.store import RunReader
+from tests.kit.servers import serving
+from tests.orchestrator.ray_cluster.local_host import LocalHost
+
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture
+def host(monkeypatch):
+    def make(nodes: int = 2) -> LocalHost:
+        host = LocalHost(nodes)
+        monkeypatch.setattr(workplace, "open_cluster", host.open)
+        monkeypatch.setattr(workplace, "_NODES_SECONDS", 0.05)
+        return host
+
+    return make
+
+
+@asynccontextmanager
+async def serving_maze(**options):
+    async with serving(environments=("maze",), execution={}, **options) as server:
+        yield FleetConfig(servers=tuple(server.addresses))
+
+
+def config(fleet: FleetConfig, **changes) -> RunConfig:
+    values = {
+        "environments": ("maze",),
+        "policies": parse_policies("expert,random"),
+        "split": "train",
+        "episodes": 12,
+        "samples": 2,
+        "concurrency": 8,
+        "fleet": fleet,
+        "cluster": RayConfig(address="local", ray_workers=1),
+        "retry": RetryPolicy(first_delay=0.01),
+        **changes,
+    }
+    return RunConfig(**values)
+
+
+def allow(folder: Path, words: int) -> None:
+    """Let each worker's gated policy write so many words more."""
+    with (folder / "words").open("ab") as file:
+        file.write(b"." * words)
+
+
+def gated(folder: Path) -> tuple:
+    allow(folder, 0)
+    return parse_policies(f"tests.orchestrator.gated_policy:Gated:{folder}")
+
+
+def records(folder: Path) -> dict:
+    with RunReader.open(folder) as reader:
+        assert reader.verify() == []
+        return {
+            (it.item_id, it.sample, it.policy): (it.score, [m.text for m in it.messages])
+            for it in reader.episodes()
+        }
+
+
+def shard_counts(folder: Path) -> list[int]:
+    counts = []
+    for name in shard_names(folder):
+        with RunReader.open(shard_folder(folder, name)) as reader:
+            counts.append(reader.count())
+    return counts
+
+
+async def until(condition, playing) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            assert not playing.done(), playing
+            await asyncio.sleep(0.05)
+
+
+async def test_a_run_on_two_workers_is_what_it_is_in_one_process(host, tmp_path) -> None:
+    host()
+    async with serving_maze() as fleet:
+        shared = await run(config(fleet), tmp_path / "shared", resume=False, console=QUIET)
+        alone = config(fleet, cluster=RayConfig())
+        await run(alone, tmp_path / "alone", resume=False, console=QUIET)
+    assert shared.complete and shared.finished == 48
+    assert records(tmp_path / "shared") == records(tmp_path / "alone")
+    counts = shard_counts(tmp_path / "shared")
+    assert len(counts) == 2 and min(counts) > 0 and sum(counts) == 48
+
+
+async def test_what_a_killed_worker_held_others_play_and_nothing_is_lost_or_doubled(
+    host, tmp_path
+) -> None:
+    cluster = host()
+    folder = tmp_path / "run"
+    async with serving_maze() as fleet:
+        settings = config(fleet, policies=gated(tmp_path), concurrency=2)
+        playing = asyncio.create_task(run(settings, folder, resume=False, console=QUIET))
+        await until(lambda: len(shard_names(folder)) == 2, playing)
+        while sum(shard_counts(folder)) < 3:
+            allow(tmp_path, 20)
+            await asyncio.sleep(0.2)
+        assert not playing.done()
+        cluster.workers()[0].kill()
+        (tmp_path / "open").touch()
+        outcome = await playing
+    assert outcome.complete and outcome.finished == 24
+    assert len(cluster.workers()) == 3
+    assert len(records(folder)) == 24 == sum(shard_counts(folder))
+
+
+async def test_nodes_join_and_leave_while_a_run_goes_on(host, tmp_path) -> None:
+    cluster = host(1)
+    folder = tmp_path / "run"
+    async with serving_maze() as fleet:
+        settings = config(fleet, policies=gated(tmp_path))
+        playing = asyncio.create_task(run(settings, folder, resume=False, console=QUIET))
+        await until(lambda: len(cluster.workers()) == 1, playing)
+        cluster.alive.append(LocalHost.node(1))
+        await until(lambda: len(cluster.workers()) == 2, playing)
+        del cluster.alive[0]
+        await until(lambda: cluster.workers()[0]._dead.done(), playing)
+        (tmp_path / "open").touch()
+        outcome = await playing
+    assert outcome.complete and len(records(folder)) == 24
+
+
+async def test_a_limit_ends_a_run_and_a_resume_without_a_cluster_goes_on(host, tmp_path) -> None:
+    host()
+    folder = tmp_path / "run"
+    async with serving_maze() as fleet:
+        limits = RunLimits(time_limit=0.5, limit_grace=0.0)
+        settings = config(fleet, policies=gated(tmp_path), limits=limits)
+        outcome = await run(settings, folder, resume=False, console=QUIET)
+        assert "--time-limit" in outcome.limit and not outcome.complete
+        (tmp_path / "open").touch()
+        alone = config(fleet, policies=settings.policies, cluster=RayConfig())
+        outcome = await run(alone, folder, resume=True, console=QUIET)
+    assert outcome.complete and len(records(folder)) == 24
+
+
+async def test_failures_are_played_again_by_whoever_has_room(host, tmp_path) -> None:
+    host()
+    async with serving_maze() as fleet:
+        once = parse_policies("tests.orchestrator.ray_cluster.failing:Once")
+        settings = config(fleet, policies=once, samples=1)
+        outcome = await run(settings, tmp_path / "run", resume=False, console=QUIET)
+    assert outcome.complete and outcome.failed == 0
+    with RunReader.open(tmp_path / "run") as reader:
+        assert {it.attempt for it in reader.summaries()} == {2}
+        assert len(list(reader.summaries(superseded=True))) == 12
+
+
+async def test_servers_are_started_on_the_nodes_and_end_with_the_run(
+    host, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv("AGENTGYM_TOKEN", "of-a-test")
+    cluster = host()
+    settings = config(FleetConfig(), episodes=4)
+    outcome = await run(settings, tmp_path / "run", resume=False, console=QUIET)
+    assert outcome.complete
+    servers = [it.made for it in cluster.actors if it not in cluster.workers()]
+    assert len(servers) == 2
+    assert all(it._server._process.returncode is not None for it in servers)
+
+
+async def test_no_node_with_enough_room_is_an_error_that_says_what_lacks(host, tmp_path) -> None:
+    host(1)
+    settings = config(FleetConfig(), cluster=RayConfig(address="local", ray_workers=64))
+    with pytest.raises(errors.UsageError, match=r"65 CPUs .* largest of 1 nodes has 2 CPUs"):
+        await run(settings, tmp_path / "run", resume=False, console=QUIET)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://head:10001", "head:port"])
+async def test_an_address_without_a_cluster_is_told_at_once(address) -> None:
+    with pytest.raises(errors.UsageError, match=address):
+        await check_address(address)
