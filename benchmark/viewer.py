@@ -99,16 +99,20 @@ def build_episode(number: int) -> episode_pb2.Episode:
     return episode
 
 
-def record_run(folder: Path, count: int) -> None:
-    """Write a run of generated episodes."""
-    manifest = Manifest(
+def generated_manifest() -> Manifest:
+    """Return the manifest of a run of generated episodes."""
+    return Manifest(
         run_id=_RUN,
         created=utc_now(),
         environments=(EnvironmentIdentity(name="maze", version="1", digest="generated"),),
         policy="generated",
         run_seed=0,
     )
-    with RunStore.create(folder, manifest, begin_session()) as store:
+
+
+def record_run(folder: Path, count: int) -> None:
+    """Write a run of generated episodes."""
+    with RunStore.create(folder, generated_manifest(), begin_session()) as store:
         items: dict[str, list[str]] = {}
         for number in range(count):
             environment, item_id, _ = names_of(number)

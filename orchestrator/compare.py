@@ -27,8 +27,8 @@ from orchestrator.comparison_tables import (
     comparison_data,
     print_comparison,
 )
-from orchestrator.errors import EpisodesMissing, RunNotFound, UsageError
-from orchestrator.run_folder import find_run
+from orchestrator.errors import EpisodesMissing, RemoteRunNotFound, RunNotFound, UsageError
+from orchestrator.object_storage import locate_run
 from orchestrator.statistics import MissingRule
 from orchestrator.store import RunReader
 
@@ -87,9 +87,9 @@ def _open(text: str, root: Path, stack: contextlib.ExitStack) -> tuple[RunReader
     at = len(text)
     while True:
         try:
-            folder = find_run(text[:at], root)
+            folder = locate_run(text[:at], root)
             return stack.enter_context(RunReader.open(folder)), text[at + 1 :]
-        except RunNotFound:
+        except (RunNotFound, RemoteRunNotFound):
             at = text.rfind("@", 0, at)
             if at <= 0:
                 raise

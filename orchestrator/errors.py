@@ -23,6 +23,10 @@
     ├── ReplayDiverged              recorded actions lead to something else than was recorded
     ├── FleetError                  the environment servers of a run cannot be had
     ├── ClusterError                the Ray cluster of a run was lost, or a worker broke
+    ├── ObjectStorageError          a run on object storage cannot be read or put
+    │   ├── RemoteRunNotFound       nothing at that address is a run
+    │   ├── BucketMissing           there is no such bucket
+    │   └── CredentialsRefused      there are none, or they may not do this
     ├── EntryUnreadable             a file of others' episodes, or an entry of it, cannot be read
     └── ExtraMissing                an optional dependency is not installed; names the extra
 
@@ -38,8 +42,10 @@ from typing import ClassVar, NamedTuple
 from agent_runtime.extras import install_command
 
 __all__ = [
+    "BucketMissing",
     "ClusterError",
     "ConfigurationError",
+    "CredentialsRefused",
     "Difference",
     "DuplicateEpisode",
     "EntryUnreadable",
@@ -50,9 +56,11 @@ __all__ = [
     "ForeignShard",
     "InvalidEpisode",
     "LayoutUnsupported",
+    "ObjectStorageError",
     "OrchestratorError",
     "OutputExists",
     "RecordCorrupt",
+    "RemoteRunNotFound",
     "ReplayDiverged",
     "RunExists",
     "RunFolderError",
@@ -214,7 +222,8 @@ class ShardMissing(StoreCorrupt):
         some = ", ".join(self.names[:5]) + (", ..." if len(self.names) > 5 else "")
         super().__init__(
             folder,
-            f"{len(self.names)} of its shards are not in shards/ ({some}): copy them there",
+            f"{len(self.names)} of its shards are not in shards/ ({some}): copy them there, or go "
+            "on without their records: python -m orchestrator.forget_shards RUN NAME ...",
         )
 
 
@@ -261,6 +270,42 @@ class FleetError(OrchestratorError):
 
 class ClusterError(OrchestratorError):
     """When the cluster that plays a run is lost, or none of its workers can play."""
+
+
+class ObjectStorageError(OrchestratorError):
+    """When a run on object storage cannot be read or put there; what was there is as it was."""
+
+    def __init__(self, url: str, problem: str) -> None:
+        self.url = url
+        self.problem = problem
+        super().__init__(f"{url}: {problem}")
+
+
+class RemoteRunNotFound(ObjectStorageError):
+    """When nothing at an address is a run."""
+
+    exit_code = 2
+
+
+class BucketMissing(ObjectStorageError):
+    """When there is no such bucket."""
+
+    exit_code = 2
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, "there is no such bucket: make it, or mend the address")
+
+
+class CredentialsRefused(ObjectStorageError):
+    """When there are no credentials, or they may not do this."""
+
+    def __init__(self, url: str, problem: str) -> None:
+        super().__init__(
+            url,
+            f"{problem}: give credentials that may read and write there (for s3:// in "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, for gs:// in "
+            "GOOGLE_APPLICATION_CREDENTIALS)",
+        )
 
 
 class EntryUnreadable(OrchestratorError):

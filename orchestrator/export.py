@@ -25,8 +25,8 @@ from orchestrator.command_line import run_command
 from orchestrator.errors import UsageError
 from orchestrator.formats import WRITERS
 from orchestrator.html_report import HtmlReportWriter
+from orchestrator.object_storage import locate_run
 from orchestrator.records import EpisodeSummary
-from orchestrator.run_folder import find_run
 from orchestrator.scorings.judgement import rescored, set_score
 from orchestrator.scorings.table import EpisodeScore, ScoresReader
 from orchestrator.store import RunReader
@@ -182,7 +182,7 @@ class ExportOptions:
     """Write the episodes of a run to one file."""
 
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Folder of the run, or its name within `--runs`."""
+    """Folder of the run, its name within `--runs`, or a URL such as s3://BUCKET/RUN."""
     out: Path
     """The file to write, with huggingface the folder; it appears when it is complete."""
     format: Literal[
@@ -248,7 +248,7 @@ def _export(options: ExportOptions) -> int:
         raise UsageError("--limit counts episodes; 0 = all")
     console = TerminalConsole(file=sys.stderr, soft_wrap=True)
     with (
-        RunReader.open(find_run(options.run, options.runs)) as run,
+        RunReader.open(locate_run(options.run, options.runs)) as run,
         Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
         task = progress.add_task("exporting", total=None)

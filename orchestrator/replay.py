@@ -28,7 +28,7 @@ from orchestrator.command_line import ObservationOptions, make_console, run_comm
 from orchestrator.errors import UsageError
 from orchestrator.fleet import Fleet, FleetConfig
 from orchestrator.manifest import is_own
-from orchestrator.run_folder import find_run
+from orchestrator.object_storage import locate_run
 from orchestrator.store import RunReader
 from orchestrator.trust import check_environments
 
@@ -192,7 +192,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _act(config: Replay) -> int:
     config.observation.configure()
-    folder = find_run(config.run)
+    folder = locate_run(config.run)
     console = make_console(stderr=config.json)
     with RunReader.open(folder) as reader:
         environments = sorted({summary.environment for summary in reader.summaries()})

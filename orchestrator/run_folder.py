@@ -59,6 +59,7 @@ __all__ = [
     "find_run",
     "inspect_folder",
     "inspect_shard",
+    "is_url",
     "is_written",
     "read_writer",
     "refuse_links",
@@ -89,11 +90,22 @@ def run_names(root: Path) -> list[str]:
     return sorted(entry.name for entry in root.iterdir() if (entry / MANIFEST_FILE).is_file())
 
 
+def is_url(name: str) -> bool:
+    """Tell whether a run is given by a URL: it is not on this machine's file systems."""
+    return "://" in name
+
+
 def find_run(name: str, root: Path = Path("runs")) -> Path:
     """Return the folder of a run given by path, or by its name within `root`.
 
-    Raises RunNotFound, which names the runs of `root`.
+    Raises RunNotFound, which names the runs of `root`, and UsageError for a URL: what is on object
+    storage is only read (`orchestrator.object_storage.locate_run`).
     """
+    if is_url(name):
+        raise UsageError(
+            f"{name} is on object storage, where nothing is played or judged: copy it first, "
+            "python -m orchestrator.fetch URL RUN"
+        )
     for folder in (Path(name), root / name):
         if folder.is_dir():
             return folder

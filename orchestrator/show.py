@@ -31,10 +31,10 @@ from agentgym.episode.v1 import episode_pb2
 from orchestrator.command_line import run_command
 from orchestrator.errors import EpisodesMissing, RecordCorrupt, UsageError
 from orchestrator.manifest import is_own
+from orchestrator.object_storage import locate_run
 from orchestrator.records import EpisodeSummary, blamed
 from orchestrator.rendering import as_plain_text, as_renderable
 from orchestrator.report import as_data, print_report, read_report
-from orchestrator.run_folder import find_run
 from orchestrator.run_list import imported_from, name_some, played_from
 from orchestrator.scorings.comparison import (
     comparison_data,
@@ -63,7 +63,7 @@ class ShowOptions:
     """Show a run, its episodes, or one of them."""
 
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Folder of the run, or its name within `--runs`."""
+    """Folder of the run, its name within `--runs`, or a URL such as s3://BUCKET/RUN."""
     runs: Path = Path("runs")
     """Where runs are looked up by name."""
     episode: str | None = None
@@ -143,7 +143,7 @@ def _show(options: ShowOptions) -> int:
         # A file or a pipe has no width of its own: do not squeeze the table into 80 columns.
         console.width = max(console.width, _FILE_WIDTH)
     with (
-        RunReader.open(find_run(options.run, options.runs)) as run,
+        RunReader.open(locate_run(options.run, options.runs)) as run,
         _open_scores(run, options) as scores,
     ):
         if options.episode is not None or options.item is not None:

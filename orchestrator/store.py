@@ -569,6 +569,24 @@ class RunStore(RunReader):
             write_manifest(self.folder, noted)
             self.manifest = noted
 
+    @classmethod
+    def forget_shards(cls, folder: Path, names: Iterable[str]) -> list[str]:
+        """Accept that shards are lost: a run's manifest names them no more; returns those.
+
+        What they had is played again by a resume. Shards that are there are not forgotten. Raises
+        RunFolderError where the folder is no run or is written to.
+        """
+        inspect_folder(folder)
+        lock = WriterLock(folder)
+        try:
+            manifest = inspect_folder(folder)
+            lost = sorted(set(names) & set(manifest.shards) - set(shard_names(folder)))
+            left = tuple(name for name in manifest.shards if name not in lost)
+            write_manifest(folder, replace(manifest, shards=left))
+        finally:
+            lock.release()
+        return lost
+
     def begin_playing(self, plan: RunPlan) -> None:
         """Note what is to be played, and that a session is under way; durable on return."""
         with contextlib.closing(connect_writing(self.folder / DATABASE_FILE)) as connection:

@@ -32,6 +32,8 @@ from orchestrator.command_line import make_console, run_command
 from orchestrator.config import PolicySpecs
 from orchestrator.errors import ExtraMissing, UsageError
 from orchestrator.listening import check_token, listen, resolve, shown_host
+from orchestrator.object_storage import fetch_run
+from orchestrator.run_folder import is_url
 from orchestrator.servers import FleetConfig
 from orchestrator.viewer.live_servers import VIEWED_FLEET, LiveServers
 
@@ -44,10 +46,11 @@ _TOKEN_VARIABLE: Final = "AGENTGYM_VIEWER_TOKEN"
 class ViewOptions:
     """Show runs in a browser."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")] = (
-        Path("runs"),
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")] = (
+        "runs",
     )
-    """Run folders, and folders below which runs are looked for."""
+    """Run folders, folders below which runs are looked for, and URLs such as s3://BUCKET/RUN, of
+    which the runs of this moment are shown."""
     host: str = "127.0.0.1"
     """Address to listen on. Beyond loopback the viewer wants a token of your own, and what it shows
     travels unencrypted: put a proxy with TLS before it, or forward the port by ssh instead."""
@@ -106,7 +109,7 @@ def _view(options: ViewOptions) -> int:
     address = resolve(options.host)
     token = _token(options, address)
     servers = LiveServers(options.fleet, options.client, trust_run=options.trust_run)
-    library = Library(options.runs)
+    library = Library([fetch_run(it) if is_url(it) else Path(it) for it in options.runs])
     branches = Branches(library, servers, options.policies, options.player)
     viewer = Viewer(library, servers, branches, cache=options.cache, tokenizer=tokenizer)
     with (

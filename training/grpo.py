@@ -52,8 +52,8 @@ from orchestrator import seeds
 from orchestrator.command_line import run_loop
 from orchestrator.configuration import to_plain
 from orchestrator.fleet import Fleet
+from orchestrator.object_storage import locate_run
 from orchestrator.records import EpisodeKey
-from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
 from orchestrator.training_folder import LOG_FILE
 from training.asynchronous import GroupFeed
@@ -631,7 +631,7 @@ def _read_replay(recipe: GRPORecipe) -> tuple[SampledGroups, dict[str, int]]:
     """Return recorded episodes, and the version of the starting weights, which played them."""
     episodes: list[episode_pb2.Episode] = []
     for name in recipe.replay:
-        with RunReader.open(find_run(name)) as reader:
+        with RunReader.open(locate_run(name)) as reader:
             episodes += reader.episodes(lambda episode: not episode.failed)
     if held_out := _held_out(recipe):
         for episode in episodes:

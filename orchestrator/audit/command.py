@@ -20,8 +20,10 @@ from orchestrator.atomic_file import write_atomically
 from orchestrator.audit.episodes import CHECKS, checks_of
 from orchestrator.audit.run import AuditResult, audit_run, certificate, score_run
 from orchestrator.command_line import run_command, run_loop
+from orchestrator.errors import UsageError
 from orchestrator.manifest import Manifest
-from orchestrator.run_folder import find_run
+from orchestrator.object_storage import locate_run
+from orchestrator.run_folder import is_url
 from orchestrator.run_tokenizer import find_tokenizer
 from orchestrator.store import RunReader
 from orchestrator.terminal import TerminalConsole, visible
@@ -37,7 +39,7 @@ class AuditOptions:
     """Check every record of a run and write a certificate."""
 
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Folder of the run, or its name within `--runs`."""
+    """Folder of the run, its name within `--runs`, or a URL such as s3://BUCKET/RUN."""
     runs: Path = Path("runs")
     """Where runs are looked up by name."""
     out: Path | None = None
@@ -72,9 +74,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _audit(options: AuditOptions) -> int:
+    if is_url(options.run) and options.out is None:
+        raise UsageError("of a run on object storage the certificate is written to --out FILE")
     errors = TerminalConsole(file=sys.stderr, soft_wrap=True)
     with (
-        RunReader.open(find_run(options.run, options.runs)) as run,
+        RunReader.open(locate_run(options.run, options.runs)) as run,
         Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress,
     ):
         task = progress.add_task("auditing", total=None)

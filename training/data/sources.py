@@ -27,8 +27,8 @@ from orchestrator.conversations import (
     read_conversations,
 )
 from orchestrator.errors import EntryUnreadable, ExtraMissing
+from orchestrator.object_storage import locate_run
 from orchestrator.records import EpisodeSummary
-from orchestrator.run_folder import find_run
 from orchestrator.store import RunReader
 from training.data.contents import record_content
 from training.data.selection import read_selection
@@ -181,7 +181,7 @@ def _resolve(config: SourceConfig, runs: Path) -> tuple[str, Path]:
             raise DataError(
                 f"{path} is neither Parquet nor JSON; set kind", field="data.sources.path"
             )
-    return "run", find_run(config.path, runs)
+    return "run", locate_run(config.path, runs)
 
 
 def _conversation_files(folder: Path) -> list[Path]:
