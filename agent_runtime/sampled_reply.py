@@ -45,6 +45,10 @@ class SampledReply:
             entropies=self.entropies + later.entropies,
         )
 
+    def sampled_by(self, version: str) -> SampledReply:
+        """The reply as one that weights of this name sampled, all of it."""
+        return replace(self, versions=[VersionSpan(0, len(self.ids), version)])
+
     def cut(self, count: int, finish: FinishReason) -> SampledReply:
         """The first `count` tokens only."""
         versions = [

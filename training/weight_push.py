@@ -14,11 +14,19 @@ from typing import Any
 
 import torch
 
-from agent_runtime.weights import Weights
+from agent_runtime.weights import AdapterWeights, Weights
 from training.rollouts.jobs import RolloutConfig, pushed_weights
 from training.rollouts.on_policy import Rollouts
 from training.trainer.distributed import DistributedContext
-from training.trainer.models import ModelConfig, gather_weights, save_checkpoint, uses_bf16
+from training.trainer.models import (
+    ModelConfig,
+    adapter_scale,
+    gather_adapter,
+    gather_weights,
+    save_adapter,
+    save_checkpoint,
+    uses_bf16,
+)
 
 __all__ = ["WeightPush", "prune_weights"]
 
@@ -54,6 +62,8 @@ class WeightPush:
 
     def _weights(self, module: Any, version: str) -> Weights:
         half = uses_bf16(self.model, self.dist.device)
+        if self.rollout.push_adapter:
+            return self._adapter(module, version, half=half)
         if self.rollout.engine == "sglang" and self.rollout.push == "disk":
             folder = self.folder / version
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -62,6 +72,18 @@ class WeightPush:
             return folder
         dtype = torch.bfloat16 if half else torch.float32
         return pushed_weights(self.rollout, gather_weights(module, self.dist, dtype=dtype))
+
+    def _adapter(self, module: Any, version: str, *, half: bool) -> Weights:
+        if self.rollout.engine == "sglang":
+            folder = self.folder / version
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            save_adapter(module, folder, self.dist)
+            return AdapterWeights(adapter=folder)
+        return AdapterWeights(
+            adapter=gather_adapter(module, self.dist),
+            scale=adapter_scale(module),
+            dtype=torch.bfloat16 if half else torch.float32,
+        )
 
 
 def prune_weights(folder: Path, *, keep: str) -> None:

@@ -12,8 +12,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from agent_runtime.engine.adapters import merge_adapter
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.generation import GenerationRequest
 from agent_runtime.engine.worker import start_engine
@@ -32,7 +33,7 @@ from agent_runtime.rendering import ChatRenderer
 from agent_runtime.sampled_reply import SampledReply
 from agent_runtime.sampling import FinishReason
 from agent_runtime.spending import Pricing
-from agent_runtime.weights import BroadcastWeights, Interrupt, Weights
+from agent_runtime.weights import AdapterWeights, BroadcastWeights, Interrupt, Weights
 
 if TYPE_CHECKING:
     from agent_runtime.engine.worker import EngineThread
@@ -127,7 +128,8 @@ class EmbeddedPolicy(TrainablePolicy):
     ) -> str:
         """Swap the weights between two steps of the engine; see `TrainablePolicy`.
 
-        A folder's default version is its digest, a state_dict needs one. By default replies that
+        A folder's default version is its digest, a state_dict needs one. An adapter is put into the
+        weights of the folder that the policy was made of. By default replies that
         are being sampled go on after their cache was recomputed ("retract"); "in_place" goes on
         using keys and values of the old weights, also for later turns.
         """
@@ -138,6 +140,8 @@ class EmbeddedPolicy(TrainablePolicy):
             )
         if isinstance(weights, BroadcastWeights):
             weights = weights.tensors  # they are in this process
+        if isinstance(weights, AdapterWeights):
+            weights = await self._merge(weights)
         started = time.monotonic()
         version = await self.engine.update_weights(
             weights,
@@ -152,6 +156,17 @@ class EmbeddedPolicy(TrainablePolicy):
             seconds=round(time.monotonic() - started, 3),
         )
         return version
+
+    async def _merge(self, adapter: AdapterWeights) -> Mapping[str, Any]:
+        """Return all weights with an adapter in them."""
+        backend = (await self.engine.ready()).backend
+        if backend.name != "torch":
+            raise PolicyMisconfigured(
+                "adapters are put into weights by torch: --embedded.backend torch"
+            )
+        # Read again each time: what is on the disk costs no memory, and no sum goes into another.
+        base = await asyncio.to_thread(backend.read_weights, self._folder)
+        return await asyncio.to_thread(merge_adapter, base, adapter)
 
     async def score(self, ids: Sequence[int]) -> list[float | None]:
         """Compute the logprob of each id given those before it; see `TrainablePolicy`."""

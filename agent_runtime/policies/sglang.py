@@ -54,7 +54,7 @@ from agent_runtime.sglang.groups import GroupSettings
 from agent_runtime.sglang.tensors import WeightTensors
 from agent_runtime.sglang.wire import Streamed, generate_body, read_reply, read_scores
 from agent_runtime.supervision import Supervisor, cancel_tasks, supervise
-from agent_runtime.weights import BroadcastWeights, Interrupt, Weights
+from agent_runtime.weights import AdapterWeights, BroadcastWeights, Interrupt, Weights
 
 __all__ = ["SGLangPolicy"]
 
@@ -186,7 +186,13 @@ class SGLangPolicy(TrainablePolicy):
         state_dict is handed to engines on this machine without a disk, or sent as
         `BroadcastWeights`; an engine that restarts afterwards is stale until the next update.
         Replies go on "in_place" by default.
+
+        An adapter's folder is loaded beside the weights, under its version; requests name it from
+        then on. Replies that were begun go on with the adapter that they began with.
         """
+        if isinstance(weights, AdapterWeights):
+            await self._load_adapter(weights, version, interrupt)
+            return version
         path, tensors, group = "", None, None
         if isinstance(weights, BroadcastWeights):
             tensors = WeightTensors(weights.tensors)
@@ -207,6 +213,18 @@ class SGLangPolicy(TrainablePolicy):
         await self.engines.update(update)
         return version
 
+    async def _load_adapter(
+        self, weights: AdapterWeights, version: str, interrupt: Interrupt | None
+    ) -> None:
+        if interrupt is not None:
+            raise PolicyMisconfigured(
+                "replies go on with the adapter that they began with: leave out interrupt"
+            )
+        if isinstance(weights.adapter, Mapping):
+            raise PolicyMisconfigured("SGLang takes an adapter's folder, not its tensors")
+        path = str(await asyncio.to_thread(Path(weights.adapter).resolve))
+        await self.engines.load_adapter(version, path)
+
     async def score(self, ids: Sequence[int]) -> list[float | None]:
         """Ask an engine for the logprob of each id; see `TrainablePolicy`."""
         sampling = {"max_new_tokens": 1, "temperature": 1.0}
@@ -218,8 +236,8 @@ class SGLangPolicy(TrainablePolicy):
         body["logprob_start_len"] = 0
 
         async def ask() -> list[float | None]:
-            key = {"extra_key": _cache_key(self.engines.health.versions)}
-            return read_scores(await self._endpoint.post("/generate", {**body, **key}), ids)
+            named = _named_weights(self.engines.health.versions, self.engines.adapter)
+            return read_scores(await self._endpoint.post("/generate", {**body, **named}), ids)
 
         return await self._sender.send(ask, before=self.engines.wait_ready)
 
@@ -248,8 +266,8 @@ class SGLangPolicy(TrainablePolicy):
         """
 
         async def attempt() -> SampledReply:
-            versions = self.engines.health.versions
-            request = {**body, "extra_key": _cache_key(versions)}
+            versions, adapter = self.engines.health.versions, self.engines.adapter
+            request = {**body, **_named_weights(versions, adapter)}
             try:
                 reply = await self._attempt(request, routing_key, stop_at, on_ids)
             except PolicyLost as error:
@@ -261,7 +279,9 @@ class SGLangPolicy(TrainablePolicy):
             if not await self.engines.are_current(used, versions):
                 text = f"{self._endpoint.base_url}: sampled by stale weights {sorted(used)}"
                 raise PolicyStale(text, trouble=Trouble.STALE)
-            return reply
+            # Engines report the weights below an adapter. It is one for a whole reply: they refuse
+            # a name that they do not have, and keep an adapter until its replies have ended.
+            return reply if not adapter else reply.sampled_by(adapter)
 
         return await self._sender.send(attempt, before=self.engines.wait_ready, repeats=repeats)
 
@@ -420,9 +440,13 @@ class _SGLangSession(TokenSession):
         return matches
 
 
-def _cache_key(versions: frozenset[str]) -> str:
-    """The name space of cached prefixes: what other weights computed must not be sampled from."""
-    return "weights:" + ",".join(sorted(versions))
+def _named_weights(versions: frozenset[str], adapter: str) -> dict[str, str]:
+    """Return what a request says of the weights that are to sample it.
+
+    They are the name space of cached prefixes, too: what others computed must not be sampled from.
+    """
+    key = "weights:" + ",".join(sorted({*versions, adapter} - {""}))
+    return {"extra_key": key, **({"lora_path": adapter} if adapter else {})}
 
 
 def _context_limit(option: int, server: Mapping[str, Any]) -> int:

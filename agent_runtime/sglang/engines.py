@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -30,6 +30,7 @@ from agent_runtime.errors import (
 )
 from agent_runtime.logs import get_logger
 from agent_runtime.request_retry import Outage
+from agent_runtime.sglang.adapters import Adapter, Adapters, load_adapter, unload_adapter
 from agent_runtime.sglang.groups import Ask, GroupSender, GroupSettings, tensor_parallel_size
 from agent_runtime.sglang.health import EngineHealth, EngineInfo, EngineState, GroupHealth
 from agent_runtime.sglang.tensors import WeightTensors
@@ -103,6 +104,7 @@ class EngineGroup:
         # the other's error: the recovery's retry of a folder that was not there once failed the
         # good update that came after it.
         self._updating: dict[str, asyncio.Lock] = {}
+        self._adapters = Adapters()
         self._senders: dict[str, GroupSender] = {}
         """Of the engines that were sent weights through a process group, by their addresses."""
 
@@ -110,6 +112,12 @@ class EngineGroup:
     def addresses(self) -> tuple[str, ...]:
         """Engines, without the router."""
         return tuple(self._clients)
+
+    @property
+    def adapter(self) -> str:
+        """Name of the adapter that requests ask for; empty = they are for the weights alone."""
+        newest = self._adapters.newest
+        return newest.name if newest is not None else ""
 
     async def start(self) -> dict[str, Any]:
         """Find the engines and check that they serve.
@@ -255,6 +263,7 @@ class EngineGroup:
                 'recipes rollout.push = "distributed")'
             )
         self._update = update if update.path else None
+        dropped = self._adapters.clear()  # they were on other weights
         if update.interrupt == "abort":
             self._close_gate()  # replies that are given back wait here for the new weights
         started = time.monotonic()
@@ -271,12 +280,59 @@ class EngineGroup:
             log.warning("weight update failed", version=update.version, error=str(failures[0]))
             self.report_failure("a weight update failed")
             raise failures[0]
+        await self._unload(dropped)
         log.info(
             "weights updated",
             version=update.version,
             engines=len(self._clients),
             interrupt=update.interrupt,
             seconds=round(time.monotonic() - started, 3),
+        )
+
+    async def load_adapter(self, name: str, path: str) -> None:
+        """Load a LoRA adapter on all engines; requests ask for it when this returns.
+
+        The one before stays for requests that are on their way; the one before that is unloaded. An
+        engine that was down, or restarts, gets weights and adapter before it serves again.
+
+        Args:
+            name: New for new weights: engines cache by it.
+            path: Folder of the adapter, as the engines see it.
+
+        Raises:
+            PolicyMisconfigured: There was an adapter of this name, or engines take none.
+            PolicyError: An engine could not load it.
+        """
+        if name in self.health.versions:
+            raise PolicyMisconfigured(f"version {name!r} is served already: name a new one")
+        self._adapters.require_new(name)
+        adapter = Adapter(name, path)
+        results = await asyncio.gather(
+            *(self._load_one(address, adapter) for address in self._clients),
+            return_exceptions=True,
+        )
+        failures = [result for result in results if isinstance(result, BaseException)]
+        for failure in failures:
+            if not isinstance(failure, PolicyUnavailable):
+                raise failure
+        dropped = self._adapters.add(adapter)
+        if failures:
+            self.report_failure("an adapter was not loaded")
+            raise failures[0]
+        await self._unload(dropped)
+        log.info("adapter loaded", version=name, engines=len(self._clients))
+
+    async def _load_one(self, address: str, adapter: Adapter) -> None:
+        async with self._updating[address]:
+            try:
+                await load_adapter(self._clients[address], adapter)
+            except PolicyUnavailable:
+                self._set_health(address, self.health[address].update_failed())
+                raise
+
+    async def _unload(self, dropped: Sequence[Adapter]) -> None:
+        await asyncio.gather(
+            *(unload_adapter(client, it) for client in self._clients.values() for it in dropped)
         )
 
     async def _update_one(self, address: str, update: WeightUpdate) -> None:
@@ -289,6 +345,18 @@ class EngineGroup:
             if self._update is not None and address in self.health.stale:
                 with contextlib.suppress(PolicyError):
                     await self._update_alone(address, self._update)
+                    await self._restore_adapter(address)
+
+    async def _restore_adapter(self, address: str) -> None:
+        """Give an engine that has its weights again the adapter on them; raises PolicyError."""
+        adapter = self._adapters.newest
+        if adapter is None:
+            return
+        try:
+            await load_adapter(self._clients[address], adapter)
+        except BaseException:
+            self._set_health(address, self.health[address].update_failed())
+            raise
 
     async def _update_alone(self, address: str, update: WeightUpdate) -> None:
         client = self._clients[address]
@@ -423,8 +491,12 @@ class EngineGroup:
             info = await self._engine_info(self._clients[address])
         except PolicyError:
             self._set_health(address, self.health[address].unreachable())
-        else:
-            self._set_health(address, self.health[address].answered(info))
+            return
+        known = self.health[address]
+        health = known.answered(info)
+        if self.adapter and known.info is not None and known.info.boot_id != info.boot_id:
+            health = health.update_failed()  # adapters end with the process that loaded them
+        self._set_health(address, health)
 
     async def _engine_info(self, client: Endpoint) -> EngineInfo:
         model = await self._model_info(client, _PROBE_TIMEOUT)

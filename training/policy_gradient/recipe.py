@@ -133,6 +133,11 @@ class GRPORecipe:
             self.evaluate or set(self.items) != {it.name for it in self.environments}
         ):
             raise ValueError("items are of every environment, and go with evaluate = false")
+        self._check_model()
+
+    def _check_model(self) -> None:
+        if self.rollout.push_adapter and self.model.lora is None:
+            raise ValueError("rollout.push_adapter pushes the adapter of model.lora: set it")
         if not self.model.path:
             raise ValueError("model.path is a checkpoint: GRPO improves an agent that can play")
 

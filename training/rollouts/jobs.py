@@ -67,6 +67,9 @@ class RolloutConfig:
     push_address: str = ""
     """This machine as the server sees it, to come to that group; empty = the address that leads to
     it."""
+    push_adapter: bool = False
+    """Of GRPO with `model.lora`: give the engine the adapter alone after each step, and the weights
+    below it once. A server at `url` loads it from a disk that it sees, named by its version."""
     max_new_tokens: int = 256
     """Longest reply, in tokens."""
     thoughts: bool = True
@@ -97,6 +100,9 @@ class RolloutConfig:
             raise ValueError("the engine sglang needs url, or serve.port to launch a server on")
         if self.push != "disk" and not self.url:
             raise ValueError("push is of a server that goes on: it needs url")
+        outlasts = self.engine == "embedded" or self.url
+        if self.push_adapter and (self.push != "disk" or not outlasts):
+            raise ValueError('push_adapter wants push = "disk", and embedded or a server with url')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Self
 
 from agent_runtime.agent import EpisodePlan
+from agent_runtime.engine.checkpoint import weights_digest
 from agent_runtime.errors import PolicyUnavailable
 from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies import PolicyConfig, Sampling, make_policy
 from agent_runtime.policies.base import Policy, TrainablePolicy
 from agent_runtime.policies.sglang import SGLangPolicy
 from agent_runtime.spawned_server import LogFolder
-from agent_runtime.weights import Weights
+from agent_runtime.weights import AdapterWeights, Weights
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
 from orchestrator.broadcast import Broadcast
@@ -145,6 +146,14 @@ class Rollouts:
         if version:
             weights = await asyncio.to_thread(checkpoint_weights, rollout, checkpoint)
             await policy.update_weights(weights, version=version)
+        elif rollout.push_adapter and isinstance(policy, SGLangPolicy):
+            await self._require_base(policy, checkpoint)
+
+    async def _require_base(self, policy: SGLangPolicy, checkpoint: Path) -> None:
+        """Give a server the weights below adapters, unless it serves those of their digest."""
+        digest = await asyncio.to_thread(weights_digest, checkpoint)
+        if policy.engines.health.versions != frozenset({digest}):
+            await policy.update_weights(checkpoint, version=digest)
 
     @property
     def folder(self) -> Path:
@@ -171,7 +180,8 @@ class Rollouts:
         try:
             await self._policy.update_weights(weights, version=version)
         except PolicyUnavailable as error:
-            if not isinstance(weights, Path):
+            on_disk = weights.adapter if isinstance(weights, AdapterWeights) else weights
+            if not isinstance(on_disk, Path):
                 raise
             log.warning("weights wait for the engine", version=version, error=str(error))
             return

@@ -35,12 +35,15 @@ __all__ = [
     "InitConfig",
     "LoraSettings",
     "ModelConfig",
+    "adapter_scale",
     "create_base",
+    "gather_adapter",
     "gather_weights",
     "hf_config",
     "load_for_training",
     "planned_hf_config",
     "precision_context",
+    "save_adapter",
     "save_checkpoint",
     "shard",
     "uses_bf16",
@@ -569,13 +572,57 @@ def gather_weights(
     return weights
 
 
-def _gather(model: Any, dist: DistributedContext) -> dict[str, torch.Tensor]:
-    """Return all weights in host memory on the main process, nothing on the others."""
+def gather_adapter(model: Any, dist: DistributedContext) -> dict[str, torch.Tensor]:
+    """Return the adapter alone in float32, under the names of `peft`'s files.
+
+    It is in host memory of the main process; the others get an empty dictionary. The weights below
+    it are not gathered. Every process has to call this.
+
+    Args:
+        model: Loaded by `load_for_training` with `lora`.
+        dist: The processes that share the model.
+    """
+    return _adapter_tensors(_gather(model, dist, trained=True))
+
+
+def save_adapter(model: Any, folder: Path, dist: DistributedContext) -> None:
+    """Write the adapter alone, as `peft` and servers load it; arguments as of `gather_adapter`.
+
+    The folder appears under its name when it is complete.
+    """
+    weights = _gather(model, dist, trained=True)
+    if dist.is_main:
+        partial = folder.with_name(f".{folder.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        _save_adapter(model, weights, partial)
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+    dist.barrier()
+
+
+def adapter_scale(model: Any) -> float:
+    """Return what the product of an adapter's matrices counts in the sum with a weight."""
+    lora = model.peft_config["default"]
+    return lora.lora_alpha / lora.r
+
+
+def _gather(
+    model: Any, dist: DistributedContext, *, trained: bool = False
+) -> dict[str, torch.Tensor]:
+    """Return all weights, or those that are trained, in host memory of the main process.
+
+    The other processes get nothing.
+    """
     if not dist.has_group:
-        return {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
+        chosen = {name for name, it in model.named_parameters() if it.requires_grad}
+        return {
+            name: tensor.detach().cpu()
+            for name, tensor in model.state_dict().items()
+            if not trained or name in chosen
+        }
     from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
-    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=trained)
     return cast("dict[str, torch.Tensor]", get_model_state_dict(model, options=options))
 
 
@@ -607,8 +654,7 @@ _PREFIX: Final = "base_model.model."
 
 def _merge_adapters(model: Any, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return full weights under the plain model's names: W + scale * B A."""
-    lora = model.peft_config["default"]
-    scale = lora.lora_alpha / lora.r
+    scale = adapter_scale(model)
     merged: dict[str, torch.Tensor] = {}
     for name, tensor in weights.items():
         plain = name.removeprefix(_PREFIX)
@@ -630,13 +676,17 @@ def _save_adapter(model: Any, weights: Mapping[str, torch.Tensor], folder: Path)
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True)
-    adapter = {
-        name.replace(".default.", "."): tensor.contiguous()
+    save_file(_adapter_tensors(weights), folder / "adapter_model.safetensors", {"format": "pt"})
+    model.peft_config["default"].save_pretrained(str(folder))
+
+
+def _adapter_tensors(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return those of an adapter under the names of `peft`'s files."""
+    return {
+        name.replace(".default.", "."): tensor.float().contiguous()
         for name, tensor in weights.items()
         if ".lora_" in name
     }
-    save_file(adapter, folder / "adapter_model.safetensors", {"format": "pt"})
-    model.peft_config["default"].save_pretrained(str(folder))
 
 
 def copy_tokenizer(source: str | Path, folder: Path) -> None:
