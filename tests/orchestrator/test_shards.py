@@ -1,14 +1,19 @@
 import json
 import shutil
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
-from orchestrator import errors
+from orchestrator import errors, export, show
+from orchestrator.config import RunConfig, parse_policies
+from orchestrator.fleet import FleetConfig
 from orchestrator.manifest import MANIFEST_FILE, read_manifest
 from orchestrator.records import episode_key, summarise
+from orchestrator.run import run as play
 from orchestrator.run_folder import DATABASE_FILE, SHARDS_FOLDER
 from orchestrator.store import RunReader, RunStore
 from orchestrator.viewer.opened_run import OpenedRun
@@ -273,3 +278,43 @@ def test_what_a_shard_lost_is_told_with_its_name(store, folder):
     store.close()
     with pytest.raises(errors.StoreCorrupt, match="w0: the last 1 of 3"):
         RunStore.resume(folder, build_manifest(), build_session())
+
+
+async def test_a_run_that_shards_began_is_resumed_by_one_process(tmp_path):
+    quiet = Console(quiet=True)
+    config = RunConfig(
+        environments=("maze",),
+        policies=parse_policies("expert"),
+        split="train",
+        episodes=4,
+        fleet=FleetConfig(spawn=1),
+    )
+    await play(config, tmp_path / "calm", resume=False, console=quiet)
+    with RunReader.open(tmp_path / "calm") as calm:
+        recorded, plan = list(calm.episodes()), calm.plan()
+        manifest = replace(calm.manifest, sessions=())
+        session = calm.manifest.sessions[0]
+    with RunStore.create(tmp_path / "cut", manifest, session) as store:
+        store.begin_playing(plan)
+        for number, record in enumerate(recorded[:3]):
+            write_shard(tmp_path / "cut", f"w{number}", record)
+    outcome = await play(config, tmp_path / "cut", resume=True, console=quiet)
+    assert (outcome.finished, outcome.planned, outcome.complete) == (4, 4, True)
+    with RunReader.open(tmp_path / "cut") as resumed:
+        assert [it.count() for it in resumed.stores().values()] == [1, 1, 1, 1]
+        for record in recorded:
+            again = resumed.get(episode_key(record))
+            assert [it.state_hash for it in again.steps] == [it.state_hash for it in record.steps]
+        assert resumed.verify() == []
+
+
+def test_commands_read_a_run_with_shards(store, folder, tmp_path, capsys):
+    store.append_all([build_episode("maze_1")])
+    write_shard(folder, "w0", build_episode("maze_2"), build_failed("maze_3"))
+    store.close()
+    assert show.main([str(folder), "--list"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"maze_{number}" in shown for number in (1, 2, 3))
+    out = tmp_path / "out.html"
+    assert export.main([str(folder), "--out", str(out), "--format", "html"]) == 0
+    assert "maze_2" in out.read_text()

@@ -13,9 +13,15 @@ from orchestrator.conversations import read_conversations
 from orchestrator.errors import EntryUnreadable
 from orchestrator.export import export_run
 from orchestrator.import_run import import_run
-from orchestrator.store import RunReader
+from orchestrator.store import RunReader, RunStore
 from tests.agent_runtime import tiny_tokenizers
-from tests.orchestrator.records import build_branch, build_episode, build_failed, build_seeing
+from tests.orchestrator.records import (
+    build_branch,
+    build_episode,
+    build_failed,
+    build_seeing,
+    build_session,
+)
 from tests.training.makers import (
     chatml_renderer,
     conversation,
@@ -46,6 +52,17 @@ def trained_texts(renderer: HuggingFaceRenderer, it: TokenSequence) -> list[str]
     """The texts of the masked spans."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], it.mask.astype(int), [0]])))
     return [renderer.decode(it.ids[a:b].tolist()) for a, b in edges.reshape(-1, 2)]
+
+
+def test_a_run_with_shards_gives_what_one_store_would(renderer, tmp_path: Path) -> None:
+    episodes = [played_episode(f"maze_{at}", ("Action: move up",), renderer) for at in range(3)]
+    alone, run = write_run(tmp_path / "alone", episodes), write_run(tmp_path / "run", episodes[:1])
+    for name, episode in zip(("w0", "w1"), episodes[1:], strict=True):
+        with RunStore.open_shard(run, name, build_session()) as shard:
+            shard.append_all([episode])
+    one, union = (read(renderer, source)[0] for source in (alone, run))
+    assert [it.origin.item_id for it in union] == ["maze_0", "maze_1", "maze_2"]
+    assert [it.ids.tolist() for it in union] == [it.ids.tolist() for it in one]
 
 
 @pytest.mark.parametrize("kind", ["run", "parquet"])
