@@ -1,0 +1,1 @@
+"""What a run costs from the orchestrator to the store, split by parts."""
