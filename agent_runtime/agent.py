@@ -369,9 +369,9 @@ class EpisodeRun:
     async def _reply(self, session: PolicySession, turn: int, calls: int) -> str | None:
         """Ask the policy for its next reply and record it; None = the context is full."""
         if not session.takes_images:
-            require_texts(
-                (it for said in self._messages for it in said.images), self._record.policy
-            )
+            for said in self._messages:
+                if said.images:
+                    require_texts(said.images, self._record.policy)
         seed = self._plan.turn_seed(turn)
         self._shown.wait_for(Waiting.POLICY)
         started = time.perf_counter()

@@ -81,10 +81,6 @@ def plan_episode(
     """
     key = assignment.key
     item: dict[str, Any] = {"environment": key.environment, "item_id": key.item_id}
-
-    def turn_seed(turn: int) -> int:
-        return seeds.sampling_seed(run_seed, **item, sample=key.sample, turn=turn, step=step)
-
     return EpisodePlan(
         run_id=run_id,
         episode_id=seeds.episode_id(
@@ -103,6 +99,6 @@ def plan_episode(
         options=play.options,
         max_rounds=play.max_rounds,
         conversation_start=play.conversation_start,
-        turn_seed=turn_seed,
+        turn_seed=seeds.sampling_seeds(run_seed, **item, sample=key.sample, step=step),
         limits=limits or EpisodeLimits(),
     )

@@ -98,6 +98,8 @@ class RunAccount:
 
     def _over(self, seconds: float) -> str:
         limits, total = self.limits, self._total
+        if limits.max_cost is limits.max_tokens is limits.time_limit is None:
+            return ""  # most runs, and every reply asks
         if limits.max_cost is not None and self._unpriced:
             return (
                 f"its limit of ${limits.max_cost:g} (--max-cost), which cannot be kept: "

@@ -11,11 +11,22 @@ same draws.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from typing import Final
 
-__all__ = ["derive", "episode_id", "episode_seed", "sampling_seed", "to_31_bits", "unit_interval"]
+__all__ = [
+    "derive",
+    "episode_id",
+    "episode_seed",
+    "sampling_seed",
+    "sampling_seeds",
+    "to_31_bits",
+    "unit_interval",
+]
 
 _PERSON = b"agentgym-seed-1"
 """Version of the derivation: another one must never give the same numbers by accident."""
+_SEED_BYTES: Final = 8
 
 
 def sampling_seed(
@@ -26,6 +37,20 @@ def sampling_seed(
     `turn` counts replies from 0; `step` is the training step that the episode belongs to.
     """
     return derive("sampling", run_seed, step, environment, item_id, sample, turn)
+
+
+def sampling_seeds(
+    run_seed: int, *, environment: str, item_id: str, sample: int, step: int = 0
+) -> Callable[[int], int]:
+    """Return `sampling_seed` of one episode by turn: what its turns share is hashed once."""
+    begun = _begin(("sampling", run_seed, step, environment, item_id, sample), size=_SEED_BYTES)
+
+    def seed(turn: int) -> int:
+        digest = begun.copy()
+        _add(digest, turn)
+        return _to_seed(digest.digest())
+
+    return seed
 
 
 def episode_seed(run_seed: int, *, environment: str, item_id: str, step: int = 0) -> int:
@@ -41,12 +66,12 @@ def episode_id(
 ) -> str:
     """Return the id of one attempt at one episode: 32 hexadecimal digits, unique within a run."""
     parts = ("episode-id", run_id, environment, item_id, sample, policy, attempt)
-    return _digest(parts, size=16).hex()
+    return _begin(parts, size=16).hexdigest()
 
 
 def derive(purpose: str, *parts: int | str) -> int:
     """Return a number in [0, 2**63) that depends on every part, its type and their order."""
-    return int.from_bytes(_digest((purpose, *parts), size=8), "big") >> 1
+    return _to_seed(_begin((purpose, *parts), size=_SEED_BYTES).digest())
 
 
 def to_31_bits(seed: int) -> int:
@@ -59,11 +84,19 @@ def unit_interval(purpose: str, *parts: int | str) -> float:
     return (derive(purpose, *parts) >> 10) / (1 << 53)
 
 
-def _digest(parts: tuple[int | str, ...], *, size: int) -> bytes:
+def _to_seed(digest: bytes) -> int:
+    return int.from_bytes(digest, "big") >> 1
+
+
+def _begin(parts: tuple[int | str, ...], *, size: int) -> hashlib.blake2b:
     digest = hashlib.blake2b(digest_size=size, person=_PERSON)
     for part in parts:
-        # Type and length go first, so that ("a", "bc") != ("ab", "c") and 1 != "1".
-        data = str(part).encode("utf-8", "surrogatepass")
-        digest.update(f"{'i' if isinstance(part, int) else 's'}{len(data)}:".encode())
-        digest.update(data)
-    return digest.digest()
+        _add(digest, part)
+    return digest
+
+
+def _add(digest: hashlib.blake2b, part: int | str) -> None:
+    # Type and length go first, so that ("a", "bc") != ("ab", "c") and 1 != "1".
+    data = str(part).encode("utf-8", "surrogatepass")
+    digest.update(f"{'i' if isinstance(part, int) else 's'}{len(data)}:".encode())
+    digest.update(data)

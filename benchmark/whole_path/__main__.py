@@ -126,8 +126,8 @@ def _run(
     """Play every item so many times; raises RuntimeError where a process fails."""
     address, run = f"unix:{folder}/s{samples}", folder / f"run-{samples}"
     split = str(Path(__file__).with_name("split.py"))
-    # Of the tree everything but the benchmark itself: an older one may have none.
-    path = os.pathsep.join((str(tree), str(tree / "gen"), str(ROOT)))
+    # Of the tree everything but the policy: an older one may have none.
+    path = os.pathsep.join((str(tree), str(tree / "gen"), str(Path(__file__).parent)))
     variables = os.environ | {"PYTHONPATH": path}
 
     def spawn(process: str, module: str, *words: str) -> subprocess.Popen[bytes]:
@@ -145,7 +145,7 @@ def _run(
             if server.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError((folder / f"{_SERVER}-{samples}.log").read_text()[-2000:])
             time.sleep(0.05)
-        policy = f"benchmark.whole_path.replies:policy:{folder / 'replies.json'}"
+        policy = f"replies:policy:{folder / 'replies.json'}"
         words = ("--env", name, "--split", "train", "--items", ",".join(items), "--episodes", "0")
         words += ("--samples", str(samples), "--policy", policy, "--servers", address)
         words += ("--concurrency", str(concurrency), "--out", str(run))
@@ -159,11 +159,11 @@ def _run(
 
 
 def _read(run: Path, folder: Path, samples: int) -> Run:
-
+    """Return what a run recorded, and what its processes say of themselves."""
     steps, begins, ends = 0, list[float](), list[float]()
     with RunReader.open(run) as reader:
         for episode in reader.episodes():
-            steps += len(episode.steps)
+            steps += len(episode.steps) - 1  # the first is the reset
             begins.append(episode.started_unix_ms / 1000)
             ends.append(episode.ended_unix_ms / 1000)
     cpu: dict[str, float] = {}

@@ -1,6 +1,7 @@
 """Replies that were worked out before, as a policy: an agent that costs nothing.
 
-`--policy benchmark.whole_path.replies:policy:FILE`, a JSON object {item id: replies}.
+`--policy replies:policy:FILE` with this folder on PYTHONPATH; FILE is a JSON object {item id:
+replies}.
 """
 
 from __future__ import annotations

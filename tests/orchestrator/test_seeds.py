@@ -59,3 +59,10 @@ def test_the_boundary_between_parts_matters():
     assert seeds.derive("test", "a", "bc") != seeds.derive("test", "ab", "c")
     assert seeds.derive("test", 1) != seeds.derive("test", "1")
     assert 0 <= seeds.unit_interval("test", 1) < 1
+
+
+def test_the_seeds_of_an_episodes_turns_are_those_of_its_calls():
+    place = {name: value for name, value in PLACE.items() if name != "turn"}
+    drawn = seeds.sampling_seeds(7, **place, step=2)
+    for turn in (0, 3, 1, 12):  # in any order, any number of times
+        assert drawn(turn) == seeds.sampling_seed(7, **place, turn=turn, step=2)
