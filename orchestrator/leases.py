@@ -56,6 +56,8 @@ class Leases:
         self.policy = policy or LeasePolicy()
         self._leases: dict[str, _Lease] = {}
         self._holders: dict[Assignment, str] = {}
+        self._at_work = 0
+        """Workers that are not lost; counted, because each message asks."""
         self._used: set[str] = set()
         """Names that workers had: a name is of one worker, for ever."""
 
@@ -63,6 +65,11 @@ class Leases:
     def workers(self) -> Collection[str]:
         """Workers that hold a lease, in the order in which they joined."""
         return [name for name, lease in self._leases.items() if not lease.lost]
+
+    @property
+    def at_work(self) -> int:
+        """Number of workers that hold a lease."""
+        return self._at_work
 
     @property
     def lost(self) -> Collection[str]:
@@ -89,6 +96,7 @@ class Leases:
             raise ValueError(f"there was a worker {worker} before")
         self._used.add(worker)
         self._leases[worker] = _Lease(ends=now + self.policy.seconds)
+        self._at_work += 1
 
     def renew(self, worker: str, now: float) -> bool:
         """Note that a worker was heard of; False = it has no lease any more, and is to end."""
@@ -138,6 +146,7 @@ class Leases:
         if lease is None or lease.lost:
             return False
         lease.lost = True
+        self._at_work -= 1
         lease.ends = now + self.policy.fence
         return True
 
@@ -171,6 +180,7 @@ class Leases:
         lease = self._leases[worker]
         if lease.held:
             raise ValueError(f"{worker} holds {len(lease.held)} episodes")
+        self._at_work -= not lease.lost
         del self._leases[worker]
 
     def next_wake(self) -> float | None:

@@ -9,6 +9,7 @@ Which episode is next the scheduler says, who holds it `orchestrator.leases`.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -67,6 +68,8 @@ class Staffing:
     """Episodes that are live at once, on all workers together."""
     source: ToldSource | None
     """Lists the servers that were started for the run; None = workers find those they are told."""
+    patience: float
+    """Seconds that are waited for a node where none is left."""
     session: int
     """Number of the run's session, from 1: names of workers are never used twice."""
 
@@ -132,6 +135,8 @@ class RolloutDriver:
         """How requests of workers fared that are gone, by policy."""
         self._started = 0.0
         self._grace_ends: float | None = None
+        self._deserted: float | None = None
+        """Since when no node has had room; None = some have."""
         self._closing = False
         self._failure: BaseException | None = None
         self._changed = asyncio.Event()
@@ -152,7 +157,7 @@ class RolloutDriver:
     @property
     def workers(self) -> int:
         """Workers that hold a lease."""
-        return len(self._leases.workers)
+        return self._leases.at_work
 
     def describe_outages(self) -> str:
         """Say what holds policies up; empty = nothing."""
@@ -213,9 +218,13 @@ class RolloutDriver:
         if self._fleet.failure is not None:
             self.fail(self._fleet.failure)
         try:
+            looked = -math.inf
             while not (self._closing or self.scheduler.done):
                 self._keep_limits()
-                self._end_silent()
+                if (now := time.monotonic()) >= looked + _LOOK_SECONDS:
+                    looked = now  # not at each report: all workers are looked at
+                    self._end_silent(now)
+                    self._miss_nodes(now)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_SECONDS):
                         await self._changed.wait()
@@ -363,9 +372,25 @@ class RolloutDriver:
             return
         self._bury(seat, reason)
 
-    def _end_silent(self) -> None:
-        for name in self._leases.silent(time.monotonic()):
+    def _end_silent(self, now: float) -> None:
+        for name in self._leases.silent(now):
             self._bury(self._seats[name], "it is silent")
+
+    def _miss_nodes(self, now: float) -> None:
+        """End the run where no node has had room for a worker for long."""
+        if self._slots:
+            self._deserted = None
+            return
+        if self._deserted is None:
+            self._deserted = now
+            self._tell("no node of the cluster has room for a worker; waiting for one")
+        elif now - self._deserted > self._staffing.patience:
+            self.fail(
+                ClusterError(
+                    f"no node has had room for a worker for {self._staffing.patience:g} s; all "
+                    "finished episodes are kept: resume the run when there are some"
+                )
+            )
 
     def _bury(self, seat: _Seat, reason: str) -> None:
         held = self._leases.load(seat.name)

@@ -7,7 +7,7 @@ that lacks it is named before anything waits for it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.errors import UsageError
@@ -23,10 +23,10 @@ class Node:
     """A node of a cluster that is alive."""
 
     id: str
-    host: str
+    host: str = field(compare=False)
     """Its address within the cluster."""
-    cpus: float
-    memory: float
+    cpus: float = field(compare=False)
+    memory: float = field(compare=False)
     """Bytes that may be reserved on it."""
 
 

@@ -176,6 +176,7 @@ class Workplace:
                 python=platform.python_version(),
                 concurrency=self._config.concurrency,
                 source=self.source,
+                patience=self._config.fleet.wait_for_servers,
                 session=len(runs[0].store.manifest.sessions),
             ),
             work.progress.count,

@@ -166,6 +166,7 @@ class Run:
         held = Counter(it.key for name in self.workers for it in self.leases.held(name))
         assert all(count == 1 for count in held.values())
         assert held.total() == self.scheduler.running
+        assert self.leases.at_work == len(self.leases.workers)
         # A key that counts as finished is on record somewhere.
         assert self.scheduler.finished <= len(self.finished())
 

@@ -1,0 +1,161 @@
+"""Runs on real Ray: raylets of this machine, and processes that are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from orchestrator.config import RunConfig, parse_policies
+from orchestrator.fleet import FleetConfig
+from orchestrator.ray_config import RayConfig
+from orchestrator.run import run
+from orchestrator.run_folder import shard_folder, shard_names
+from orchestrator.store import RunReader
+
+ray = pytest.importorskip("ray", reason="Ray is not installed (extra ray)")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two raylets of this machine, which stand for two machines."""
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    started = Cluster()
+    for settings in ({"include_dashboard": False}, {}):
+        start_node(started, **settings)
+    yield started
+    started.shutdown()
+
+
+def start_node(cluster, **settings):
+    """Start a raylet; Ray gives up after 30 s, which a machine that others use may need."""
+    for _ in range(3):
+        try:
+            return cluster.add_node(num_cpus=2, **settings)
+        except Exception as error:  # noqa: BLE001 - Ray raises no other
+            problem = error
+    raise problem
+
+
+def settings(cluster, **changes) -> RunConfig:
+    values = {
+        "environments": ("echo", "textcraft"),
+        "policies": parse_policies("expert"),
+        "split": "train",
+        "episodes": 10,
+        "samples": 2,
+        "concurrency": 16,
+        "cluster": RayConfig(address=cluster.address, ray_workers=1, ray_servers=1),
+        **changes,
+    }
+    return RunConfig(**values)
+
+
+def records(folder: Path) -> dict:
+    with RunReader.open(folder) as reader:
+        assert reader.verify() == []
+        return {
+            (it.environment, it.item_id, it.sample): (it.score, [m.text for m in it.messages])
+            for it in reader.episodes()
+        }
+
+
+def shard_counts(folder: Path) -> dict[str, int]:
+    counts = {}
+    for name in shard_names(folder):
+        with RunReader.open(shard_folder(folder, name)) as reader:
+            counts[name] = reader.count()
+    return counts
+
+
+def play(config: RunConfig, folder: Path):
+    return asyncio.run(run(config, folder, resume=False, console=Console(quiet=True)))
+
+
+def test_two_nodes_play_what_one_process_plays(cluster, tmp_path) -> None:
+    outcome = play(settings(cluster), tmp_path / "shared")
+    alone = replace(settings(cluster), cluster=RayConfig(), fleet=FleetConfig(spawn=1))
+    play(alone, tmp_path / "alone")
+    assert outcome.complete and outcome.finished == 40
+    assert records(tmp_path / "shared") == records(tmp_path / "alone")
+    counts = shard_counts(tmp_path / "shared")
+    assert len(counts) == 2 and min(counts.values()) > 0
+
+
+class Command:
+    """A run on the cluster in a process of its own, held up by a gate."""
+
+    def __init__(self, cluster, tmp_path: Path) -> None:
+        self.gate = tmp_path
+        self.folder = tmp_path / "run"
+        self.log = tmp_path / "output"
+        (self.gate / "words").write_bytes(b"")
+        self._arguments = [
+            *("--env", "textcraft", "--split", "train", "--episodes", "20"),
+            *("--policy", f"tests.orchestrator.gated_policy:Gated:{tmp_path}"),
+            *("--concurrency", "4", "--ray", cluster.address, "--ray-lease", "10"),
+            *("--ray-workers", "1", "--ray-servers", "1"),
+        ]
+
+    def start(self, *arguments: str) -> subprocess.Popen:
+        command = [sys.executable, "-m", "orchestrator.sample", *arguments]
+        with self.log.open("ab") as output:
+            return subprocess.Popen(
+                command, stdout=output, stderr=output, cwd=REPOSITORY, start_new_session=True
+            )
+
+    def begin(self) -> subprocess.Popen:
+        """Start the run and let it play until some episodes are on record."""
+        process = self.start("--out", str(self.folder), *self._arguments)
+        while not (self.folder.exists() and sum(shard_counts(self.folder).values()) >= 3):
+            assert process.poll() is None, self.log.read_text()
+            if self.folder.exists() and len(shard_names(self.folder)) >= 2:
+                with (self.gate / "words").open("ab") as words:
+                    words.write(b"." * 20)
+            time.sleep(0.2)
+        assert process.poll() is None, self.log.read_text()
+        return process
+
+    def open_gate(self) -> None:
+        (self.gate / "open").touch()
+
+    def workers(self) -> list[int]:
+        """Process ids of the workers, as the locks of their shards say."""
+        locks = (shard_folder(self.folder, it) / "writer.lock" for it in shard_names(self.folder))
+        return [json.loads(lock.read_text())["pid"] for lock in locks if lock.read_text()]
+
+
+def test_a_killed_worker_and_a_killed_driver_lose_nothing_and_double_nothing(
+    cluster, tmp_path
+) -> None:
+    command = Command(cluster, tmp_path)
+    process = command.begin()
+    os.kill(command.workers()[0], signal.SIGKILL)
+    while "is lost with" not in command.log.read_text():
+        assert process.poll() is None, command.log.read_text()
+        time.sleep(0.2)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    before = records(command.folder)
+    command.open_gate()
+    process = command.start("--resume", str(command.folder))
+    assert process.wait(120) == 0, command.log.read_text()
+    after = records(command.folder)
+    assert len(after) == 20 == sum(shard_counts(command.folder).values())
+    assert before.items() <= after.items()
+    with RunReader.open(command.folder) as reader:
+        assert len(reader.manifest.sessions) == 2
