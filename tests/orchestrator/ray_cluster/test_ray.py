@@ -23,7 +23,7 @@ from orchestrator.run_folder import shard_folder, shard_names
 from orchestrator.store import RunReader
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (extra ray)")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -153,7 +153,7 @@ def test_a_killed_worker_and_a_killed_driver_lose_nothing_and_double_nothing(
     before = records(command.folder)
     command.open_gate()
     process = command.start("--resume", str(command.folder))
-    assert process.wait(120) == 0, command.log.read_text()
+    assert process.wait(300) == 0, command.log.read_text()
     after = records(command.folder)
     assert len(after) == 20 == sum(shard_counts(command.folder).values())
     assert before.items() <= after.items()

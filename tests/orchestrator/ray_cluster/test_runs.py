@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,23 @@ async def test_nodes_join_and_leave_while_a_run_goes_on(host, tmp_path) -> None:
         await until(lambda: cluster.workers()[0]._dead.done(), playing)
         (tmp_path / "open").touch()
         outcome = await playing
+    assert outcome.complete and len(records(folder)) == 24
+
+
+async def test_a_run_that_no_node_is_left_for_ends_and_is_resumed(host, tmp_path) -> None:
+    cluster = host(1)
+    folder = tmp_path / "run"
+    async with serving_maze() as fleet:
+        impatient = replace(fleet, wait_for_servers=0.3)
+        settings = config(impatient, policies=gated(tmp_path))
+        playing = asyncio.create_task(run(settings, folder, resume=False, console=QUIET))
+        await until(lambda: len(shard_names(folder)) == 1, playing)
+        cluster.alive.clear()
+        with pytest.raises(errors.ClusterError, match=r"no node .* resume the run"):
+            await playing
+        (tmp_path / "open").touch()
+        cluster.alive.append(LocalHost.node(1))
+        outcome = await run(settings, folder, resume=True, console=QUIET)
     assert outcome.complete and len(records(folder)) == 24
 
 
