@@ -153,7 +153,9 @@ def shard_names(run: Path) -> list[str]:
     A shard that is being made has a hidden name until it is complete.
     """
     try:
-        names = [entry.name for entry in (run / SHARDS_FOLDER).iterdir()]
+        # Asked at each look-up of a record: a Path of its own would take longer than the answer.
+        with os.scandir(f"{run}/{SHARDS_FOLDER}") as entries:
+            names = [entry.name for entry in entries]
     except FileNotFoundError:
         return []
     except NotADirectoryError as error:
