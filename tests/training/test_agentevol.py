@@ -313,7 +313,10 @@ def test_an_environment_may_be_explored_with_samples_of_its_own(tmp_path, sample
 
 
 # GRPO as a control of AgentEvol's: a recipe of this program.
-EVOLVING = [*sorted(RECIPES.glob("agentevol-*.toml")), RECIPES / "grpo-wordle.toml"]
+EVOLVING = [
+    *sorted(RECIPES.glob("agentevol-*.toml")),
+    *(RECIPES / f"grpo-{name}.toml" for name in ("babyai", "wordle")),
+]
 
 
 @pytest.mark.parametrize("path", EVOLVING, ids=lambda it: it.name)
