@@ -80,7 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _print(figures)
     if config.save is not None:
         config.save.parent.mkdir(parents=True, exist_ok=True)
-        result = {"manifest": manifest, "environments": figures}
+        busy = manifest["load_average"] > 0.5 * manifest["cores"]
+        result = {"manifest": manifest, "busy machine": busy, "environments": figures}
         config.save.write_text(json.dumps(result, indent=2) + "\n")
     return 0
 

@@ -85,7 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         figures[name] = {tree: _middle(found) for tree, found in rounds.items()}
         _print({name: figures[name]})
     if config.save is not None:
-        result = {"manifest": manifest, "environments": figures}
+        busy = manifest["load_average"] > 0.5 * manifest["cores"]
+        result = {"manifest": manifest, "busy machine": busy, "environments": figures}
         config.save.write_text(json.dumps(result, indent=2) + "\n")
     return 0
 
