@@ -159,3 +159,13 @@ def test_a_killed_worker_and_a_killed_driver_lose_nothing_and_double_nothing(
     assert before.items() <= after.items()
     with RunReader.open(command.folder) as reader:
         assert len(reader.manifest.sessions) == 2
+
+
+def test_a_node_that_dies_takes_no_episode_with_it(cluster, tmp_path) -> None:
+    node = start_node(cluster)
+    command = Command(cluster, tmp_path)
+    process = command.begin()
+    cluster.remove_node(node, allow_graceful=False)
+    command.open_gate()
+    assert process.wait(300) == 0, command.log.read_text()
+    assert len(records(command.folder)) == 20
