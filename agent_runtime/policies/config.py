@@ -60,9 +60,9 @@ class PolicyConfig:
 
     sampling: Annotated[Sampling, tyro.conf.arg(name="")] = field(default_factory=Sampling)
     """How replies are sampled."""
-    thoughts: bool = True
-    """Of expert, random and noop: a reply gives the reason for its action first; False = the action
-    alone, as agents reply that do not think aloud (for the action format react)."""
+    actions_only: bool = False
+    """Of expert, random and noop: replies are the action without the reason for it, as of agents
+    that do not think aloud (for the action format react)."""
     request_timeout: float = 600.0
     """Seconds for one reply."""
     max_requests: int | None = None

@@ -55,7 +55,7 @@ def _scripted(name: str) -> Factory:
     def make(_argument: str, config: PolicyConfig) -> Policy:
         from agent_runtime.policies.scripted import ScriptedPolicy
 
-        return ScriptedPolicy(name, thoughts=config.thoughts)
+        return ScriptedPolicy(name, actions_only=config.actions_only)
 
     return make
 

@@ -35,24 +35,24 @@ class ScriptedPolicy(Policy):
 
     pricing = Pricing.FREE
 
-    def __init__(self, name: str, *, thoughts: bool = True) -> None:
+    def __init__(self, name: str, *, actions_only: bool = False) -> None:
         if name not in _ADVISORS:
             raise PolicyMisconfigured(f"unknown scripted policy {name!r}")
         self.name = name
         self._advisor = _ADVISORS[name]
-        self._thoughts = thoughts
+        self._actions_only = actions_only
 
     def open(self, context: EpisodeContext) -> PolicySession:
-        return _ScriptedSession(context.live, self._advisor, thoughts=self._thoughts)
+        return _ScriptedSession(context.live, self._advisor, actions_only=self._actions_only)
 
 
 class _ScriptedSession(PolicySession):
     def __init__(
-        self, live: LiveEpisode, advisor: environment_pb2.Advisor, *, thoughts: bool
+        self, live: LiveEpisode, advisor: environment_pb2.Advisor, *, actions_only: bool
     ) -> None:
         self._live = live
         self._advisor = advisor
-        self._thoughts = thoughts
+        self._actions_only = actions_only
 
     @property
     def takes_images(self) -> bool:
@@ -61,7 +61,7 @@ class _ScriptedSession(PolicySession):
     async def reply(self, messages: Sequence[Message], *, turn: int, seed: int) -> Completion:
         """The advice for the episode's current state; raises what consulting it raises."""
         advice = await self._live.consult(self._advisor, seed)
-        return Completion(text=advice.reply if self._thoughts else _without_thought(advice))
+        return Completion(text=_without_thought(advice) if self._actions_only else advice.reply)
 
 
 def _without_thought(advice: environment_pb2.Advice) -> str:
@@ -69,7 +69,7 @@ def _without_thought(advice: environment_pb2.Advice) -> str:
     thought = f"Thought:\n{advice.thought}\n\n"
     if not advice.reply.startswith(thought):
         raise PolicyMisconfigured(
-            "thoughts = false: replies of this environment, or of this action format, have no "
+            "actions_only: replies of this environment, or of this action format, have no "
             f"thought that can be left out: {advice.reply[:200]!r}"
         )
     return advice.reply.removeprefix(thought)

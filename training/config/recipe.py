@@ -40,6 +40,7 @@ KEYS_ADDED: Final[Mapping[str, str | float]] = {
     "advantages.baseline": "group",
     "advantages.deviation": "group",
     "advantages.turn_discount": 0.95,
+    "branches.per_state": 4,
     "clip.kl_estimator": "k3",
     "clip.ratio": "token",
     "value.clip": 0.2,

@@ -72,9 +72,8 @@ class RolloutConfig:
     below it once. A server at `url` loads it from a disk that it sees, named by its version."""
     max_new_tokens: int = 256
     """Longest reply, in tokens."""
-    thoughts: bool = True
-    """Experts, and who else is scripted, give the reason for an action before it; False = replies
-    that are cloned are the action alone."""
+    actions_only: bool = False
+    """Experts, and who else is scripted, reply with the action alone, without the reason for it."""
     concurrency: int = 128
     """Episodes that are live at once."""
     together: bool = False
@@ -295,7 +294,7 @@ def _run_config(
         seed=policy.seed,
         agent=PolicyConfig(
             sampling=sampling,
-            thoughts=rollout.thoughts,
+            actions_only=rollout.actions_only,
             embedded=rollout.embedded,
             sglang=rollout.sglang,
         ),

@@ -61,7 +61,7 @@ def test_an_unknown_scripted_player_is_refused() -> None:
 
 
 async def test_its_thoughts_can_be_left_out() -> None:
-    session = make_policy("expert", PolicyConfig(thoughts=False)).open(
+    session = make_policy("expert", PolicyConfig(actions_only=True)).open(
         episode_context(RecordedEpisode())
     )
     reply = await session.reply(MESSAGES, turn=0, seed=0)
@@ -75,6 +75,8 @@ async def test_a_reply_whose_thought_cannot_be_left_out_is_refused() -> None:
         ) -> environment_pb2.Advice:
             return environment_pb2.Advice(action="look", thought="t", reply='{"thought": "t"}')
 
-    session = make_policy("expert", PolicyConfig(thoughts=False)).open(episode_context(Calling()))
-    with pytest.raises(PolicyMisconfigured, match="thoughts = false: replies of this environment"):
+    session = make_policy("expert", PolicyConfig(actions_only=True)).open(
+        episode_context(Calling())
+    )
+    with pytest.raises(PolicyMisconfigured, match="actions_only: replies of this environment"):
         await session.reply(MESSAGES, turn=0, seed=0)
