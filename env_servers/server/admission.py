@@ -91,7 +91,6 @@ class AdmissionController:
             fair: Whether a client may not take what is another's share.
         """
         self.capacities = dict(capacities)
-        self._derives_total = not total
         self.total = total or sum(capacities.values())
         self.per_client = per_client
         self.budget = budget or Budget(0)
@@ -105,12 +104,6 @@ class AdmissionController:
         self._accounts: weakref.WeakValueDictionary[str, Account] = weakref.WeakValueDictionary()
         self._present: dict[str, Account] = {}
         """Clients that hold episodes or asked for one a moment ago: who shares."""
-
-    def add(self, environment: str, capacity: int) -> None:
-        """Make room for the episodes of another environment."""
-        self.capacities[environment] = capacity
-        if self._derives_total:
-            self.total = sum(self.capacities.values())
 
     def account(self, client: str) -> Account:
         """Return the account of a client; the same one as long as anything refers to it."""

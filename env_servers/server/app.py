@@ -1,8 +1,5 @@
 """Builds a server from its configuration, runs it, and takes it down in order.
 
-`serve` listens first and loads its environments beside the loop: health is NOT_SERVING and calls
-wait until they are there, and an environment that cannot be loaded ends the server.
-
 SIGTERM or SIGINT: health turns to NOT_SERVING, resets are refused, live episodes may go on until
 they end or the drain time is over, then the port closes and workers stop. A background task that
 dies ends the server: without its reaper or its watchdog it would only seem to work.
@@ -16,7 +13,6 @@ import gc
 import os
 import resource
 import signal
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -41,7 +37,6 @@ from env_servers.server.clients import Clients
 from env_servers.server.commands import CommandHandler
 from env_servers.server.config import ServerConfig
 from env_servers.server.guard import InlineGuard
-from env_servers.server.hosts import Hosts
 from env_servers.server.instance import LoadedEnvironment
 from env_servers.server.logs import get_logger
 from env_servers.server.metrics import ServerMetrics
@@ -65,22 +60,15 @@ log = get_logger("env_servers.app")
 class EnvironmentServer:
     """One server process: environments, command handler, gRPC server, background tasks."""
 
-    def __init__(
-        self, config: ServerConfig, *, tracing: EpisodeTracing | None = None, load: bool = True
-    ) -> None:
-        """Load the environments, unless `load_later` is awaited once the server listens.
-
-        Args:
-            config: The server's configuration.
-            tracing: Replaces the one that the configuration asks for.
-            load: Whether to load now.
+    def __init__(self, config: ServerConfig, *, tracing: EpisodeTracing | None = None) -> None:
+        """Load the environments; `tracing` replaces the one that the configuration asks for.
 
         Raises:
             SdkError: An environment is unknown or unavailable.
         """
         self.config = config
         limits = config.limits
-        self._environment_config = EnvironmentConfig(config.data_dir, config.settings)
+        environment_config = EnvironmentConfig(config.data_dir, config.settings)
         self.guard = InlineGuard(
             min(limits.inline_limit, limits.step_limit), max(1, len(config.environments))
         )
@@ -88,20 +76,19 @@ class EnvironmentServer:
         self.threads = AbandonableThreadPool(config.threads)
         self.workers = WorkerPool(
             config.worker_count(),
-            self._environment_config,
+            environment_config,
             limits.step_limit,
             config.log,
             config.worker_memory or derive_worker_memory(available_memory(), config.worker_count()),
         )
+        loaded, unavailable = _load(config, environment_config)
+        hosts = {environment.spec.name: self._host(environment) for environment in loaded}
         self.tracing = tracing or _configured_tracing(config)
-        self._memory = available_memory()
-        self.handler = CommandHandler(Hosts(), limits, self._admission(), self.tracing)
+        self.handler = CommandHandler(hosts, limits, self._admission(hosts), self.tracing)
         self.table = self.handler.table
-        self.relocation = Relocation(self.handler.hosts, self.table, self.workers)
+        self.relocation = Relocation(hosts, self.table, self.workers)
         self.clients = Clients(config.security)
-        self.unavailable: dict[str, EnvironmentUnavailable] = {}
-        """Environments that were left out, with the reason."""
-        self.service = EnvironmentService(self.handler, self.clients, self.unavailable)
+        self.service = EnvironmentService(self.handler, self.clients, unavailable)
         self.metrics = ServerMetrics(
             self.handler, self.workers, self.threads, self.relocation.overruns
         )
@@ -110,13 +97,9 @@ class EnvironmentServer:
         self.addresses: list[str] = []
         """Where it listens, with the ports that were picked."""
         self._server: grpc.aio.Server | None = None
-        if load:
-            for name in config.environments:
-                self._add(self._load(name))
-            self._finish_loading()
 
     async def start(self) -> None:
-        """Listen; `addresses` then says where. Health is SERVING once all is loaded."""
+        """Listen; `addresses` then says where."""
         _raise_file_limit()
         self._server = server = grpc.aio.server(
             interceptors=self._interceptors(), options=_channel_options(self.config)
@@ -139,30 +122,6 @@ class EnvironmentServer:
             self.upkeep.add("loop lag", self.metrics.watch_loop())
         self.upkeep.start()
         self.guard.start()
-        if self.handler.hosts.complete:
-            await self._serving()
-        else:
-            await self._set_health(serving=False)
-            log.info("listening", addresses=self.addresses, loading=list(self.config.environments))
-
-    async def load_later(self) -> None:
-        """Load the environments one by one beside the loop, then serve.
-
-        Raises:
-            SdkError: An environment is unknown or unavailable.
-        """
-        for name in self.config.environments:
-            started = time.monotonic()
-            loaded = await asyncio.to_thread(self._load, name)
-            self._add(loaded)
-            if loaded is not None:
-                await self.health.set(loaded.spec.name, health_pb2.HealthCheckResponse.SERVING)
-                seconds = round(time.monotonic() - started, 3)
-                log.info("environment loaded", environment=loaded.spec.name, seconds=seconds)
-        self._finish_loading()
-        await self._serving()
-
-    async def _serving(self) -> None:
         await self._set_health(serving=True)
         log.info("serving", addresses=self.addresses, environments=list(self.handler.hosts))
 
@@ -211,46 +170,19 @@ class EnvironmentServer:
             return ThreadHost(loaded, self.threads, self.config.limits.step_limit)
         return ProcessHost(loaded, self.workers)
 
-    def _load(self, name: str) -> LoadedEnvironment | None:
-        """Return an environment, or None where it is left out, with the reason in `unavailable`.
-
-        Raises SdkError.
-        """
-        try:
-            return LoadedEnvironment(name, self._environment_config)
-        except EnvironmentUnavailable as error:
-            if not self.config.skip_unavailable:
-                raise
-            log.warning("environment left out", environment=name, error=str(error))
-            self.unavailable[name] = error
-            return None
-
-    def _add(self, loaded: LoadedEnvironment | None) -> None:
-        """Take an environment in."""
-        if loaded is None:
-            return
-        host, limits = self._host(loaded), self.config.limits
-        capacity = limits.max_episodes or derive_capacity(
-            host.spec, self.execution(loaded), self._memory, os.cpu_count() or 1
-        )
-        self.table.admission.add(host.spec.name, capacity)
-        self.relocation.watch(host)
-        self.metrics.watch(host)
-        self.handler.add(host)
-
-    def _finish_loading(self) -> None:
-        """Say that no other environment will come; raises where there is none at all."""
-        if not self.handler.hosts and self.unavailable:
-            raise next(iter(self.unavailable.values()))
-        self.handler.hosts.complete_now()
-
-    def _admission(self) -> AdmissionController:
+    def _admission(self, hosts: dict[str, Host]) -> AdmissionController:
+        memory, cores = available_memory(), os.cpu_count() or 1
         limits = self.config.limits
+        capacities = {
+            name: limits.max_episodes
+            or derive_capacity(host.spec, self.execution(host.loaded), memory, cores)
+            for name, host in hosts.items()
+        }
         return AdmissionController(
-            {},
+            capacities,
             total=limits.max_episodes,
             per_client=limits.max_episodes_per_client,
-            budget=Budget(limits.memory_budget or derive_budget(self._memory)),
+            budget=Budget(limits.memory_budget or derive_budget(memory)),
             fair=limits.fair_shares,
         )
 
@@ -291,8 +223,12 @@ async def serve(
         SecurityMisconfigured: Plain text would be served to other machines, or TLS by unfit files.
         AddressUnavailable: An address is taken.
     """
-    server = EnvironmentServer(config, load=False)
+    server = EnvironmentServer(config)
+    _tune_collector()
     await server.start()
+    server.guard.start_watchdog(config.stuck_file)
+    if ready is not None:
+        await ready(server)
     loop = asyncio.get_running_loop()
     first, second = asyncio.Event(), asyncio.Event()
 
@@ -302,15 +238,7 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     failed = asyncio.create_task(server.upkeep.failed.wait())
-    loading = asyncio.create_task(_load_all(server, ready))
-    stopped = asyncio.create_task(first.wait())
-    await asyncio.wait({loading, stopped, failed}, return_when=asyncio.FIRST_COMPLETED)
-    if loading.done() and loading.exception() is not None:
-        await server.stop()
-    if loading.done():
-        loading.result()
-        await _first_of(stopped, failed)
-    loading.cancel()
+    await _first_of(first.wait(), failed)
     if not failed.done():
         await _first_of(server.drain(), second.wait(), failed)
     failed.cancel()
@@ -319,15 +247,23 @@ async def serve(
         raise UpkeepFailed("a background task of the server died; its log says why")
 
 
-async def _load_all(
-    server: EnvironmentServer, ready: Callable[[EnvironmentServer], Awaitable[None]] | None
-) -> None:
-    """Load what the server listens for already, and say so."""
-    await server.load_later()
-    _tune_collector()
-    server.guard.start_watchdog(server.config.stuck_file)
-    if ready is not None:
-        await ready(server)
+def _load(
+    config: ServerConfig, environment_config: EnvironmentConfig
+) -> tuple[list[LoadedEnvironment], dict[str, EnvironmentUnavailable]]:
+    """Return the environments, and those that are left out with the reason."""
+    loaded: list[LoadedEnvironment] = []
+    unavailable: dict[str, EnvironmentUnavailable] = {}
+    for name in config.environments:
+        try:
+            loaded.append(LoadedEnvironment(name, environment_config))
+        except EnvironmentUnavailable as error:
+            if not config.skip_unavailable:
+                raise
+            log.warning("environment left out", environment=name, error=str(error))
+            unavailable[name] = error
+    if not loaded and unavailable:
+        raise next(iter(unavailable.values()))
+    return loaded, unavailable
 
 
 async def _first_of(*waits: Coroutine[Any, Any, Any] | asyncio.Task[Any]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Mapping
 
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.sdk.images import bytes_of
@@ -19,7 +19,6 @@ from env_servers.server.config import ServerLimits
 from env_servers.server.episode import Episode
 from env_servers.server.errors import CommandError
 from env_servers.server.events import Answer, Deferred, WriteAnswer, write_error, write_result
-from env_servers.server.hosts import Hosts
 from env_servers.server.in_flight import BackgroundTasks
 from env_servers.server.opening import EpisodeOpener
 from env_servers.server.parsing import CONTROL_BODIES, STEP_BODIES, CommandParser
@@ -41,7 +40,7 @@ class CommandHandler:
 
     def __init__(
         self,
-        hosts: Hosts,
+        hosts: Mapping[str, Host],
         limits: ServerLimits,
         admission: AdmissionController,
         tracing: EpisodeTracing | None = None,
@@ -52,7 +51,7 @@ class CommandHandler:
             admission,
             idle_limit=limits.idle_limit,
             pressure_idle=limits.pressure_idle,
-            journal_replayable=False,
+            journal_replayable=any(host.spec.deterministic for host in hosts.values()),
             tracing=tracing,
         )
         self._budget = admission.budget
@@ -60,11 +59,6 @@ class CommandHandler:
         self._parser = CommandParser(hosts, limits)
         self._opener = EpisodeOpener(hosts, limits, self.table, self._parser, self.background)
         self._verbs = EpisodeVerbs(hosts, self.table, self._parser, self.background)
-
-    def add(self, host: Host) -> None:
-        """Take an environment in that was loaded."""
-        self.table.journal_replayable |= host.spec.deterministic
-        self.hosts.add(host)
 
     # ------------------------------------------------------------------ the hot path
 

@@ -28,7 +28,6 @@ from prometheus_client.metrics_core import Metric
 
 from env_servers.server.commands import CommandHandler
 from env_servers.server.processes import WorkerPool
-from env_servers.server.runners import Host
 from env_servers.server.security import AddressUnavailable
 from env_servers.server.threads import AbandonableThreadPool
 
@@ -120,7 +119,7 @@ class ServerMetrics:
         capacity = GaugeMetricFamily(
             "agentgym_episodes_capacity", "Most live episodes", labels=["environment"]
         )
-        for name, host in list(self._handler.hosts.items()):
+        for name, host in self._handler.hosts.items():
             live.add_metric([name], table.admission.live[name])
             steps.add_metric([name], host.steps)
             capacity.add_metric([name], table.admission.capacities[name])
@@ -150,9 +149,7 @@ class ServerMetrics:
             "Inline calls that held up the loop and moved their environment to workers",
             labels=["environment"],
         )
-        for name in list(
-            self._handler.hosts
-        ):  # those without any, too: else the first is no increase
+        for name in self._handler.hosts:  # those without any, too: else the first is no increase
             overruns.add_metric([name], self._overruns.get(name, 0))
         yield overruns
         budget = table.admission.budget
@@ -180,6 +177,8 @@ class ServerMetrics:
         Raises:
             AddressUnavailable: Another program listens on the port.
         """
+        for host in self._handler.hosts.values():
+            host.observe = self.latency.labels(host.spec.name).observe
         try:
             self._server = _Listener(address, port)
         except OSError as error:
@@ -187,14 +186,7 @@ class ServerMetrics:
                 f"cannot serve metrics on {address}:{port}: {error.strerror or error}"
             ) from error
         self._server.set_app(self._answer)
-        for host in self._handler.hosts.values():
-            self.watch(host)
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
-
-    def watch(self, host: Host) -> None:
-        """Measure the steps of an environment from now on, where somebody may ask for them."""
-        if self._server is not None:
-            host.observe = self.latency.labels(host.spec.name).observe
 
     def _answer(self, request: WSGIEnvironment, respond: StartResponse) -> Iterable[bytes]:
         """Answer one request, in a thread."""

@@ -34,12 +34,8 @@ class Relocation:
         self._workers = workers
         self._successors: dict[str, ProcessHost] = {}
         for host in hosts.values():
-            self.watch(host)
-
-    def watch(self, host: Host) -> None:
-        """Hear of the calls of an environment that are interrupted."""
-        if isinstance(host, InlineHost):
-            host.on_overrun = self._move
+            if isinstance(host, InlineHost):
+                host.on_overrun = self._move
 
     def _move(self, host: InlineHost, item_id: str) -> None:
         """Move an environment of which a call was interrupted, and its episodes."""

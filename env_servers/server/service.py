@@ -76,7 +76,6 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
         self, request_iterator: AsyncIterator[pb.InteractRequest], context: Context
     ) -> None:
         """Answer commands until the client ends the stream."""
-        await self.handler.hosts.wait_for()
         limits = self.handler.limits
         owner = self.clients.of_call(context).name
         stream = Stream(
@@ -134,7 +133,6 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
     async def _answer_one(self, command: pb.Command, context: Context) -> pb.Event:
         """Handle one command as on a stream of its own; its error becomes the call's status."""
         answers: list[pb.Event] = []
-        await self.handler.hosts.wait_for()
 
         async def keep(response: pb.InteractResponse) -> None:
             answers.extend(response.events)
@@ -180,8 +178,7 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
     async def ListEnvironments(  # noqa: N802
         self, request: pb.ListEnvironmentsRequest, context: Context
     ) -> pb.ListEnvironmentsResponse:
-        """List what this server hosts, once all of it is loaded."""
-        await self.handler.hosts.wait_for()
+        """List what this server hosts."""
         return pb.ListEnvironmentsResponse(
             environments=sorted(self.handler.hosts),
             contract_revisions=[CONTRACT_REVISION],
@@ -209,7 +206,7 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
     async def _get(self, request: pb.GetEnvironmentRequest) -> pb.GetEnvironmentResponse:
         if request.contract_revision not in (0, CONTRACT_REVISION):
             raise errors.revision_unsupported(request.contract_revision, CONTRACT_REVISION)
-        host = await self._host(request.environment)
+        host = self._host(request.environment)
         name = host.spec.name
         if name not in self._described:
             self._described[name] = describe(
@@ -225,7 +222,7 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
         return described
 
     async def _list_tasks(self, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
-        tasks = (await self._host(request.environment)).loaded.tasks
+        tasks = self._host(request.environment).loaded.tasks
         if len(request.item_ids) > _MAX_NAMED_ITEMS:
             raise errors.invalid_argument(
                 "item_ids", f"at most {_MAX_NAMED_ITEMS:,} items can be asked for at once"
@@ -272,10 +269,8 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
             response.next_page_token = str(stop)
         return response
 
-    async def _host(self, name: str) -> Host:
-        """Return an environment as soon as it is loaded; raises CommandError, SdkError."""
+    def _host(self, name: str) -> Host:
         hosts = self.handler.hosts
-        await hosts.wait_for(name)
         if not name and len(hosts) == 1:
             return next(iter(hosts.values()))
         if name in self.unavailable:

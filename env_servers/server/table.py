@@ -71,7 +71,7 @@ class EpisodeTable:
         """When it makes sense again to look for episodes that could make room."""
         self._idle_limit = idle_limit
         self._pressure_idle = pressure_idle
-        self.journal_replayable = journal_replayable
+        self._journal_replayable = journal_replayable
 
     def own(self, episode_id: str, owner: str) -> Episode | None:
         """Return a client's live episode; None = it has none of this id."""
@@ -92,7 +92,7 @@ class EpisodeTable:
             raise errors.being_opened(episode_id)
         raise errors.episode_not_found(
             episode_id[:MAX_ID_BYTES],
-            journal_replayable=self.journal_replayable,
+            journal_replayable=self._journal_replayable,
             cause=self._ended.get((episode_id, owner)),
         )
 
