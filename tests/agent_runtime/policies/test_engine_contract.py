@@ -155,7 +155,7 @@ class TestSGLang(EngineContract):
             for seed, version in zip((2, 1), versions, strict=True):
                 weights = {name: torch.from_numpy(it) for name, it in tiny_weights(seed).items()}
                 await policy.update_weights(BroadcastWeights(tensors=weights), version=version)
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(0.02)
             await playing
         spans = ledger_of(session).segments[0].version_spans
         assert [span.version for span in spans][1:] == versions

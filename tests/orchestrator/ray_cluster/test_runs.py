@@ -104,7 +104,8 @@ async def test_a_run_on_two_workers_is_what_it_is_in_one_process(host, tmp_path)
     assert shared.complete and shared.finished == 48
     assert records(tmp_path / "shared") == records(tmp_path / "alone")
     counts = shard_counts(tmp_path / "shared")
-    assert len(counts) == 2 and min(counts) > 0 and sum(counts) == 48
+    # Who is quick may play it all.
+    assert len(counts) == 2 and sum(counts) == 48
 
 
 async def test_what_a_killed_worker_held_others_play_and_nothing_is_lost_or_doubled(
