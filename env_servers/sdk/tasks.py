@@ -61,6 +61,13 @@ class TaskSet(ABC):
         text = repr(sorted(self.splits().items()))
         return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
+    def prepare(self) -> None:
+        """Make what the tasks share and loading left out; everything works without it, only later.
+
+        Servers listen before it, and call it in a thread before the first question about tasks and
+        the first episode, which wait for it: seconds at most. What can fail belongs to loading.
+        """
+
     def close(self) -> None:
         """Release shared engines; called once when the process ends."""
 

@@ -9,6 +9,7 @@ import contextlib
 import json
 import math
 import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self, cast
 
@@ -119,7 +120,7 @@ class Result(NamedTuple):
 class LoadedEnvironment:
     """An environment class with its task set, loaded once per process."""
 
-    __slots__ = ("environment", "name", "spec", "tasks")
+    __slots__ = ("_preparing", "environment", "name", "prepared", "spec", "tasks")
 
     def __init__(self, name: str, config: EnvironmentConfig) -> None:
         """Load the environment; raises SdkError.
@@ -130,6 +131,15 @@ class LoadedEnvironment:
         self.environment: type[Environment] = load_environment(name).configured(config)
         self.spec = self.environment.spec
         self.tasks: TaskSet = self.environment.load_tasks(config)
+        self.prepared = type(self.tasks).prepare is TaskSet.prepare  # which does nothing
+        self._preparing = threading.Lock()
+
+    def prepare(self) -> None:
+        """Let the task set make what it left out, once; whoever comes meanwhile waits."""
+        with self._preparing:
+            if not self.prepared:
+                self.tasks.prepare()
+                self.prepared = True
 
     @property
     def waits(self) -> bool:
@@ -164,6 +174,8 @@ class LoadedEnvironment:
         self, reset: ResetSpec, hashes: Sequence[bytes] = ()
     ) -> tuple[EnvironmentInstance, Result]:
         """Start an episode without playing a journal; raises as `open` does."""
+        if not self.prepared:
+            self.prepare()
         task = self.tasks.get(reset.item_id)
         instance = EnvironmentInstance(
             self.environment(self.tasks), reset.action_format, images=reset.images

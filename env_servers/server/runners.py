@@ -118,6 +118,12 @@ class Host(ABC):
         self.observe: Callable[[float], None] | None = None
         """Hears of the seconds of every step; None = nobody measures, and no clock is read."""
 
+    async def prepare(self) -> None:
+        """Wait until the task set is prepared, away from the loop; raises CommandError."""
+        if not self.loaded.prepared:
+            with boundary(self.spec.name):
+                await asyncio.to_thread(self.loaded.prepare)
+
     @abstractmethod
     async def open(
         self, reset: ResetSpec, journal: Sequence[StepInput], hashes: Sequence[bytes]
@@ -225,6 +231,7 @@ class InlineHost(Host):
     async def _open(
         self, reset: ResetSpec, journal: Sequence[StepInput], hashes: Sequence[bytes]
     ) -> tuple[Runner, list[Result]]:
+        await self.prepare()
         instance, first = self.call(lambda: self.loaded.begin(reset, hashes), reset.item_id)
         results = [first]
         try:

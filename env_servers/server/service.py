@@ -209,6 +209,7 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
         host = self._host(request.environment)
         name = host.spec.name
         if name not in self._described:
+            await host.prepare()
             self._described[name] = describe(
                 host, self.handler.limits, self.handler.table.admission.capacities
             )
@@ -222,11 +223,13 @@ class EnvironmentService(environment_pb2_grpc.EnvironmentServiceServicer):
         return described
 
     async def _list_tasks(self, request: pb.ListTasksRequest) -> pb.ListTasksResponse:
-        tasks = self._host(request.environment).loaded.tasks
+        host = self._host(request.environment)
+        tasks = host.loaded.tasks
         if len(request.item_ids) > _MAX_NAMED_ITEMS:
             raise errors.invalid_argument(
                 "item_ids", f"at most {_MAX_NAMED_ITEMS:,} items can be asked for at once"
             )
+        await host.prepare()
         if request.item_ids:
             response = pb.ListTasksResponse(total_size=len(request.item_ids))
             async for item_id in _in_turns(request.item_ids):

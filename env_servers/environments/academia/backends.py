@@ -124,6 +124,9 @@ class GraphSession(TooledSession):
 class InventedResearch(Backend):
     """The invented graphs."""
 
+    def prepare(self) -> None:
+        invented_graphs()
+
     def open(self, task: ToolTask) -> Session:
         return GraphSession(invented_graphs())
 

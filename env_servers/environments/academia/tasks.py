@@ -61,7 +61,6 @@ def load_tasks(config: EnvironmentConfig) -> AcademiaTasks:
     settings = ToolSettings.read(config, "academia", ("backend",))
     if settings.backend == LIVE:
         raise InvalidOption("academia has no service to be live with", valid=(EMBEDDED, RECORDED))
-    invented_graphs()
     backends: dict[str, Backend] = {EMBEDDED: InventedResearch()}
     official: Mapping[str, list[Task]] = {}
     graphs = read_published(config.data_dir) if config.data_dir is not None else None

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Final, cast
 
 from mcp_types import Tool as ServerTool
 
-from env_servers.environments.mcp.connection import Connection
 from env_servers.environments.mcp.example.stockroom import TOOLS
 from env_servers.environments.mcp.prompt import read_tools
 from env_servers.environments.mcp.session import McpSession, ServerOptions
@@ -113,6 +112,8 @@ def _session(episode: ToolEpisode) -> McpSession:
 
 def _ask_tools(server: ServerOptions) -> ToolSet:
     """Return the tools of a server; raises ServiceUnavailable."""
+    from env_servers.environments.mcp.connection import Connection
+
     with closing(Connection.open(server.address, server.seconds)) as connection:
         return read_tools(connection.tools())
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from env_servers.environments.mcp.errors import ServerNotStarted
-from env_servers.environments.mcp.http import HttpTransport
-from env_servers.environments.mcp.stdio import StdioTransport
+
+if TYPE_CHECKING:
+    from env_servers.environments.mcp.http import HttpTransport
+    from env_servers.environments.mcp.stdio import StdioTransport
 
 __all__ = ["ServerAddress"]
 
@@ -31,8 +33,13 @@ class ServerAddress:
 
     def transport(self) -> StdioTransport | HttpTransport:
         """Return a way to the server, to be used once; raises ServerNotStarted."""
+        # Each imports a part of the SDK that the other does not need.
         if not self.url:
+            from env_servers.environments.mcp.stdio import StdioTransport
+
             return StdioTransport(self.command, _values(self.variables), _MESSAGE_BYTES)
+        from env_servers.environments.mcp.http import HttpTransport
+
         headers: dict[str, str] = {}
         if self.token:
             headers["authorization"] = f"Bearer {_values([self.token])[self.token]}"

@@ -11,12 +11,11 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from mcp_types import CallToolResult, EmbeddedResource, TextContent, TextResourceContents
 
 from env_servers.environments.mcp.checks import Called, judge
-from env_servers.environments.mcp.connection import Connection
 from env_servers.environments.mcp.errors import NotRepeatable, ServerLost
 from env_servers.environments.mcp.prompt import McpTool
 from env_servers.environments.mcp.server import ServerAddress
@@ -31,6 +30,9 @@ from env_servers.toolkit.tool_calls import (
     ToolSet,
     ToolTask,
 )
+
+if TYPE_CHECKING:
+    from env_servers.environments.mcp.connection import Connection
 
 __all__ = ["McpBackend", "McpSession", "ServerOptions"]
 
@@ -125,6 +127,9 @@ class McpSession(Session):
                 "the session with the MCP server was lost, and what was done in it: play the "
                 "episode again"
             )
+        # The SDK behind it takes longer to import than everything else here: not at the start.
+        from env_servers.environments.mcp.connection import Connection
+
         connection = Connection.open(self._options.address, self._options.seconds)
         for call in self._made:
             text, ok = _answer(connection, call.tool, call.arguments)

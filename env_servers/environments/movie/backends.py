@@ -65,6 +65,9 @@ class FilmSession(Session):
 class EmbeddedFilms(Backend):
     """The invented catalogue."""
 
+    def prepare(self) -> None:
+        embedded_service()
+
     def open(self, task: ToolTask) -> Session:
         return FilmSession(embedded_service())
 

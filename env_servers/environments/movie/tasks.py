@@ -56,7 +56,6 @@ _PURPOSE: Final = ("This is what the recorded agent looked up here.",)
 def load_tasks(config: EnvironmentConfig) -> ToolTaskSet:
     """Embedded tasks, and the official ones where their file is in `data_dir`."""
     settings = ToolSettings.read(config, "movie", SETTINGS)
-    embedded_service()
     backends: dict[str, Backend] = {EMBEDDED: EmbeddedFilms()}
     official: list[ToolTask] | None = None
     if config.data_dir is not None:

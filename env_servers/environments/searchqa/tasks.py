@@ -91,19 +91,24 @@ class SearchQATasks(TaskSet):
 
     def __init__(
         self,
-        embedded: EmbeddedSource,
         blocks: Sequence[_Block],
         held_out: frozenset[int],
         queues: Mapping[str, SearchQueue],
-        digest: bytes,
+        official_digest: bytes,
     ) -> None:
         """`held_out` are AgentEval's indexes; without any, all test questions are held out."""
-        self._embedded = embedded
         self._blocks = sorted(blocks, key=lambda block: block.start)
         self._starts = [block.start for block in self._blocks]
         self._queues = dict(queues)
         self._official = self._divide(held_out)
-        self._digest = digest
+        self._official_digest = official_digest
+
+    @property
+    def _embedded(self) -> EmbeddedSource:
+        return load_embedded()
+
+    def prepare(self) -> None:
+        _ = self._embedded.digest
 
     def queue(self, source: str) -> SearchQueue:
         """Return the way to the passages of a source."""
@@ -139,7 +144,8 @@ class SearchQATasks(TaskSet):
         return Task(f"{block.prefix}_{index}", Assignment(OFFICIAL, question), question.category)
 
     def digest(self) -> bytes:
-        return hashlib.blake2b(super().digest() + self._digest, digest_size=8).digest()
+        content = super().digest() + self._embedded.digest + self._official_digest
+        return hashlib.blake2b(content, digest_size=8).digest()
 
     def close(self) -> None:
         for queue in self._queues.values():
@@ -248,24 +254,23 @@ def load_tasks(config: EnvironmentConfig) -> SearchQATasks:
     EnvironmentUnavailable for missing or damaged data, InvalidOption for settings.
     """
     settings = _settings(config)
-    embedded = load_embedded()
-    corpus = RankedCorpus(embedded.passages, settings.top_k)
+    corpus = RankedCorpus(lambda: load_embedded().passages(), settings.top_k)
     queues = {EMBEDDED: _queue(settings.embedded_retriever, corpus, settings)}
     blocks: list[_Block] = []
     held_out: frozenset[int] = frozenset()
-    digest = embedded.digest
+    digest = b""
     folder = config.data_dir / FOLDER if config.data_dir is not None else None
     if folder is not None and config.data_dir is not None and folder.is_dir():
         blocks, hotpot = _read_blocks(folder)
         queues[OFFICIAL] = _official_queue(folder, hotpot, settings)
         held_out = _agent_eval(config.data_dir / EVAL_IDS, blocks)
-        digest += _folder_digest(folder)
+        digest = _folder_digest(folder)
     elif settings.retriever != _BUILT_IN:
         raise InvalidOption(
             "searchqa.retriever answers official questions, and there are none",
             valid="searchqa.embedded_retriever for the embedded ones",
         )
-    return SearchQATasks(embedded, blocks, held_out, queues, digest)
+    return SearchQATasks(blocks, held_out, queues, digest)
 
 
 def _read_blocks(folder: Path) -> tuple[list[_Block], list[Path]]:

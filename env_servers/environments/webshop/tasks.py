@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,9 +82,21 @@ class _Source:
 class WebShopTasks(TaskSet):
     """All tasks, and the shops that they play in."""
 
-    def __init__(self, sources: Sequence[_Source]) -> None:
-        self._sources = tuple(sources)
-        self.shops: Mapping[str, Shop] = {source.shop.name: source.shop for source in sources}
+    def __init__(self, official: Sequence[_Source]) -> None:
+        """The embedded shop is there besides; it is made when it is first asked about."""
+        self._official = tuple(official)
+
+    @cached_property
+    def _sources(self) -> tuple[_Source, ...]:
+        return (_embedded_source(), *self._official)
+
+    @cached_property
+    def shops(self) -> Mapping[str, Shop]:
+        """The shops by name."""
+        return {source.shop.name: source.shop for source in self._sources}
+
+    def prepare(self) -> None:
+        _ = self._sources
 
     def splits(self) -> Mapping[str, int]:
         return {
@@ -139,7 +152,7 @@ def load_tasks(config: EnvironmentConfig) -> WebShopTasks:
     catalogue = _setting(config, _CATALOGUE, tuple(CATALOGUES))
     default = ("synthetic", "human") if catalogue == "small" else ("human", "synthetic")
     kind = _setting(config, _GOALS, default)
-    sources = [_embedded_source()]
+    sources: list[_Source] = []
     official_files = find_files(config.data_dir, catalogue) if config.data_dir is not None else None
     if official_files is not None and config.data_dir is not None:
         sources.append(_official_source(official_files, config.data_dir, catalogue, kind))

@@ -148,5 +148,8 @@ class Backend(ABC):
             raise InvalidOption(f"option recorded_calls: backend {self.name} has none")
         return self
 
+    def prepare(self) -> None:
+        """Make what answers come from, so that no episode waits for it; may be called again."""
+
     def close(self) -> None:
         """Release connections; called once when the process ends."""

@@ -106,6 +106,10 @@ class ToolTaskSet(TaskSet):
             digest.update(repr((task.item_id, payload.goal, payload.subgoals)).encode())
         return digest.digest()
 
+    def prepare(self) -> None:
+        for backend in self._backends.values():
+            backend.prepare()
+
     def close(self) -> None:
         for backend in self._backends.values():
             backend.close()
