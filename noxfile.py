@@ -92,6 +92,13 @@ def slow(session: nox.Session) -> None:
 
 
 @nox.session
+def speed(session: nox.Session) -> None:
+    """Compare what steps and resets cost with the committed figures, by ratios within one run."""
+    _development(session)
+    session.run("python", "-m", "benchmark.guard", *session.posargs)
+
+
+@nox.session
 def torch(session: nox.Session) -> None:
     """Check the types of everything that imports torch, then run the suites marked `torch`."""
     _torch(session)

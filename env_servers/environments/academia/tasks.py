@@ -9,6 +9,7 @@ they are there only where those are.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from env_servers.environments.academia.backends import (
@@ -43,6 +44,8 @@ OFFICIAL_PREFIX: Final = "tool_academia"
 """Of AgentEval's item ids."""
 _EVAL_EVERY: Final = 10
 """One subject in so many belongs to eval."""
+_KEPT: Final = 1024
+"""Tasks that were made; groups of episodes play the same one, and a run its tasks again."""
 
 
 class AcademiaTasks(ToolTaskSet):
@@ -93,6 +96,7 @@ def _eval_task(index: int) -> Task:
     return _task(index, index - EVAL_BASE, number * _EVAL_EVERY)
 
 
+@lru_cache(maxsize=_KEPT)
 def _task(index: int, number: int, subject: int) -> Task:
     question = make_question(invented_graphs(), number % len(KINDS), subject, index)
     payload = ToolTask(

@@ -15,7 +15,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,6 +63,8 @@ TOP_K: Final = 3
 _NAME: Final = "searchqa"
 _BUILT_IN: Final = "bm25"
 _DIGEST_BYTES: Final = 1 << 24
+_KEPT: Final = 1024
+"""Questions that were made; groups of episodes play the same one, and a run its tasks again."""
 _REMOTE_BATCH: Final = 256
 _REMOTE_PARALLEL: Final = 4
 
@@ -158,7 +160,7 @@ class SearchQATasks(TaskSet):
             raise self._unknown(item_id)
         if item_id.rpartition("_")[0] not in ("", _NAME):
             raise UnknownItem(f"unknown item {item_id!r}", valid=f"{_NAME}_{index}")
-        question = self._embedded.question(split, offset)
+        question = _embedded_question(split, offset)
         return Task(f"{_NAME}_{index}", Assignment(EMBEDDED, question), question.category)
 
     def _block(self, index: int) -> _Block:
@@ -183,6 +185,11 @@ class SearchQATasks(TaskSet):
         spans += [(block.start, len(block.questions)) for block in self._blocks]
         valid = [f"{start}..{start + size - 1}" for start, size in spans]
         return UnknownItem(f"unknown item {item_id[:100]!r}", valid=valid)
+
+
+@lru_cache(maxsize=_KEPT)
+def _embedded_question(split: str, index: int) -> Question:
+    return load_embedded().question(split, index)
 
 
 def _base(split: str) -> int:

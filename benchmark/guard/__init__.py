@@ -1,0 +1,1 @@
+"""Notices what became much slower: ratios within one run, beside committed ones."""
