@@ -1,0 +1,1 @@
+"""One page of all committed results, with plots: `python -m benchmark.report`, and in the docs."""
