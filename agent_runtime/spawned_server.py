@@ -33,6 +33,8 @@ log = get_logger(__name__)
 _READY_SECONDS = 60.0
 """Longest start: engines like ScienceWorld's load a JVM and their tasks first."""
 _STOP_SECONDS = 5.0
+_SIGNALS_SECONDS = 0.5
+"""Between two signals, or the second one might come before the first one is seen."""
 _USAGE_STATUS = 2
 """What a server ends with that was asked for what does not exist."""
 _LAST_LINES = 5
@@ -95,6 +97,7 @@ class SpawnedServer:
         data: Path | None = None,
         options: Sequence[str] = (),
         skip_unavailable: bool = False,
+        drain: float = 0.0,
     ) -> None:
         """Describe a server; `start` runs it.
 
@@ -109,6 +112,7 @@ class SpawnedServer:
             data: Folder of official data files; default: AGENTGYM_DATA.
             options: Further arguments of `python -m env_servers serve`.
             skip_unavailable: Serve the others where an environment is not installed.
+            drain: Seconds for which its episodes may go on after `drain` was called.
         """
         self.address = address or f"unix:{sockets / f'server-{number}.sock'}"
         self.restarts = 0
@@ -123,6 +127,7 @@ class SpawnedServer:
         self._on_failure = on_failure
         self._tell = tell
         self._skip_unavailable = skip_unavailable
+        self._drain = drain
         self._backoff = RestartBackoff()
         self._process: asyncio.subprocess.Process | None = None
         self._watch_task: asyncio.Task[None] | None = None
@@ -150,6 +155,14 @@ class SpawnedServer:
         name = f"watch server {self.address}"
         self._watch_task = supervise(self._keep_alive(), name, on_failure=self._on_failure)
 
+    async def drain(self) -> None:
+        """Let the server take no new episodes, and wait until it has ended with the last one."""
+        await cancel_tasks(self._watch_task)
+        if self._process is not None and self._process.returncode is None:
+            log.info("server drains", server=self.address, pid=self._process.pid)
+            self._process.terminate()
+            await self._process.wait()
+
     async def stop(self) -> None:
         """End the server; at once if it does not end by itself."""
         await cancel_tasks(self._watch_task)
@@ -157,10 +170,9 @@ class SpawnedServer:
         if process is None or process.returncode is not None:
             return
         process.terminate()
-        try:
-            async with asyncio.timeout(_STOP_SECONDS):
-                await process.wait()
-        except TimeoutError:
+        if self._drain and not await _has_ended(process, _SIGNALS_SECONDS):
+            process.terminate()  # the first signal drains it, a second one ends that
+        if not await _has_ended(process, _STOP_SECONDS):
             log.warning("server did not end, killing it", server=self.address, pid=process.pid)
             process.kill()
             await process.wait()
@@ -170,7 +182,7 @@ class SpawnedServer:
         self._ready_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "env_servers", "serve", *self._environments]
         command += ["--bind", self.address, "--address-file", str(self._ready_file)]
-        command += ["--drain", "0", "--log-level", "info", "--log-json"]
+        command += ["--drain", f"{self._drain:g}", "--log-level", "info", "--log-json"]
         command += ["--exit-with-parent", str(os.getpid())]
         command += ["--stuck-file", str(self._stuck_file)]
         if tracing_enabled():
@@ -268,6 +280,14 @@ class SpawnedServer:
             if line.startswith("error: "):
                 return line
         return "\n".join(lines[-_LAST_LINES:]) or "it said nothing"
+
+
+async def _has_ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
+    """Wait until a process has ended, but not for longer than that."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await process.wait()
+    return process.returncode is not None
 
 
 def _exit_fields(status: int | None) -> dict[str, Any]:

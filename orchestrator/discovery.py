@@ -42,6 +42,8 @@ class Member:
     """Most live episodes of this run there, beside what the server itself says; 0 = no other."""
     tls_name: str = ""
     """Name that its certificate has; empty = the address's."""
+    node: str = ""
+    """Machine of a cluster that it is on; empty = nobody knows it."""
 
 
 class Source(Protocol):

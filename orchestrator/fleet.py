@@ -109,6 +109,7 @@ class Fleet:
         optional: Collection[str] = (),
         logs: LogFolder | None = None,
         source: Source | None = None,
+        node: str = "",
     ) -> None:
         """Describe a fleet; `start` or the context manager opens it.
 
@@ -120,6 +121,7 @@ class Fleet:
             logs: Where spawned servers write their logs; None = a temporary folder that stays only
                 where the fleet ends by an error.
             source: Where servers are listed; None = as `config` says.
+            node: Machine of a cluster that this process is on: servers there are preferred.
         """
         self.environments = list(environments)
         self.described: dict[str, pb.GetEnvironmentResponse] = {}
@@ -140,6 +142,7 @@ class Fleet:
         self._optional = frozenset(optional)
         self._logs = logs
         self._source = source
+        self._node = node
         self._handles: list[ServerHandle] = []
         self._placement = Placement()
         self._spawned: list[SpawnedServer] = []
@@ -396,7 +399,8 @@ class Fleet:
             if it.connection is not avoid and it.connection.full_until <= now
         ]
         loads = {it.address: it.load(environment) for it in better or able.values()}
-        chosen = self._placement.choose(loads, environment, now)
+        near = {it.address for it in better if it.member.node == self._node} if self._node else ()
+        chosen = self._placement.choose(loads, environment, now, near)
         return able[chosen] if chosen is not None else None
 
     # ------------------------------------------------------------------ joining and leaving

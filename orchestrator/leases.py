@@ -57,7 +57,7 @@ class Leases:
         self._leases: dict[str, _Lease] = {}
         self._holders: dict[Assignment, str] = {}
         self._at_work = 0
-        """Workers that are not lost; counted, because each message asks."""
+        """Workers that are neither lost nor retiring; counted, because each message asks."""
         self._used: set[str] = set()
         """Names that workers had: a name is of one worker, for ever."""
 
@@ -68,7 +68,7 @@ class Leases:
 
     @property
     def at_work(self) -> int:
-        """Number of workers that hold a lease."""
+        """Number of workers that hold a lease and take something."""
         return self._at_work
 
     @property
@@ -108,13 +108,19 @@ class Leases:
 
     def retire(self, worker: str) -> None:
         """Grant a worker nothing more; what it holds it may end."""
-        if worker in self._leases:
+        if self.takes(worker):
             self._leases[worker].retiring = True
+            self._at_work -= 1
 
     def takes(self, worker: str) -> bool:
         """Whether something may be granted to a worker."""
         lease = self._leases.get(worker)
         return lease is not None and not (lease.lost or lease.retiring)
+
+    def retired(self, worker: str) -> bool:
+        """Whether a worker is through with all that it held before it was retired."""
+        lease = self._leases.get(worker)
+        return lease is not None and lease.retiring and not (lease.lost or lease.held)
 
     def grant(self, worker: str, assignments: Iterable[Assignment]) -> None:
         """Give episodes to a worker.
@@ -146,7 +152,7 @@ class Leases:
         if lease is None or lease.lost:
             return False
         lease.lost = True
-        self._at_work -= 1
+        self._at_work -= not lease.retiring
         lease.ends = now + self.policy.fence
         return True
 
@@ -180,7 +186,7 @@ class Leases:
         lease = self._leases[worker]
         if lease.held:
             raise ValueError(f"{worker} holds {len(lease.held)} episodes")
-        self._at_work -= not lease.lost
+        self._at_work -= not (lease.lost or lease.retiring)
         del self._leases[worker]
 
     def next_wake(self) -> float | None:

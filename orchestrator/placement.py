@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -198,21 +198,35 @@ class Placement:
             self._typical[environment] = statistics.median_low(found) if found else None
         return self._typical[environment]
 
-    def choose(self, loads: Mapping[str, float], environment: str, now: float) -> str | None:
+    def choose(
+        self,
+        loads: Mapping[str, float],
+        environment: str,
+        now: float,
+        near: Collection[str] = (),
+    ) -> str | None:
         """Return the server for a new episode: the least loaded one for its share.
 
-        Ejected ones only where there are no others: an episode that may fail is better than one
-        that is not played.
+        One that is near as long as it has room for it within its share. Ejected ones only where
+        there are no others: an episode that may fail is better than one that is not played.
 
         Args:
             loads: The servers that could take it, each with the share of its capacity that is taken
                 once the episode is there.
             environment: What is played.
             now: Seconds of a monotonic clock.
+            near: Servers on the machine of whoever plays the episode.
 
         Returns:
             The server; None where there is none.
         """
+        close = {
+            server: load / self.share(server, environment, now)
+            for server, load in loads.items()
+            if server in near and not self.ejected_for(server, now)
+        }
+        if close and min(close.values()) <= 1:
+            return min(close, key=close.__getitem__)
         best, best_load = None, math.inf
         spare, spare_load = None, math.inf
         for server, load in loads.items():

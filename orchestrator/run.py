@@ -43,7 +43,7 @@ from orchestrator.manifest import (
     utc_now,
 )
 from orchestrator.ray_cluster.workplace import Workplace, open_workplace
-from orchestrator.run_folder import WriterLock, inspect_folder, is_written, shard_folder
+from orchestrator.run_folder import WriterLock, check_free, inspect_folder, is_written, shard_folder
 from orchestrator.run_logs import open_run_logs
 from orchestrator.store import RunStore
 from orchestrator.task_selection import Selection, select_tasks
@@ -88,6 +88,8 @@ async def run_many(specs: Sequence[RunSpec], *, console: Console) -> list[RunOut
     first = specs[0].config
     names = [name for spec in specs for name in _begun(spec)]
     run_ids = [_run_id(spec) for spec in specs]
+    for spec in specs:
+        check_free(spec.folder, resume=spec.resume)
     async with AsyncExitStack() as stack:
         logs = [
             stack.enter_context(open_run_logs(spec.folder, run_id, resume=spec.resume))

@@ -53,6 +53,7 @@ __all__ = [
     "SCORES_FOLDER",
     "SHARDS_FOLDER",
     "WriterLock",
+    "check_free",
     "check_shards",
     "create_folder",
     "database_files",
@@ -313,6 +314,18 @@ def is_written(folder: Path) -> bool:
     except RunLocked:
         return True
     return False
+
+
+def check_free(folder: Path, *, resume: bool) -> None:
+    """Raise what beginning a run in a folder, or going on with one, would raise: before any work.
+
+    For whoever starts servers first, which takes a while. Raises RunLocked, which names who writes
+    there, RunExists or ForeignFolder.
+    """
+    if (folder / MANIFEST_FILE).is_file():
+        WriterLock(folder).release()
+    if not resume:
+        _refuse_occupied(folder)
 
 
 def read_writer(folder: Path) -> int | None:

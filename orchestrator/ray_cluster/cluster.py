@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
@@ -21,6 +21,8 @@ log = get_logger(__name__)
 
 _LOCAL: Final = "local"
 _CONNECT_SECONDS: Final = 10.0
+_HEAD_SECONDS: Final = 20.0
+"""For which the head may be away: one that is started again with its state is back by then."""
 _CALLS: Final = 64
 """Calls of one actor at once: one waits for news while another ends it."""
 
@@ -97,14 +99,38 @@ class RayHost:
     def __init__(self, ray: Any) -> None:
         self._ray = ray
         self._kinds: dict[type[Any], Any] = {}
+        self._client: Any = None
 
     async def nodes(self) -> Sequence[Node]:
-        """Return the nodes that are alive; raises ClusterError."""
+        """Return the nodes that are alive; raises ClusterError where the head is gone.
+
+        Ray itself would end this process a minute after its head, and `ray.nodes` wait until then.
+        """
+
+        def ask() -> tuple[Collection[str], Sequence[Mapping[str, Any]]]:
+            draining = self._head().get_draining_nodes(timeout=_HEAD_SECONDS)
+            return draining, self._ray.nodes()
+
         try:
-            listed = await asyncio.to_thread(self._ray.nodes)
+            draining, listed = await asyncio.to_thread(ask)
         except self._ray.exceptions.RayError as error:
-            raise ClusterError(f"the Ray cluster's head does not answer ({error})") from error
-        return [_to_node(entry) for entry in listed if entry["Alive"]]
+            raise ClusterError(
+                f"the head of the Ray cluster does not answer ({error}): all finished episodes are "
+                "kept; start a cluster and resume the run"
+            ) from error
+        return [
+            _to_node(entry, draining=entry["NodeID"] in draining)
+            for entry in listed
+            if entry["Alive"]
+        ]
+
+    def _head(self) -> Any:
+        """Return a client of the head, as Ray's own libraries have: nothing else knows drains."""
+        if self._client is None:
+            internals = importlib.import_module("ray._raylet")
+            address = self._ray.get_runtime_context().gcs_address
+            self._client = internals.GcsClient(address=address)
+        return self._client
 
     def start(self, kind: type[Any], node: Node, needs: Needs, **arguments: object) -> Actor:
         """Start an actor on a node; it is not restarted by Ray."""
@@ -127,13 +153,14 @@ class RayHost:
         return _RayActor(self._ray, handle)
 
 
-def _to_node(entry: Mapping[str, Any]) -> Node:
+def _to_node(entry: Mapping[str, Any], *, draining: bool) -> Node:
     resources = cast("Mapping[str, float]", entry["Resources"])
     return Node(
         id=entry["NodeID"],
         host=entry["NodeManagerAddress"],
         cpus=resources.get("CPU", 0.0),
         memory=resources.get("memory", 0.0),
+        draining=draining,
     )
 
 

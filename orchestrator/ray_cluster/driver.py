@@ -30,7 +30,7 @@ from orchestrator.leases import LeasePolicy, Leases
 from orchestrator.progress import EpisodeCounts
 from orchestrator.ray_cluster.actors import Actor, ActorLost
 from orchestrator.ray_cluster.messages import Introduction, Orders, Outcome, Problem, Report
-from orchestrator.ray_cluster.placement import Slot
+from orchestrator.ray_cluster.placement import Node, Slot
 from orchestrator.ray_cluster.worker import to_outcome
 from orchestrator.retry import GiveUp
 from orchestrator.run_folder import is_written, shard_folder
@@ -49,6 +49,8 @@ _PAUSE_FOR_EACH: Final = 0.002
 second, each some 0.6 ms of the driver's time."""
 _LOOK_SECONDS: Final = 0.2
 """Between two looks at limits, at leases, and at the lock of a worker that is gone."""
+_START_SECONDS: Final = 60.0
+"""After which people are told that a worker is not there yet."""
 _END_SECONDS: Final = 30.0
 """For which workers may take to end in order."""
 
@@ -129,6 +131,8 @@ class RolloutDriver:
         self._leases = Leases(leases)
         self._seats: dict[str, _Seat] = {}
         self._slots: dict[Slot, asyncio.Task[None]] = {}
+        self._leaving: dict[Slot, asyncio.Task[None]] = {}
+        """Slots on draining nodes whose workers end what they hold."""
         self._given_up: dict[Slot, Exception] = {}
         self._names = 0
         self._ended: dict[str, list[RequestCounts]] = {}
@@ -156,7 +160,7 @@ class RolloutDriver:
 
     @property
     def workers(self) -> int:
-        """Workers that hold a lease."""
+        """Workers that hold a lease and take something."""
         return self._leases.at_work
 
     def describe_outages(self) -> str:
@@ -173,19 +177,50 @@ class RolloutDriver:
 
     # ------------------------------------------------------------------ orders from outside
 
-    def want(self, slots: Sequence[Slot]) -> None:
-        """Have a worker in each of these slots, and in no other: their nodes are gone."""
+    def want(self, slots: Sequence[Slot], draining: Collection[Node] = ()) -> None:
+        """Have a worker in each of these slots, and in no other.
+
+        Those on draining nodes end what they hold and go; the others' nodes are gone.
+        """
         for slot in slots:
-            if slot not in self._slots and not self._closing:
+            if not (slot in self._slots or slot in self._leaving or self._closing):
                 name = f"worker {slot.number} on {slot.node.host}"
                 self._slots[slot] = self._background.start(
                     self._keep(slot), name, on_failure=self.fail
                 )
         for slot in self._slots.keys() - set(slots):
-            self._slots.pop(slot).cancel()
+            task = self._slots.pop(slot)
             self._given_up.pop(slot, None)
-            for seat in [it for it in self._seats.values() if it.slot == slot]:
-                self._lose(seat, "its node has left the cluster")
+            if slot.node in draining:
+                self._retire(slot, task)
+            else:
+                self._abandon(slot, task)
+        for slot in [it for it in self._leaving if it not in slots and it.node not in draining]:
+            self._abandon(slot, self._leaving.pop(slot))
+
+    def _retire(self, slot: Slot, task: asyncio.Task[None]) -> None:
+        """Let the worker of a slot go when it has ended what it holds."""
+        seats = [
+            seat
+            for seat in self._seats.values()
+            if seat.slot == slot and self._leases.takes(seat.name)
+        ]
+        if not seats:  # it has none yet
+            task.cancel()
+            return
+        self._leaving[slot] = task
+        task.add_done_callback(lambda _task: self._leaving.pop(slot, None))
+        for seat in seats:
+            held = self._leases.load(seat.name)
+            self._leases.retire(seat.name)
+            log.info("worker retires", worker=seat.name, node=slot.node.id, held=held)
+            self._tell(f"{slot.node.host} drains; {seat.name} ends its {held} episodes and goes")
+
+    def _abandon(self, slot: Slot, task: asyncio.Task[None]) -> None:
+        """Miss what was in a slot: its node is gone."""
+        task.cancel()
+        for seat in [it for it in self._seats.values() if it.slot == slot]:
+            self._lose(seat, "its node has left the cluster")
 
     def wake(self) -> None:
         """Look at the scheduler now: keys were added."""
@@ -266,6 +301,8 @@ class RolloutDriver:
         while not self._closing:
             began = time.monotonic()
             problem = await self._employ(slot)
+            if slot in self._leaving:
+                return
             delay = backoff.next_delay(time.monotonic() - began) if problem is None else None
             if delay is None:
                 self._give_up(slot, problem or ClusterError("its workers die one after another"))
@@ -286,7 +323,7 @@ class RolloutDriver:
         name = f"s{self._staffing.session}-w{self._names}"
         actor = self._staffing.hire(name, slot)
         try:
-            said: Introduction | Problem = await actor.call("start")
+            said = await self._start(actor, slot)
             problem = said if isinstance(said, Problem) else self._code_problem(said)
             if problem is not None:
                 log.warning("worker did not start", worker=name, problem=problem.message)
@@ -309,6 +346,18 @@ class RolloutDriver:
                 actor.kill()
         return None
 
+    async def _start(self, actor: Actor, slot: Slot) -> Introduction | Problem:
+        """Start a worker; say so where that takes long, because Ray waits for room for ever."""
+        text = (
+            f"still waiting for a worker on {slot.node.host} to start: `ray status` tells whether "
+            "others hold its CPU"
+        )
+        telling = asyncio.get_running_loop().call_later(_START_SECONDS, self._tell, text)
+        try:
+            return await actor.call("start")
+        finally:
+            telling.cancel()
+
     def _code_problem(self, said: Introduction) -> Problem | None:
         """Return what of a worker's code is other code than the driver's."""
         there = {"Python": said.session.machine["python"], "this package": said.session.code_hash}
@@ -324,8 +373,11 @@ class RolloutDriver:
         )
 
     async def _attend(self, seat: _Seat) -> None:
-        """Ask a worker again and again, until it is lost or the run ends."""
-        while not self._closing and self._leases.takes(seat.name):
+        """Ask a worker again and again, until it is lost, has retired, or the run ends."""
+        while not self._closing:
+            if self._leases.retired(seat.name):
+                await self._see_off(seat)
+                return
             report: Report = await seat.actor.call("exchange", self._orders(seat))
             known = self._leases.renew(seat.name, time.monotonic())
             self._take(seat, report)
@@ -345,12 +397,13 @@ class RolloutDriver:
         part = -(-(self.scheduler.pending + self.scheduler.running) // count)
         room = min(slots + seat.surplus, part) - self._leases.load(seat.name)
         grants: list[Assignment] = []
-        while len(grants) < room:
+        while len(grants) < room and self._leases.takes(seat.name):
             assignment = self.scheduler.start(time.monotonic())
             if assignment is None:
                 break
             grants.append(assignment)
-        self._leases.grant(seat.name, grants)
+        if grants:
+            self._leases.grant(seat.name, grants)
         members = self._members()
         told, seat.told = seat.told, members
         pause = max(_PAUSE_SECONDS, _PAUSE_FOR_EACH * count)
@@ -378,7 +431,7 @@ class RolloutDriver:
 
     def _miss_nodes(self, now: float) -> None:
         """End the run where no node has had room for a worker for long."""
-        if self._slots:
+        if self._slots or self._leaving:
             self._deserted = None
             return
         if self._deserted is None:
@@ -472,12 +525,26 @@ class RolloutDriver:
                 self.scheduler.cancelled(assignment.key)
             del self._seats[seat.name]
 
-    async def _dismiss(self, seat: _Seat) -> None:
+    async def _see_off(self, seat: _Seat) -> None:
+        """End a worker that has retired."""
+        log.info("worker leaves", worker=seat.name)
+        self._leases.leave(seat.name)
+        try:
+            await self._end(seat)
+        finally:
+            self._remove(seat)
+            seat.actor.kill()
+
+    async def _end(self, seat: _Seat) -> None:
+        """Let a worker end in order, and take in what it says at last."""
         try:
             async with asyncio.timeout(_END_SECONDS):
                 self._take(seat, await seat.actor.call("close"))
         except (ActorLost, TimeoutError) as error:
             log.warning("worker did not end in order", worker=seat.name, error=repr(error))
+
+    async def _dismiss(self, seat: _Seat) -> None:
+        await self._end(seat)
         self._leases.lose(seat.name, time.monotonic())
         for assignment in self._leases.release(seat.name):
             self.scheduler.cancelled(assignment.key)

@@ -50,6 +50,8 @@ class Welcome:
     """What a worker is told when it starts."""
 
     name: str
+    node: str
+    """Where it is: servers there are preferred."""
     runs: tuple[RunPart, ...]
     policies: Mapping[str, PolicySpec]
     """What to play, by the names that records give."""

@@ -28,6 +28,8 @@ class Node:
     cpus: float = field(compare=False)
     memory: float = field(compare=False)
     """Bytes that may be reserved on it."""
+    draining: bool = field(default=False, compare=False)
+    """It is to leave the cluster: nothing new belongs there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +46,17 @@ class Needs:
     def __mul__(self, count: int) -> Needs:
         return Needs(cpus=self.cpus * count, memory=self.memory * count)
 
+    def beyond(self, others: Needs) -> Needs:
+        """Return what of this is not among the others'."""
+        return Needs(
+            cpus=max(0.0, self.cpus - others.cpus), memory=max(0.0, self.memory - others.memory)
+        )
+
     def __str__(self) -> str:
-        return f"{self.cpus:g} CPUs and {self.memory / _GIB:.1f} GiB of memory"
+        cpus = f"{self.cpus:g} CPU{'' if self.cpus == 1 else 's'}"
+        memory = f"{self.memory / _GIB:.1f} GiB of memory"
+        parts = [cpus] * bool(self.cpus) + [memory] * bool(self.memory)
+        return " and ".join(parts) or "nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +88,7 @@ def place(
     """Return where servers and where workers belong; nodes without room for what is asked get none.
 
     Args:
-        nodes: Those that are alive.
+        nodes: Those that are alive; draining ones get nothing.
         config: How many on each node.
         server: What a server reserves.
         servers: Whether servers are started at all.
@@ -85,6 +96,8 @@ def place(
     for_servers: list[Slot] = []
     for_workers: list[Slot] = []
     for node in nodes:
+        if node.draining:
+            continue
         workers, count = _counts(node, config, server, servers=servers)
         for_servers += [Slot(node, number) for number in range(count)]
         for_workers += [Slot(node, number) for number in range(workers)]
@@ -124,6 +137,13 @@ def check_room(
     has = Needs(cpus=largest.cpus, memory=largest.memory) if largest else Needs(cpus=0.0)
     raise UsageError(
         f"no node of the Ray cluster has room for {workers} workers and {count} servers of "
-        f"{', '.join(environments)}: they reserve {needs}, and the largest of {len(nodes)} nodes "
-        f"has {has}; give --ray-workers, --ray-servers or larger nodes"
+        f"{', '.join(environments)}: they reserve {needs}{_explain(environments)}, and the largest "
+        f"of {len(nodes)} nodes has {has}, so it lacks {needs.beyond(has)}; give --ray-workers, "
+        "--ray-servers or larger nodes"
     )
+
+
+def _explain(environments: Sequence[str]) -> str:
+    """Say what a server reserves beside its CPU, by environment; empty = nothing."""
+    beside = [f"{_BESIDE[name]} for {name}" for name in environments if name in _BESIDE]
+    return f" (each server {' and '.join(beside)} beside its CPU)" if beside else ""

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from agent_runtime.channel import TOKEN_VARIABLE
 from agent_runtime.errors import ServerArgumentsInvalid, ServerNotStarted
@@ -18,6 +19,9 @@ from orchestrator.ray_cluster.messages import Problem
 __all__ = ["EnvironmentServer"]
 
 log = get_logger(__name__)
+
+_DRAIN_SECONDS: Final = 24 * 3600.0
+"""For which episodes may go on where a node drains: whoever drains it knows for how long."""
 
 
 class EnvironmentServer:
@@ -60,6 +64,7 @@ class EnvironmentServer:
             # Plain text, which the token does not protect from who listens within the cluster.
             options=("--insecure", *options),
             skip_unavailable=skip_unavailable,
+            drain=_DRAIN_SECONDS,
         )
 
     async def start(self) -> str | Problem:
@@ -75,6 +80,11 @@ class EnvironmentServer:
     async def wait_given_up(self) -> None:
         """Wait until the server is not restarted any more."""
         await self._given_up.wait()
+
+    async def drain(self) -> None:
+        """Take no new episodes; end the server with the last one that it has."""
+        await self._server.drain()
+        self._folder.remove()
 
     async def close(self) -> None:
         """End the server."""

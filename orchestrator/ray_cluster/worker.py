@@ -253,6 +253,7 @@ class RolloutWorker:
                 first.config.fleet,
                 options,
                 source=None if welcome.members is None else self._source,
+                node=welcome.node,
             )
         )
         await self._start_policies(stack)

@@ -26,7 +26,7 @@ from orchestrator.ray_cluster.actors import Actor, Host
 from orchestrator.ray_cluster.cluster import open_cluster
 from orchestrator.ray_cluster.driver import RolloutDriver, Staffing
 from orchestrator.ray_cluster.messages import RunPart, Welcome
-from orchestrator.ray_cluster.placement import Needs, Slot, check_room, place, server_needs
+from orchestrator.ray_cluster.placement import Needs, Node, Slot, check_room, place, server_needs
 from orchestrator.ray_cluster.servers import ServerPool
 from orchestrator.ray_cluster.worker import RolloutWorker
 
@@ -124,7 +124,7 @@ class Workplace:
             except ClusterError as error:
                 if self._driver is not None:
                     self._driver.fail(error)
-                return
+                    return
 
     async def _look(self) -> None:
         """Have servers and workers where they belong on the nodes of now."""
@@ -137,10 +137,11 @@ class Workplace:
             servers=with_servers,
         )
         self._slots = for_workers
+        draining = {node for node in nodes if node.draining}
         if self.servers is not None:
-            self.servers.want(for_servers)
+            self.servers.want(for_servers, draining)
         if self._driver is not None:
-            self._driver.want(for_workers)
+            self._driver.want(for_workers, draining)
 
     def make_player(
         self,
@@ -161,7 +162,7 @@ class Workplace:
         session = runs[0].store.manifest.sessions[-1]
 
         def hire(name: str, slot: Slot) -> Actor:
-            welcome = self._welcome(name, runs, policies)
+            welcome = self._welcome(name, slot.node, runs, policies)
             return self._host.start(RolloutWorker, slot.node, _WORKER_NEEDS, welcome=welcome)
 
         if self.servers is not None:
@@ -191,11 +192,13 @@ class Workplace:
     def _welcome(
         self,
         name: str,
+        node: Node,
         runs: Sequence[ActiveRun],
         policies: Mapping[str, PolicySpec],
     ) -> Welcome:
         return Welcome(
             name=name,
+            node=node.id,
             runs=tuple(
                 RunPart(
                     config=run.config,

@@ -95,6 +95,20 @@ async def test_servers_of_a_file_join_and_leave_while_their_episodes_go_on(tmp_p
         assert len(fleet) == 2
 
 
+async def test_servers_of_the_own_node_are_preferred_until_they_are_full() -> None:
+    async with serving() as near, serving() as far:
+        here, there = near.addresses[0], far.addresses[0]
+        members = [
+            discovery.Member(there, node="b"),
+            discovery.Member(here, capacity=3, node="a"),
+        ]
+        source = discovery.ToldSource(members)
+        async with Fleet(["echo"], FleetConfig(), OPTIONS, source=source, node="a") as fleet:
+            assert await placed(fleet, 5) == {here: 3, there: 2}
+        async with Fleet(["echo"], FleetConfig(), OPTIONS, source=source) as fleet:
+            assert await placed(fleet, 5) == {there: 5}
+
+
 async def test_a_server_that_drains_gets_nothing_new_and_none_of_its_episodes_moves() -> None:
     async with serving() as draining, serving() as other:
         addresses = draining.addresses[0], other.addresses[0]

@@ -62,11 +62,14 @@ def test_who_retires_gets_nothing_more_and_leaves_when_it_holds_nothing() -> Non
     leases.join("a", 0.0)
     leases.grant("a", [assignment(1)])
     leases.retire("a")
+    leases.retire("a")
     assert leases.renew("a", 1.0) and not leases.takes("a")
+    assert leases.at_work == 0 and not leases.retired("a")
     with pytest.raises(ValueError, match="holds 1"):
         leases.leave("a")
-    assert leases.settle("a", assignment(1))
+    assert leases.settle("a", assignment(1)) and leases.retired("a")
     leases.leave("a")
+    assert leases.at_work == 0
     with pytest.raises(ValueError, match="before"):
         leases.join("a", 2.0)
 

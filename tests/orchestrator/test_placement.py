@@ -171,3 +171,21 @@ def test_what_is_chosen_has_the_least_load_for_its_share(
     chosen = placement.choose(loads, "maze", 1.0)
     assert chosen in sound
     assert sound[chosen] / placement.share(chosen, "maze", 1.0) == least
+
+
+@given(
+    loads=st.dictionaries(st.integers(0, 5).map(str), st.floats(0.01, 2.0), min_size=1),
+    near=st.sets(st.integers(0, 5).map(str)),
+    ejected=st.sampled_from("012345"),
+)
+def test_a_near_server_is_chosen_while_it_is_sound_and_has_room(
+    loads: dict[str, float], near: set[str], ejected: str
+) -> None:
+    placement = fleet(6)
+    eject(placement, ejected, 0.0)
+    chosen = placement.choose(loads, "maze", 1.0, near)
+    able = {it for it in loads if it in near and it != ejected and loads[it] <= 1}
+    if able:
+        assert chosen in able and loads[chosen] == min(loads[it] for it in able)
+    else:
+        assert chosen == placement.choose(loads, "maze", 1.0)

@@ -16,7 +16,9 @@ import pytest
 from rich.console import Console
 
 from orchestrator.config import RunConfig, parse_policies
+from orchestrator.errors import ClusterError
 from orchestrator.fleet import FleetConfig
+from orchestrator.ray_cluster import cluster as ray_cluster
 from orchestrator.ray_config import RayConfig
 from orchestrator.run import run
 from orchestrator.run_folder import shard_folder, shard_names
@@ -171,3 +173,58 @@ def test_a_node_that_dies_takes_no_episode_with_it(cluster, tmp_path) -> None:
     command.open_gate()
     assert process.wait(300) == 0, command.log.read_text()
     assert len(records(command.folder)) == 20
+
+
+def test_a_node_that_is_drained_goes_by_itself_and_no_episode_is_rebuilt(cluster, tmp_path) -> None:
+    node = start_node(cluster)
+    command = Command(cluster, tmp_path)
+    process = command.begin()
+    while len(shard_names(command.folder)) < 3:
+        assert process.poll() is None, command.log.read_text()
+        time.sleep(0.2)
+    drain(cluster, node)
+    while "worker leaves" not in (command.folder / "logs" / "run.jsonl").read_text():
+        assert process.poll() is None, command.log.read_text()
+        with (command.gate / "words").open("ab") as words:
+            words.write(b"." * 20)
+        time.sleep(0.2)
+    command.open_gate()
+    assert process.wait(300) == 0, command.log.read_text()
+    assert len(records(command.folder)) == 20
+    assert "drains" in command.log.read_text() and "is lost" not in command.log.read_text()
+    logs = [path.read_text() for path in command.folder.rglob("run.jsonl")]
+    assert not any("episode rebuilt" in log for log in logs)
+    # Ray ends a node that drains when nothing runs there any more.
+    node.all_processes["raylet"][0].process.wait(60)
+
+
+def drain(cluster, node) -> None:
+    """Do what `ray drain-node` does."""
+    from ray._raylet import GcsClient
+    from ray.core.generated import autoscaler_pb2
+
+    reason = autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
+    accepted, problem = GcsClient(address=cluster.address).drain_node(
+        node.node_id, reason, "a test", 0
+    )
+    assert accepted, problem
+
+
+def test_a_head_that_is_gone_is_noticed_before_ray_ends_the_process(monkeypatch) -> None:
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setattr(ray_cluster, "_HEAD_SECONDS", 1.0)
+    alone = Cluster()
+    start_node(alone, include_dashboard=False)
+
+    async def lose_head() -> None:
+        async with ray_cluster.open_cluster(RayConfig(address=alone.address)) as host:
+            assert len(await host.nodes()) == 1
+            alone.head_node.kill_gcs_server(check_alive=False)
+            with pytest.raises(ClusterError, match="resume the run"):
+                await host.nodes()
+
+    try:
+        asyncio.run(lose_head())
+    finally:
+        alone.shutdown()

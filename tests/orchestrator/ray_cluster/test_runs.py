@@ -3,96 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from orchestrator import errors
-from orchestrator.config import RunConfig, parse_policies
+from orchestrator.config import parse_policies
 from orchestrator.fleet import FleetConfig
-from orchestrator.ray_cluster import workplace
 from orchestrator.ray_cluster.cluster import check_address
 from orchestrator.ray_config import RayConfig
-from orchestrator.retry import RetryPolicy
 from orchestrator.run import run
-from orchestrator.run_folder import shard_folder, shard_names
+from orchestrator.run_folder import shard_names
 from orchestrator.run_limits import RunLimits
 from orchestrator.store import RunReader
-from tests.kit.servers import serving
 from tests.orchestrator.ray_cluster.local_host import LocalHost
-
-QUIET = Console(quiet=True)
-
-
-@pytest.fixture
-def host(monkeypatch):
-    def make(nodes: int = 2) -> LocalHost:
-        host = LocalHost(nodes)
-        monkeypatch.setattr(workplace, "open_cluster", host.open)
-        monkeypatch.setattr(workplace, "_NODES_SECONDS", 0.05)
-        return host
-
-    return make
-
-
-@asynccontextmanager
-async def serving_maze(**options):
-    async with serving(environments=("maze",), execution={}, **options) as server:
-        yield FleetConfig(servers=tuple(server.addresses))
-
-
-def config(fleet: FleetConfig, **changes) -> RunConfig:
-    values = {
-        "environments": ("maze",),
-        "policies": parse_policies("expert,random"),
-        "split": "train",
-        "episodes": 12,
-        "samples": 2,
-        "concurrency": 8,
-        "fleet": fleet,
-        "cluster": RayConfig(address="local", ray_workers=1),
-        "retry": RetryPolicy(first_delay=0.01),
-        **changes,
-    }
-    return RunConfig(**values)
-
-
-def allow(folder: Path, words: int) -> None:
-    """Let each worker's gated policy write so many words more."""
-    with (folder / "words").open("ab") as file:
-        file.write(b"." * words)
-
-
-def gated(folder: Path) -> tuple:
-    allow(folder, 0)
-    return parse_policies(f"tests.orchestrator.gated_policy:Gated:{folder}")
-
-
-def records(folder: Path) -> dict:
-    with RunReader.open(folder) as reader:
-        assert reader.verify() == []
-        return {
-            (it.item_id, it.sample, it.policy): (it.score, [m.text for m in it.messages])
-            for it in reader.episodes()
-        }
-
-
-def shard_counts(folder: Path) -> list[int]:
-    counts = []
-    for name in shard_names(folder):
-        with RunReader.open(shard_folder(folder, name)) as reader:
-            counts.append(reader.count())
-    return counts
-
-
-async def until(condition, playing) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            assert not playing.done(), playing
-            await asyncio.sleep(0.05)
+from tests.orchestrator.ray_cluster.small_runs import (
+    QUIET,
+    allow,
+    config,
+    gated,
+    records,
+    serving_maze,
+    shard_counts,
+    until,
+)
 
 
 async def test_a_run_on_two_workers_is_what_it_is_in_one_process(host, tmp_path) -> None:
@@ -198,13 +132,16 @@ async def test_servers_are_started_on_the_nodes_and_end_with_the_run(
     assert outcome.complete
     servers = [it.made for it in cluster.actors if it not in cluster.workers()]
     assert len(servers) == 2
+    assert [it.made._welcome.node for it in cluster.workers()] == ["node-0", "node-1"]
+    known = cluster.workers()[0].made._source.members
+    assert {it.node for it in known} <= {"node-0", "node-1"} and known
     assert all(it._server._process.returncode is not None for it in servers)
 
 
 async def test_no_node_with_enough_room_is_an_error_that_says_what_lacks(host, tmp_path) -> None:
     host(1)
     settings = config(FleetConfig(), cluster=RayConfig(address="local", ray_workers=64))
-    with pytest.raises(errors.UsageError, match=r"65 CPUs .* largest of 1 nodes has 2 CPUs"):
+    with pytest.raises(errors.UsageError, match=r"65 CPUs.* largest of 1 nodes has 2 CPUs"):
         await run(settings, tmp_path / "run", resume=False, console=QUIET)
     assert not (tmp_path / "run").exists()
 
