@@ -28,10 +28,10 @@ from playwright.sync_api import Page, sync_playwright
 from benchmark.viewer import running_viewer
 from env_servers.environments.webarena.browser.chromium import AUTO, find_chromium
 
-_RUNS: Final = {"expert": "expert", "laptop": "agent", "random": "random"}
+_RUNS: Final = {"expert": "expert", "agent": "agent", "random": "random"}
 """Policies by the names of their runs, all of the same tasks."""
 _SAMPLE: Final = (sys.executable, "-m", "orchestrator.sample", "--spawn", "1")
-_TASKS: Final = ("--suite", "demo", "--env", "maze,textcraft,wordle", "--episodes", "8")
+_TASKS: Final = ("--suite", "demo", "--env", "maze,textcraft,babyai", "--episodes", "8")
 _MOST_BYTES: Final = 150_000
 """Of a picture: a repository carries every version of it for ever."""
 
@@ -82,13 +82,13 @@ def overview(camera: Photographer) -> None:
     """The lists: runs, one run, its episodes, a comparison."""
     camera.page.locator("tbody .state").nth(len(_RUNS) - 1).wait_for()
     camera.take("runs")
-    camera.go("/run", run="runs/laptop")
+    camera.go("/run", run="runs/agent")
     camera.page.get_by_role("heading", name="Results").wait_for()
     camera.take("run")
-    camera.go("/episodes", run="runs/laptop", outcome="success", min_rounds=3, sort="-rounds")
+    camera.go("/episodes", run="runs/agent", outcome="success", min_rounds=3, sort="-rounds")
     camera.page.locator(".row .item a").first.wait_for()
     camera.take("episodes")
-    camera.go("/compare", run="runs/random", other="runs/laptop")
+    camera.go("/compare", run="runs/random", other="runs/agent")
     camera.page.locator("td.figure").first.wait_for()
     camera.take("compare")
 
@@ -138,7 +138,7 @@ def playing_on(camera: Photographer) -> None:
 def _open_long(camera: Photographer, environment: str) -> None:
     """Open a long episode that the agent won, always the same."""
     asked = {"environment": environment, "outcome": "success", "min_rounds": 5, "sort": "item"}
-    camera.go("/episodes", run="runs/laptop", **asked)
+    camera.go("/episodes", run="runs/agent", **asked)
     camera.page.locator(".row .item a").first.click()
     camera.page.locator(".turn").first.wait_for()
 

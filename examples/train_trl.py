@@ -2,7 +2,7 @@
 
     python examples/train_trl.py [FOLDER]
 
-Half a minute on a CPU: the agent of this package, a million parameters, goes on learning Wordle.
+Half a minute on a CPU: an agent of this package, a million parameters, goes on learning Wordle.
 It knows nothing but its own settings of the game; other models need none of `SETTINGS`.
 """
 
@@ -14,7 +14,7 @@ import torch
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from agent_runtime.agents import BUNDLED_AGENT
+from agent_runtime.agents import LEARNER_AGENT
 from agentgym.trl_rollouts import Rollouts
 
 SETTINGS: dict[str, Any] = {
@@ -42,7 +42,7 @@ def main(folder: Path) -> int:
     )
     with Rollouts("wordle", **SETTINGS) as rollouts:
         trainer = GRPOTrainer(
-            model=str(BUNDLED_AGENT),
+            model=str(LEARNER_AGENT),
             args=config,
             train_dataset=rollouts.dataset("official_train"),
             rollout_func=rollouts,

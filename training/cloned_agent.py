@@ -150,11 +150,13 @@ class ClonedRun:
             table=as_markdown(rows, names),
             shown=", ".join(shown) or "nowhere",
             hidden=_HIDDEN.format(names=", ".join(hidden)) if hidden else "",
+            words=_WORDS if "wordle" in names else "",
         )
 
 
 _HIDDEN: Final = """ Not so in {names}: the
 demonstration leaves these out, and `--policy agent --env NAME` plays them all the same."""
+_WORDS: Final = " Wordle's words are those of the environment (see its COPYRIGHT file)."
 _README: Final = """# The agent {name}
 
 What `python -m orchestrator.sample` plays beside expert and random. {model}
@@ -179,5 +181,5 @@ new to it.
 
 ## Licence
 
-Apache-2.0, like the project. Wordle's words are those of the environment (see its COPYRIGHT file).
+Apache-2.0, like the project.{words}
 """

@@ -1,13 +1,15 @@
 """Trained agents in folders: a checkpoint, and a manifest of what it plays and what it scored.
 
     manifest.py  `agent.json`: settings of each environment, held-out tasks, metrics
-    laptop/      the agent of this package
+    cloned/      the agent of this package, which plays environments as they are
+    laptop/      a smaller one that learned shortened settings, to train further
 
 Importing this package loads no engine: a manifest is JSON.
 """
 
 from agent_runtime.agents.manifest import (
     BUNDLED_AGENT,
+    LEARNER_AGENT,
     AgentManifest,
     AgentMetric,
     PlaySettings,
@@ -18,6 +20,7 @@ from agent_runtime.agents.manifest import (
 
 __all__ = [
     "BUNDLED_AGENT",
+    "LEARNER_AGENT",
     "AgentManifest",
     "AgentMetric",
     "PlaySettings",

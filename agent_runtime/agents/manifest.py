@@ -20,6 +20,7 @@ from agent_runtime.sampling import Sampling
 __all__ = [
     "AGENT_FILE",
     "BUNDLED_AGENT",
+    "LEARNER_AGENT",
     "AgentManifest",
     "AgentMetric",
     "PlaySettings",
@@ -30,8 +31,11 @@ __all__ = [
 ]
 
 AGENT_FILE: Final = "agent.json"
-BUNDLED_AGENT: Final = Path(__file__).parent / "laptop"
-"""The folder of the agent that comes with the package."""
+BUNDLED_AGENT: Final = Path(__file__).parent / "cloned"
+"""The folder of the agent that comes with the package and that `agent` plays."""
+LEARNER_AGENT: Final = Path(__file__).parent / "laptop"
+"""The folder of a smaller one that learned Wordle too, under shortened settings: for examples and
+tests of training."""
 _FORMAT: Final = "agentgym-agent"
 _LAYOUT: Final = 1
 _LONGEST: Final = 1 << 20

@@ -46,6 +46,8 @@ class _MaskedRectangle:
     rectangle: Rectangle
     mask: Array
     """[rows, 1, 1, width, length], 0 or -inf, to be added to the attention scores."""
+    rows: list[tuple[int, int]]
+    """Of each row its slot, and how many of its positions are visible to any of its tokens."""
 
 
 class NumpyLlama:
@@ -87,7 +89,7 @@ class NumpyLlama:
         a = self.architecture
         qk_heads, count = a.heads + a.kv_heads, len(layout.ids)
         positions, slots = np.array(layout.positions), np.array(layout.slots)
-        masked = [_MaskedRectangle(each, _mask(each)) for each in layout.rectangles]
+        masked = [_MaskedRectangle(each, _mask(each), _rows(each)) for each in layout.rectangles]
         hidden = self._embedding[np.array(layout.ids)]  # [tokens, hidden_size]
         cos, sin = self._cos[positions], self._sin[positions]
         for index, layer in enumerate(self._layers):
@@ -121,22 +123,27 @@ class NumpyLlama:
         """
         a, rectangle = self.architecture, masked.rectangle
         rows, width, length = rectangle.shape
-        slots = rectangle.slots
-        selected = slice(*slots) if isinstance(slots, tuple) else np.array(slots)
-        keys, values = cache.keys[layer][selected], cache.values[layer][selected]
-        keys, values = keys[:, :, None, :length], values[:, :, None, :length]
+        keys, values = cache.keys[layer][:, :, None], cache.values[layer][:, :, None]
         queries = queries[rectangle.begin : rectangle.end]
         if rectangle.pad_indices is not None:
             queries = queries[np.array(rectangle.pad_indices)]
         # Heads that share keys stand beside each other: [rows, kv_heads, group, width, head_dim].
         wide = queries.reshape(rows, width, a.kv_heads, -1, a.head_dim).transpose(0, 2, 3, 1, 4)
-        scores = wide @ keys.swapaxes(-1, -2)
+        # Row by row: one product of all would read each slot as far as the longest of them, and
+        # slots that are not neighbours would be copied first.
+        scores = np.zeros((*wide.shape[:-1], length), np.float32)
+        for row, (slot, end) in enumerate(masked.rows):
+            visible = keys[slot, :, :, :end].swapaxes(-1, -2)
+            np.matmul(wide[row], visible, out=scores[row, ..., :end])
         scores *= np.float32(1 / math.sqrt(a.head_dim))
         scores += masked.mask
         scores -= scores.max(-1, keepdims=True)
         np.exp(scores, out=scores)
         scores /= scores.sum(-1, keepdims=True)
-        mixed = (scores @ values).transpose(0, 3, 1, 2, 4)
+        mixed = np.empty(wide.shape, np.float32)
+        for row, (slot, end) in enumerate(masked.rows):
+            np.matmul(scores[row, ..., :end], values[slot, :, :, :end], out=mixed[row])
+        mixed = mixed.transpose(0, 3, 1, 2, 4)
         flat = mixed.reshape(rows * width, a.heads * a.head_dim)
         unpad = rectangle.unpad_indices
         return flat if unpad is None else flat[np.array(unpad)]
@@ -169,6 +176,13 @@ def _rotate(x: Array, cos: Array, sin: Array) -> Array:
     half = x.shape[-1] // 2
     rolled = np.concatenate([x[..., half:], x[..., :half]], -1)
     return np.add(x * cos, rolled * sin, dtype=np.float32)
+
+
+def _rows(rectangle: Rectangle) -> list[tuple[int, int]]:
+    rows, width, _ = rectangle.shape
+    slots = rectangle.slots
+    last = np.array(rectangle.last_visible).reshape(rows, width).max(-1)
+    return list(zip(range(*slots) if isinstance(slots, tuple) else slots, last + 1, strict=True))
 
 
 def _mask(rectangle: Rectangle) -> Array:

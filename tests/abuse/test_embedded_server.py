@@ -6,7 +6,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from agent_runtime.agents import BUNDLED_AGENT
+from agent_runtime.agents import LEARNER_AGENT
 from agent_runtime.serving import ServeConfig, serving
 
 MIB = 1024 * 1024
@@ -34,7 +34,7 @@ async def served():
     config = ServeConfig(engine="embedded", device="cpu", engine_options=options)
     async with (
         asyncio.timeout(_BOUND_SECONDS),
-        serving(str(BUNDLED_AGENT), config) as server,
+        serving(str(LEARNER_AGENT), config) as server,
         aiohttp.ClientSession(server.address) as session,
     ):
         yield session

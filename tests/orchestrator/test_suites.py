@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from agent_runtime.agents import (
+    BUNDLED_AGENT,
+    LEARNER_AGENT,
     AgentManifest,
     PlaySettings,
     read_agent_manifest,
     write_agent_manifest,
 )
-from agent_runtime.agents.manifest import BUNDLED_AGENT
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.redaction import redact
 from orchestrator.client import ClientConfig
@@ -24,6 +25,8 @@ from orchestrator.suites import load_suite, suite_names
 from tests.orchestrator.records import build_manifest, build_session
 
 AGENT = read_agent_manifest(BUNDLED_AGENT)
+OWN_PROMPTS = f"agent:{LEARNER_AGENT}"
+"""An agent with prompts of its own."""
 
 
 def recorded(config: RunConfig) -> RunConfig:
@@ -96,11 +99,12 @@ def test_settings_that_an_agent_changes_are_told_and_own_ones_are_not(tmp_path: 
 
 def test_flags_go_before_an_agents_settings() -> None:
     flags = {"options": {"rows": 9}, "max_rounds": 3, "items": ("maze_5",), "profile": "fixed"}
-    config = RunConfig(environments=("maze",), policies=parse_policies("agent"), **flags).resolve()
+    policies = parse_policies(OWN_PROMPTS)
+    config = RunConfig(environments=("maze",), policies=policies, **flags).resolve()
     settings = config.environment_settings("maze")
     assert settings.options == {"rows": 9}
     assert (settings.max_rounds, settings.items, settings.profile) == (3, ("maze_5",), "fixed")
-    assert settings.conversation_start == AGENT.environments["maze"].conversation_start
+    assert settings.conversation_start == ("maze", "OK")
 
 
 def test_a_named_split_is_played_instead_of_an_agents_tasks() -> None:
@@ -135,7 +139,8 @@ def test_where_a_key_lies_is_no_secret() -> None:
 
 
 def test_the_backend_may_differ_between_sessions_and_the_settings_may_not() -> None:
-    config = RunConfig().resolve()
+    policies = parse_policies(OWN_PROMPTS)
+    config = RunConfig(environments=("maze",), policies=policies).resolve()
     assert "backend" in config.runtime_fields()["agent"]["embedded"]
     assert config.resume_key()["per_environment"]["maze"]["conversation_start"] == ["maze", "OK"]
 

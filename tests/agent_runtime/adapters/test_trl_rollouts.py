@@ -19,7 +19,7 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 import agentgym
-from agent_runtime.agents import BUNDLED_AGENT
+from agent_runtime.agents import LEARNER_AGENT
 from agent_runtime.channel import ConnectionOptions
 from agent_runtime.conversation import Message, Role
 from agent_runtime.errors import ContextOverflow, PolicyMisconfigured
@@ -63,7 +63,7 @@ def trainer_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     def make(
         rollouts: Rollouts, *, split: str = "", template: str | None = None, **settings: Any
     ) -> GRPOTrainer:
-        tokenizer = AutoTokenizer.from_pretrained(BUNDLED_AGENT)
+        tokenizer = AutoTokenizer.from_pretrained(LEARNER_AGENT)
         if template is not None:
             tokenizer.chat_template = template
         config = {
@@ -82,7 +82,7 @@ def trainer_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
             **settings,
         }
         return GRPOTrainer(
-            model=str(BUNDLED_AGENT),
+            model=str(LEARNER_AGENT),
             processing_class=tokenizer,
             args=GRPOConfig(str(tmp_path / "out"), **config),
             train_dataset=rollouts.dataset(split),
@@ -97,7 +97,7 @@ def test_the_ids_are_those_of_the_episode_and_the_logprobs_those_of_the_model(
     target: str, trainer_of: Callable[..., GRPOTrainer]
 ) -> None:
     """Each figure is found again by other means: our own ledger, a forward pass, a replay."""
-    renderer = HuggingFaceRenderer(BUNDLED_AGENT)
+    renderer = HuggingFaceRenderer(LEARNER_AGENT)
     items = ["lmrlgym_wordle_25"] * 4 + ["lmrlgym_wordle_26"] * 4
     with Rollouts("wordle", target=target, **SETTINGS) as rollouts:
         trainer = trainer_of(rollouts)
@@ -191,7 +191,7 @@ def test_what_vllm_answers_is_taken_as_it_is_up_to_the_end_of_a_reply(
     target: str, trainer_of: Callable[..., GRPOTrainer]
 ) -> None:
     """In place of vLLM, what TRL calls: it answers with a reply, its end and one id more."""
-    end = HuggingFaceRenderer(BUNDLED_AGENT).stop_ids[0]
+    end = HuggingFaceRenderer(LEARNER_AGENT).stop_ids[0]
     asked: list[int] = []
 
     class VLLM:
@@ -250,7 +250,7 @@ def test_a_chat_template_that_cannot_be_used_is_told(
     with Rollouts("wordle", target=target, **SETTINGS) as rollouts:
         trainer = trainer_of(rollouts, template=template)
         if template == COUNTED:
-            own = AutoTokenizer.from_pretrained(BUNDLED_AGENT).chat_template
+            own = AutoTokenizer.from_pretrained(LEARNER_AGENT).chat_template
             trainer.processing_class.chat_template = COUNTED + own
         with pytest.raises(PolicyMisconfigured, match=message):
             rollouts(["lmrlgym_wordle_25"] * 8, trainer)
