@@ -1,9 +1,8 @@
 """The driver of a run on a cluster: hands episodes out by lease, takes in what became of them.
 
 It plays nothing itself. Each worker is asked again and again, by one message that grants what it
-has room for, renews its lease and brings back all that ended meanwhile. Messages are the rarer the
-more workers there are, so that the driver's work for an episode does not grow with their number.
-Which episode is next the scheduler says, who holds it `orchestrator.leases`.
+has room for, renews its lease and brings back all that ended meanwhile. Which episode is next the
+scheduler says, who holds it `orchestrator.leases`, how many a worker gets `rations`.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from orchestrator.progress import EpisodeCounts
 from orchestrator.ray_cluster.actors import Actor, ActorLost
 from orchestrator.ray_cluster.messages import Introduction, Orders, Outcome, Problem, Report
 from orchestrator.ray_cluster.placement import Node, Slot
+from orchestrator.ray_cluster.rations import Rations
 from orchestrator.ray_cluster.worker import to_outcome
 from orchestrator.retry import GiveUp
 from orchestrator.run_folder import is_written, shard_folder
@@ -42,11 +42,6 @@ __all__ = ["RolloutDriver", "Staffing"]
 
 log = get_logger(__name__)
 
-_PAUSE_SECONDS: Final = 0.05
-"""Between two messages of a worker at least."""
-_PAUSE_FOR_EACH: Final = 0.002
-"""Seconds that a further worker adds to the pause: together they send at most 500 messages a
-second, each some 0.6 ms of the driver's time."""
 _LOOK_SECONDS: Final = 0.2
 """Between two looks at limits, at leases, and at the lock of a worker that is gone."""
 _START_SECONDS: Final = 60.0
@@ -83,9 +78,6 @@ class _Seat:
     name: str
     slot: Slot
     actor: Actor
-    surplus: int = 1
-    """Episodes that it gets beyond those it can have live, so that none of its places waits for a
-    message: as many as ended between the last two."""
     told: Sequence[Member] | None = None
     """The servers that it knows of."""
     live: int = 0
@@ -129,6 +121,7 @@ class RolloutDriver:
         self._on_limit = on_limit
         self._tell = tell
         self._leases = Leases(leases)
+        self._rations = Rations(scheduler, self._leases, staffing.concurrency)
         self._seats: dict[str, _Seat] = {}
         self._slots: dict[Slot, asyncio.Task[None]] = {}
         self._leaving: dict[Slot, asyncio.Task[None]] = {}
@@ -391,28 +384,15 @@ class RolloutDriver:
 
     def _orders(self, seat: _Seat) -> Orders:
         """Return what to tell a worker now."""
-        count = max(1, self.workers)
-        slots = -(-self._staffing.concurrency // count)
-        # Near the end nobody gets more than its part, or others would have nothing to do.
-        part = -(-(self.scheduler.pending + self.scheduler.running) // count)
-        room = min(slots + seat.surplus, part) - self._leases.load(seat.name)
-        grants: list[Assignment] = []
-        while len(grants) < room and self._leases.takes(seat.name):
-            assignment = self.scheduler.start(time.monotonic())
-            if assignment is None:
-                break
-            grants.append(assignment)
-        if grants:
-            self._leases.grant(seat.name, grants)
+        due = self._rations.next(seat.name, time.monotonic())
         members = self._members()
         told, seat.told = seat.told, members
-        pause = max(_PAUSE_SECONDS, _PAUSE_FOR_EACH * count)
         return Orders(
-            grants=tuple(grants),
-            slots=slots,
+            grants=due.grants,
+            slots=due.slots,
             members=None if told == members else members,
-            pause=pause,
-            patience=min(10 * pause, self._leases.policy.seconds / 4),
+            pause=due.pause,
+            patience=due.patience,
         )
 
     def _members(self) -> tuple[Member, ...] | None:
@@ -446,6 +426,7 @@ class RolloutDriver:
             )
 
     def _bury(self, seat: _Seat, reason: str) -> None:
+        self._rations.forget(seat.name)
         held = self._leases.load(seat.name)
         log.warning(
             "worker lost", worker=seat.name, node=seat.slot.node.host, held=held, reason=reason
@@ -474,6 +455,7 @@ class RolloutDriver:
 
     def _remove(self, seat: _Seat) -> None:
         del self._seats[seat.name]
+        self._rations.forget(seat.name)
         for name, count in seat.requests.items():
             self._ended.setdefault(name, []).append(count)
         self._changed.set()
@@ -484,7 +466,7 @@ class RolloutDriver:
         """Take in what a worker reports."""
         seat.live, seat.live_steps = report.live, report.live_steps
         seat.outage, seat.requests = report.outage, report.requests
-        seat.surplus = max(1, len(report.outcomes))
+        self._rations.note(seat.name, ended=len(report.outcomes), live=report.live)
         for spending in report.spending:
             self._account.add(spending.key, spending.spent, priced=spending.priced)
         self._settle(seat, report.outcomes)

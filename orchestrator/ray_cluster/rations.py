@@ -1,0 +1,112 @@
+"""How many episodes a worker of a cluster gets with a message, and how often it is asked.
+
+Messages are the rarer the more workers there are, so that the driver's work for an episode does not
+grow with their number. Each worker has its part of the places for live episodes. So that none of
+them waits for a message it gets as many episodes more as ended between the last two: its surplus.
+What is granted stays granted, so a surplus is never more than the places (a worker that was alone
+at first would keep everything), and it takes no place from others. A worker that still plays more
+than its part, because it was told so when there were fewer, leaves so much less for the next one.
+
+Pure: the driver and the simulation of large clusters (`benchmark.scale`) decide by these rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from orchestrator.leases import Leases
+from orchestrator.scheduler import Assignment, Scheduler
+
+__all__ = ["Ration", "Rations"]
+
+_PAUSE_SECONDS: Final = 0.05
+"""Between two messages of a worker at least."""
+_PAUSE_FOR_EACH: Final = 0.002
+"""Seconds that a further worker adds to the pause: together they send at most 500 messages a
+second, each some 0.6 ms of the driver's time."""
+_NO_LIMIT: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ration:
+    """What a worker gets now."""
+
+    grants: tuple[Assignment, ...]
+    """The next episodes, which it holds from now on."""
+    slots: int
+    """Episodes that it may have live at once."""
+    pause: float
+    """Seconds before it answers at the earliest."""
+    patience: float
+    """Seconds after which it answers at the latest."""
+
+
+@dataclass(slots=True)
+class _Share:
+    """What is known of a worker."""
+
+    surplus: int = 1
+    reserved: int = 0
+    """Episodes that it may have live, at most."""
+
+
+class Rations:
+    """Who gets how many. The total of the scheduler's limits is no limit from then on."""
+
+    def __init__(self, scheduler: Scheduler, leases: Leases, concurrency: int) -> None:
+        """Describe what is shared out.
+
+        Args:
+            scheduler: Says which episode is next.
+            leases: Says who holds what.
+            concurrency: Episodes that may be live at once, on all workers together.
+        """
+        self._scheduler = scheduler
+        self._leases = leases
+        self._concurrency = concurrency
+        self._shares: dict[str, _Share] = {}
+        self._reserved = 0
+        """Of all workers; counted, because each message asks."""
+        scheduler.limits = replace(scheduler.limits, total=_NO_LIMIT)
+
+    def note(self, worker: str, *, ended: int, live: int) -> None:
+        """Note what a worker reports: how many episodes ended, and how many it is playing."""
+        if (share := self._shares.get(worker)) is not None:
+            share.surplus = max(1, ended)
+            self._reserve(share, live)
+
+    def forget(self, worker: str) -> None:
+        """Note that a worker plays nothing any more, as far as anybody knows."""
+        if (share := self._shares.pop(worker, None)) is not None:
+            self._reserved -= share.reserved
+
+    def next(self, worker: str, now: float) -> Ration:
+        """Grant a worker what it has room for: one that retires, nothing more."""
+        share = self._shares.setdefault(worker, _Share())
+        workers = max(1, self._leases.at_work)
+        others = self._reserved - share.reserved
+        slots = max(0, min(-(-self._concurrency // workers), self._concurrency - others))
+        # Near the end nobody gets more than its part, or others would have nothing to do.
+        part = -(-(self._scheduler.pending + self._scheduler.running) // workers)
+        room = min(slots + min(share.surplus, slots), part) - self._leases.load(worker)
+        grants: list[Assignment] = []
+        while len(grants) < room and self._leases.takes(worker):
+            assignment = self._scheduler.start(now)
+            if assignment is None:
+                break
+            grants.append(assignment)
+        if grants:
+            self._leases.grant(worker, grants)
+        self._reserve(share, max(share.reserved, min(slots, self._leases.load(worker))))
+        pause = max(_PAUSE_SECONDS, _PAUSE_FOR_EACH * workers)
+        return Ration(
+            grants=tuple(grants),
+            slots=slots,
+            pause=pause,
+            patience=min(10 * pause, self._leases.policy.seconds / 4),
+        )
+
+    def _reserve(self, share: _Share, count: int) -> None:
+        self._reserved += count - share.reserved
+        share.reserved = count

@@ -1,0 +1,210 @@
+"""The model of scale: what must hold for whatever is simulated, and what is known without it."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmark.scale.clock import Clock, Cores, Engines, Process
+from benchmark.scale.model import Cluster, Costs, Death, Deaths, Workload
+from benchmark.scale.simulation import Simulation, simulate
+from orchestrator.leases import LeasePolicy
+from orchestrator.placement import Placement
+
+FREE = Costs(
+    driver_message=0.0,
+    driver_episode=0.0,
+    worker_episode=0.0,
+    worker_turn=0.0,
+    server_reset=0.0,
+    server_step=0.0,
+)
+DEAR = Costs(
+    driver_message=6e-4,
+    driver_episode=1e-5,
+    worker_episode=4e-3,
+    worker_turn=2e-3,
+    server_reset=1e-3,
+    server_step=1e-3,
+    network=2e-4,
+)
+
+
+def test_a_queue_waits_as_long_as_theory_says() -> None:
+    """M/D/1: the mean wait is rho / (2 (1 - rho)) services (Pollaczek and Khinchine)."""
+    for load in (0.5, 0.8):
+        clock, chance = Clock(), random.Random(1)
+        process = Process(clock)
+        came = 0.0
+        for _ in range(40_000):
+            came += chance.expovariate(load)
+            clock.after(came, process.do, 1.0, lambda: None)
+        clock.run(came)
+        assert process.waited / process.jobs == pytest.approx(load / (2 * (1 - load)), rel=0.08)
+        assert process.busy / clock.now == pytest.approx(load, rel=0.02)
+
+
+def test_processes_share_cores_and_no_core_idles_while_one_waits() -> None:
+    clock = Clock()
+    cores = Cores(2)
+    ended: list[float] = []
+    for _ in range(4):
+        process = Process(clock, cores)
+        for _ in range(3):
+            process.do(1.0, lambda: ended.append(clock.now))
+    clock.run(100.0)
+    assert ended == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
+
+
+def test_engines_write_as_many_replies_at_once_as_they_have_places() -> None:
+    clock = Clock()
+    engines = Engines(clock, places=3)
+    ended: list[float] = []
+    for _ in range(4):
+        engines.reply(2, 1.0, lambda: ended.append(clock.now))
+    clock.run(10.0)
+    assert ended == [1.0, 2.0, 3.0, 4.0]
+    assert (engines.busy, engines.waited) == (8.0, 2 * (1 + 2 + 3))
+    with pytest.raises(ValueError, match="places"):
+        engines.reply(4, 1.0, print)
+
+
+sizes = st.builds(
+    Cluster,
+    nodes=st.integers(1, 6),
+    concurrency=st.integers(1, 60),
+    cores=st.sampled_from([None, None, 2]),
+    places=st.sampled_from([None, 10, 40]),
+    cohort=st.integers(1, 4),
+    joining=st.sampled_from([0.0, 0.3]),
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(sizes, st.integers(0, 9), st.sampled_from([0.0, 0.2]), st.data())
+def test_whatever_dies_every_episode_ends_once_and_nobody_works_more_than_all_the_time(
+    cluster: Cluster, seed: int, failures: float, data: st.DataObject
+) -> None:
+    workload = Workload(episodes=150, turns=3, reply=0.3, spread=0.5, failures=failures)
+    times = st.floats(0.1, 6.0)
+    nodes = st.integers(0, cluster.nodes - 1)
+    cluster = replace(cluster, lease=LeasePolicy(seconds=1.0, fence=2.0))
+    deaths = Deaths(
+        of=tuple(data.draw(st.lists(st.builds(Death, times, nodes), max_size=3))),
+        noticed=data.draw(st.sampled_from([None, 0.1])),
+        lock_freed=data.draw(st.booleans()),
+        server_lost=0.2,
+        replaced=1.0,
+    )
+    ends: Counter = Counter()
+    simulation = Simulation(workload, cluster, DEAR, deaths, seed=seed)
+    simulation.on_end = lambda key: ends.update([key])
+    result = simulation.play(500.0)
+    assert set(ends.values()) == {1} and len(ends) == 150 == result.ended
+    assert simulation.scheduler.finished == 150 - result.given_up
+    assert (result.given_up == 0) or failures
+    assert all(0 <= used <= 1 + 1e-9 for used in result.used.values()), result.used
+    assert result.live <= cluster.concurrency
+    assert not any(math.isnan(it.played) for it in result.recoveries)
+    # Little's law, which holds exactly where a run begins and ends empty.
+    if not result.recoveries and not failures:
+        assert result.live * result.seconds == pytest.approx(result.sojourn * 150)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 80), st.floats(0.05, 2.0))
+def test_throughput_is_below_every_bound_and_near_the_lowest_one(
+    nodes: int, each: int, reply: float
+) -> None:
+    turns, places = 4, 50
+    workload = Workload(episodes=10**6, turns=turns, reply=reply)
+    cluster = Cluster(nodes=nodes, concurrency=nodes * each, places=places)
+    warm_up = 12 * turns * reply + 4.0
+    result = simulate(workload, cluster, DEAR, until=3 * warm_up, warm_up=warm_up)
+    sojourn = turns * (reply + DEAR.worker_turn + DEAR.server_step)
+    bounds = (
+        nodes * each / sojourn,
+        places / (turns * reply),
+        nodes / (DEAR.worker_episode + turns * DEAR.worker_turn),
+        nodes / (DEAR.server_reset + turns * DEAR.server_step),
+        1 / DEAR.driver_episode,
+    )
+    # An episode that was begun while warming up may end after it.
+    assert result.per_second <= min(bounds) * (1 + turns * reply / warm_up)
+    assert result.per_second >= 0.6 * min(bounds)
+
+
+def test_one_seed_gives_one_result() -> None:
+    workload = Workload(episodes=400, turns=4, reply=0.5, spread=0.5, failures=0.1)
+    cluster = Cluster(nodes=3, concurrency=60, places=40)
+    deaths = Deaths(of=(Death(1.5, 1),), noticed=0.5, replaced=1.0, server_lost=0.2)
+    first, again, other = (
+        simulate(workload, cluster, DEAR, deaths, seed=seed) for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_cohorts_change_little() -> None:
+    workload = Workload(episodes=10**6, turns=6, reply=1.0, spread=0.5)
+    cluster = Cluster(nodes=16, concurrency=1600)
+    alone, together = (
+        simulate(workload, replace(cluster, cohort=cohort), DEAR, until=40.0, warm_up=15.0)
+        for cohort in (1, 8)
+    )
+    assert together.per_second == pytest.approx(alone.per_second, rel=0.03)
+    for name in ("workers", "servers"):
+        assert together.used[name] == pytest.approx(alone.used[name], rel=0.05)
+
+
+def test_what_a_dead_node_held_is_played_by_others_after_the_lease_or_as_soon_as_it_is_known() -> (
+    None
+):
+    workload = Workload(episodes=10**6, turns=4, reply=1.0, spread=0.5)
+    cluster = Cluster(nodes=4, concurrency=200)
+    for noticed, lock_freed, lowest, highest in (
+        (None, True, 27.0, 37.0),
+        (1.0, True, 1.0, 5.0),
+        (1.0, False, 61.0, 66.0),
+    ):
+        deaths = Deaths(of=(Death(10.0, 2),), noticed=noticed, lock_freed=lock_freed)
+        result = simulate(workload, cluster, FREE, deaths, until=100.0)
+        (recovery,) = result.recoveries
+        assert recovery.held >= 50
+        assert lowest <= recovery.handed_on <= highest
+        assert recovery.handed_on < recovery.played < recovery.handed_on + 13.0
+        assert result.rebuilt >= 25  # those that others had on its server
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=12))
+def test_servers_are_chosen_as_the_fleet_chooses_sound_ones_of_a_size(loads: list[int]) -> None:
+    placement = Placement()
+    names = [f"server {number}" for number in range(len(loads))]
+    for name in names:
+        placement.add(name)
+    shares = {name: (load + 1) / 100 for name, load in zip(names, loads, strict=True)}
+    simulated = loads.index(min(loads))
+    assert placement.choose(shares, "maze", 0.0) == names[simulated]
+
+
+def test_workers_that_join_late_get_their_part() -> None:
+    """Of places, not of what ended: the first one had everything, and kept it (decision 121)."""
+    workload = Workload(episodes=10**6, turns=1, reply=1.0)
+    cluster = Cluster(nodes=16, concurrency=400, joining=0.3)
+    result = simulate(workload, cluster, FREE, until=15.0, warm_up=8.0)
+    assert result.per_second == pytest.approx(400.0, rel=0.05)
+
+
+def test_sizes_that_make_no_sense_are_refused() -> None:
+    workload = Workload(episodes=1, turns=1, reply=1.0)
+    with pytest.raises(ValueError, match="cohort"):
+        Simulation(workload, Cluster(nodes=1, concurrency=1, places=4, cohort=5), FREE)
+    with pytest.raises(ValueError, match="spread"):
+        Simulation(replace(workload, spread=1.0), Cluster(nodes=1, concurrency=1), FREE)
+    with pytest.raises(ValueError, match="warming up"):
+        simulate(workload, Cluster(nodes=1, concurrency=1), FREE, until=1.0, warm_up=1.0)
