@@ -77,6 +77,8 @@ class _Episode:
     movable: list[Any]
     shows_images: bool = False
     visits: Counter[_Mark] = field(default_factory=Counter)
+    written: dict[_Mark, tuple[str, str]] = field(default_factory=dict)
+    """Each visit as the fingerprint has it: its text, by which they are ordered, and its repr."""
     tried: set[str] = field(default_factory=set)
     reward: float = 0.0
     score: float = 0.0
@@ -90,12 +92,18 @@ class _Episode:
         before = self.mark()
         observation = self._act(command)
         after = self.mark()
-        self.visits[after] += 1
+        self.visit(after)
         if after != before:
             self.tried.clear()
         else:
             self.tried.add(command)
         return observation
+
+    def visit(self, mark: _Mark) -> None:
+        """Remember to have been here once more."""
+        self.visits[mark] += 1
+        text = f"({_written(mark)}, {self.visits[mark]})"
+        self.written[mark] = text, repr(text)
 
     def _act(self, command: str) -> Observation:
         return self._step_original(command) if self.original else self._step_fixed(command)
@@ -239,7 +247,7 @@ class BabyaiEnvironment(EpisodeEnvironment[_Episode]):
         movable = list_objects(level)
         episode = _Episode(level, image, scene, original, lists, version, movable)
         episode.shows_images = options.wants(_IMAGES)
-        episode.visits[episode.mark()] += 1
+        episode.visit(episode.mark())
         return episode, episode.observe(f"Your goal: {episode.goal()}\n{scene.describe()}")
 
     @property
@@ -256,8 +264,10 @@ class BabyaiEnvironment(EpisodeEnvironment[_Episode]):
         options = (episode.original, episode.lists_actions, episode.version)
         earned = (episode.reward, episode.score, episode.reached)
         level = hidden_state(episode.level, episode.movable)
-        visits = sorted(f"({_written(mark)}, {count})" for mark, count in episode.visits.items())
-        return repr((options, earned, level, episode.image, visits, sorted(episode.tried))).encode()
+        image, tried = _shown(episode.image), sorted(episode.tried)
+        visits = ", ".join([shown for _, shown in sorted(episode.written.values())])
+        # The repr of a tuple of these, most of which are written already.
+        return f"({options!r}, {earned!r}, {level}, {image}, [{visits}], {tried!r})".encode()
 
     def render(self) -> Sequence[View]:
         episode = self.episode
@@ -295,3 +305,8 @@ def _scene(level: Level, image: tuple[int, ...], *, original: bool) -> Scene:
 @lru_cache(maxsize=_KEPT)
 def _written(mark: _Mark) -> str:
     return repr(mark)
+
+
+@lru_cache(maxsize=_KEPT)
+def _shown(image: tuple[int, ...]) -> str:
+    return repr(image)

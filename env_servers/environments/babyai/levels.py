@@ -97,8 +97,8 @@ class Level(RoomGridLevel):
     """A level whose `gen_obs` is the flat `Image` instead of MiniGrid's image array."""
 
     instrs: Any
-    standing: list[tuple[object, ...]] | None = None
-    """What stands where, as `state` found it last; None after a move that may have changed it."""
+    standing: str | None = None
+    """What stands where, as `state` wrote it last; None after a move that may have changed it."""
     _sight: Sight
     _sighted: Any = None
     """The grid that the sight was made of."""

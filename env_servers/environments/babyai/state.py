@@ -1,4 +1,4 @@
-"""The hidden state of a level as a value: equal values mean equal futures.
+"""The hidden state of a level in writing: equal texts mean equal futures.
 
 Contains the list of what can differ between two moments of one level. Objects are told apart by
 their number in the list made at the start, never by their address.
@@ -22,20 +22,22 @@ def list_objects(level: Level) -> list[Any]:
     return objects + [thing.contains for thing in objects if thing.contains is not None]
 
 
-def hidden_state(level: Level, objects: Sequence[Any]) -> tuple[object, ...]:
-    """Everything that the level's future depends on; `objects` as of its start."""
+def hidden_state(level: Level, objects: Sequence[Any]) -> str:
+    """Return everything that the level's future depends on; `objects` as of its start."""
     number = {id(thing): index for index, thing in enumerate(objects)}
     standing = level.standing
     if standing is None:
-        standing = level.standing = [
-            (cell_number, number[id(cell)], cell.encode())
-            for cell_number, cell in enumerate(level.grid.grid)
-            if cell is not None and cell.type != "wall"
-        ]
+        standing = level.standing = repr(
+            [
+                (cell_number, number[id(cell)], cell.encode())
+                for cell_number, cell in enumerate(level.grid.grid)
+                if cell is not None and cell.type != "wall"
+            ]
+        )
     x, y = level.agent_pos
     held = number.get(id(level.carrying))
     agent = (int(x), int(y), int(level.agent_dir), held, level.step_count, level.max_steps)
-    return (level.mission, agent, standing, _progress(level.instrs, number))
+    return f"({level.mission!r}, {agent!r}, {standing}, {_progress(level.instrs, number)!r})"
 
 
 def _progress(mission: Any, number: dict[int, int]) -> tuple[object, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Final
 
 from env_servers.environments.shell.judged_kinds import JUDGED_KINDS, RUBRIC
@@ -31,6 +32,8 @@ JUDGED_SIZE: Final = 1_000
 JUDGED_EVAL_SIZE: Final = 100
 _DRAWN: Final = "1"
 """Changes when a kind draws other puzzles."""
+_KEPT: Final = 256
+"""Tasks that were drawn; groups of episodes play the same one."""
 _AT_ONCE: Final = 32
 """Commands of this process that run at once. Where each of the server's 256 threads has a command
 that reaches its limit of time, the last one still ends before the step limit."""
@@ -76,6 +79,7 @@ def _is_judged(index: int) -> bool:
     return any(start <= index < start + size for start, size in spans)
 
 
+@lru_cache(maxsize=_KEPT)
 def _drawn(index: int) -> Task:
     kinds = JUDGED_KINDS if _is_judged(index) else KINDS
     kind = list(kinds)[index % (EMBEDDED_BASE // 2) % len(kinds)]

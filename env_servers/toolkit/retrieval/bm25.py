@@ -15,6 +15,7 @@ from __future__ import annotations
 import heapq
 import importlib.util
 import math
+import threading
 from array import array
 from bisect import bisect_left
 from collections import Counter, OrderedDict
@@ -31,6 +32,9 @@ MAX_TERMS: Final = 1024
 """Different terms of a query; Lucene refuses more."""
 MAX_QUERY_CHARS: Final = 65_536
 _CACHED_QUERIES: Final = 4096
+_KEPT_SHARES: Final = 2_000_000
+"""Of documents in scores, four bytes each, that numpy keeps for terms that are searched again."""
+_LONGEST_KEPT: Final = _KEPT_SHARES // 8
 _NUMPY_FROM: Final = 4_000
 """Number of documents from which numpy pays."""
 
@@ -114,6 +118,10 @@ class Index:
         ]
         self._impacts: dict[str, array[float]] = {}
         self._cache: OrderedDict[tuple[str, int], tuple[int, ...]] = OrderedDict()
+        self._kept_shares: OrderedDict[tuple[str, int], Any] = OrderedDict()
+        self._kept = 0
+        """Shares in all of them."""
+        self._keeping = threading.Lock()
         self._rank = self._rank_numpy if numpy else self._rank_plain
 
     def __len__(self) -> int:
@@ -160,6 +168,31 @@ class Index:
             self._impacts[term] = shares
         return shares
 
+    def _shares_numpy(self, term: str, repeats: int) -> Any:
+        """Return the term's part of the scores, kept as long as there is room."""
+        import numpy as np
+
+        kept = self._kept_shares.get((term, repeats))
+        if kept is not None:
+            return kept
+        numbers = np.frombuffer(self._documents[term], np.uint32)
+        counts = np.frombuffer(self._counts[term], np.uint16)
+        factors = np.asarray(self._inverse)[np.frombuffer(self._lengths, np.uint8)[numbers]]
+        weight = self._weight(term, repeats)
+        shares = (weight - weight / (1 + counts * factors)).astype(np.float32)
+        if len(shares) <= _LONGEST_KEPT:
+            self._keep_shares((term, repeats), shares)
+        return shares
+
+    def _keep_shares(self, key: tuple[str, int], shares: Any) -> None:
+        with self._keeping:
+            if key in self._kept_shares:
+                return
+            self._kept_shares[key] = shares
+            self._kept += len(shares)
+            while self._kept > _KEPT_SHARES:
+                self._kept -= len(self._kept_shares.popitem(last=False)[1])
+
     def _rank_plain(self, query_terms: Iterable[tuple[str, int]], limit: int) -> tuple[int, ...]:
         """Adds up the terms that can score most, until no other document can come among the best.
 
@@ -204,18 +237,28 @@ class Index:
         return scores
 
     def _rank_numpy(self, query_terms: Iterable[tuple[str, int]], limit: int) -> tuple[int, ...]:
+        """Adds up everything, and looks only at what scores as the best of one term's documents.
+
+        Whatever is among the best scores at least as much as the last of the best of a part.
+        """
         import numpy as np
 
-        scores: Any = np.zeros(len(self.ids))
-        inverse = np.asarray(self._inverse)
-        lengths = np.frombuffer(self._lengths, np.uint8)
-        for term, repeats in query_terms:
-            numbers = np.frombuffer(self._documents[term], np.uint32)
-            counts = np.frombuffer(self._counts[term], np.uint16)
-            weight = self._weight(term, repeats)
-            shares = weight - weight / (1 + counts * inverse[lengths[numbers]])
-            scores[numbers] += shares.astype(np.float32)
-        numbers = np.flatnonzero(scores)
+        lists = [
+            (np.frombuffer(self._documents[term], np.uint32), self._shares_numpy(term, repeats))
+            for term, repeats in query_terms
+        ]
+        if not lists:
+            return ()
+        # Term by term in the query's order, which decides how the sums are rounded.
+        found = np.concatenate([numbers for numbers, _ in lists])
+        shares = np.concatenate([shares for _, shares in lists])
+        scores: Any = np.bincount(found, shares, len(self.ids))
+        enough = [numbers for numbers, _ in lists if len(numbers) >= limit]
+        least = 0.0
+        if enough:
+            part = scores[min(enough, key=len)]
+            least = np.partition(part, len(part) - limit)[len(part) - limit] * (1 - 1e-6)
+        numbers = np.flatnonzero(scores >= least if least else scores)
         rounded = scores[numbers].astype(np.float32)
         if len(numbers) > limit:
             least = np.partition(rounded, len(rounded) - limit)[len(rounded) - limit]

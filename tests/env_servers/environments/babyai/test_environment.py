@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import json
 import struct
 
@@ -249,3 +250,16 @@ def test_two_actions_in_one_reply_are_rejected():
     grammar = begin("babyai_0")[0].spec.grammar
     found = grammar.read("Action:\nturn left\nAction:\nturn right", ActionFormat.REACT)
     assert isinstance(found, Rejected)
+
+
+def test_the_fingerprint_is_written_as_python_writes_its_parts():
+    episode, _ = start(7, 3)
+    for turn in range(6):
+        episode.step(episode.advise_expert(turn).action)
+        written = episode.fingerprint().decode()
+        options, _, (mission, *_), image, visits, _ = parts = ast.literal_eval(written)
+        assert repr(parts) == written
+        assert (options, mission) == ((True, True, "2025"), str(episode.episode.level.mission))
+        assert image == episode.episode.image
+        marks = episode.episode.visits.items()
+        assert visits == sorted(f"({mark!r}, {count})" for mark, count in marks)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from env_servers.toolkit.retrieval import Index, IndexWriter
+from env_servers.toolkit.retrieval import Index, IndexWriter, bm25
 from env_servers.toolkit.retrieval.analysis import terms
 from env_servers.toolkit.retrieval.bm25 import K1, B, decode_length, encode_length
 
@@ -77,3 +77,18 @@ def test_equal_scores_keep_the_order_of_ids_under_every_limit() -> None:
     index = build(["one lamp"] * 40)
     assert index.search("lamp", 3) == (0, 1, 2)
     assert index.search("one lamp", 40) == tuple(range(40))
+
+
+def test_shares_are_kept_for_later_searches_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numpy")
+    monkeypatch.setattr(bm25, "_KEPT_SHARES", 16)
+    monkeypatch.setattr(bm25, "_LONGEST_KEPT", 8)
+    rng = random.Random(3)
+    documents = [" ".join(rng.choices(WORDS, k=rng.randint(1, 8))) for _ in range(12)]
+    plain, whole = build(documents), build(documents, numpy=True)
+    for _ in range(100):
+        query = " ".join(rng.choices(WORDS, k=rng.randint(1, 6)))
+        assert plain.search(query, 3) == whole.search(query, 3)
+        kept = [len(shares) for shares in whole._kept_shares.values()]
+        assert sum(kept) == whole._kept <= 16
+        assert max(kept, default=0) <= 8
