@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -139,12 +140,7 @@ class Dispatcher:
             ExceptionGroup: What tasks of episodes raised: a defect of this program.
         """
         self._started = time.monotonic()
-        self._follow_capacities()
-        self._fleet.on_failure.append(self.fail)
-        self._fleet.on_change.append(self._follow_capacities)
-        if self._fleet.failure is not None:
-            self.fail(self._fleet.failure)
-        try:
+        with self._fleet.followed(self._follow_capacities, self.fail):
             async with asyncio.TaskGroup() as group:
                 while not self.scheduler.done:
                     self._keep_limits()
@@ -156,9 +152,6 @@ class Dispatcher:
                         self._tasks.add(task)
                         task.add_done_callback(partial(self._ended, assignment.key))
                     await self._wait()
-        finally:
-            self._fleet.on_failure.remove(self.fail)
-            self._fleet.on_change.remove(self._follow_capacities)
         if self._failure is not None:
             raise self._failure
 
@@ -326,9 +319,12 @@ class Dispatcher:
             self._changed.set()
 
     def _remote_episode(self, plan: EpisodePlan, place: Place) -> RemoteEpisode:
+        # A killed orchestrator or a lost worker may have left this attempt live on the server: to
+        # be reset under the same id would be to go on from there. So servers know it by the
+        # record's id and some digits that nobody else has.
         return RemoteEpisode(
             place.connection,
-            plan.episode_id,
+            f"{plan.episode_id}.{secrets.token_hex(4)}",
             plan.reset(),
             deterministic=pb.CAPABILITY_DETERMINISTIC in plan.environment.capabilities,
             reroute=place.reroute,

@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
@@ -130,13 +130,11 @@ class Fleet:
         """Optional environments that no server has, with the reason and what to do."""
         self.failure: FleetError | None = None
         """Why no episode can be played any more; None = some can."""
-        self.on_failure: list[Callable[[FleetError], None]] = []
-        """Called when `failure` is set, by a task in the background."""
+        self._on_failure: list[Callable[[FleetError], None]] = []
         self.on_event: Callable[[str], None] | None = None
         """Called with a sentence for people when a server joins, leaves, is lost, drains, is
         ejected, or is back."""
-        self.on_change: list[Callable[[], None]] = []
-        """Called when `capacities` may have changed."""
+        self._on_change: list[Callable[[], None]] = []
         self._config = config
         self._options = options
         self._optional = frozenset(optional)
@@ -350,11 +348,30 @@ class Fleet:
         if remaining == 0:
             self._fail(FleetError(f"no environment server is left: {error}"))
 
+    @contextmanager
+    def followed(
+        self, on_change: Callable[[], None], on_failure: Callable[[FleetError], None]
+    ) -> Generator[None]:
+        """Call `on_change` now and whenever `capacities` may have changed.
+
+        And `on_failure` when `failure` is set, at once where it is already.
+        """
+        on_change()
+        self._on_change.append(on_change)
+        self._on_failure.append(on_failure)
+        if self.failure is not None:
+            on_failure(self.failure)
+        try:
+            yield
+        finally:
+            self._on_change.remove(on_change)
+            self._on_failure.remove(on_failure)
+
     def _fail(self, failure: FleetError) -> None:
         """Say once that no episode can be played any more."""
         if self.failure is None:
             self.failure = failure
-            for tell in tuple(self.on_failure):
+            for tell in tuple(self._on_failure):
                 tell(failure)
 
     async def _describe(self, name: str) -> None:
@@ -488,7 +505,7 @@ class Fleet:
         self._background.start(handle.connection.close(), f"close {handle.address}")
 
     def _changed(self) -> None:
-        for tell in tuple(self.on_change):
+        for tell in tuple(self._on_change):
             tell()
 
     # ------------------------------------------------------------------ health

@@ -240,36 +240,35 @@ class RolloutDriver:
             StoreWriteFailed: The disk or the database of a worker takes no more records.
         """
         self._started = time.monotonic()
-        self._follow_capacities()
-        self._fleet.on_failure.append(self.fail)
-        self._fleet.on_change.append(self._follow_capacities)
-        if self._fleet.failure is not None:
-            self.fail(self._fleet.failure)
         try:
-            looked = -math.inf
-            while not (self._closing or self.scheduler.done):
-                self._keep_limits()
-                if (now := time.monotonic()) >= looked + _LOOK_SECONDS:
-                    looked = now  # not at each report: all workers are looked at
-                    self._end_silent(now)
-                    self._miss_nodes(now)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_SECONDS):
-                        await self._changed.wait()
-                self._changed.clear()
-            await self._close()
+            with self._fleet.followed(self._follow_capacities, self.fail):
+                await self._watch()
+                await self._close()
         finally:
-            self._fleet.on_failure.remove(self.fail)
-            self._fleet.on_change.remove(self._follow_capacities)
             await self._background.close()
             for seat in self._seats.values():
                 seat.actor.kill()
         if self._failure is not None:
             raise self._failure
 
+    async def _watch(self) -> None:
+        """Keep limits and leases while workers play, until nothing is left or the run is ended."""
+        looked = -math.inf
+        while not (self._closing or self.scheduler.done):
+            self._keep_limits()
+            if (now := time.monotonic()) >= looked + _LOOK_SECONDS:
+                looked = now  # not at each report: all workers are looked at
+                self._end_silent(now)
+                self._miss_nodes(now)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._changed.wait()
+            self._changed.clear()
+
     def _follow_capacities(self) -> None:
         """Let as many episodes be out as the servers of now take."""
         capacities = {name: max(1, it) for name, it in self._fleet.capacities().items()}
+        self._rations.capacity = sum(capacities.values())
         self.scheduler.limits = replace(self.scheduler.limits, per_environment=capacities)
 
     def _keep_limits(self) -> None:

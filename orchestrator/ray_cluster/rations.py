@@ -65,6 +65,9 @@ class Rations:
         self._scheduler = scheduler
         self._leases = leases
         self._concurrency = concurrency
+        self.capacity = concurrency
+        """Episodes that the servers of now take, of all environments together. Where that is less
+        than may be live, every grant takes a place of a server, and nobody gets a surplus."""
         self._shares: dict[str, _Share] = {}
         self._reserved = 0
         """Of all workers; counted, because each message asks."""
@@ -86,10 +89,12 @@ class Rations:
         share = self._shares.setdefault(worker, _Share())
         workers = max(1, self._leases.at_work)
         others = self._reserved - share.reserved
-        slots = max(0, min(-(-self._concurrency // workers), self._concurrency - others))
+        places = min(self._concurrency, self.capacity)
+        slots = max(0, min(-(-places // workers), places - others))
+        surplus = 0 if self.capacity < self._concurrency else min(share.surplus, slots)
         # Near the end nobody gets more than its part, or others would have nothing to do.
         part = -(-(self._scheduler.pending + self._scheduler.running) // workers)
-        room = min(slots + min(share.surplus, slots), part) - self._leases.load(worker)
+        room = min(slots + surplus, part) - self._leases.load(worker)
         grants: list[Assignment] = []
         while len(grants) < room and self._leases.takes(worker):
             assignment = self._scheduler.start(now)

@@ -116,22 +116,27 @@ async def test_a_server_that_drains_gets_nothing_new_and_none_of_its_episodes_mo
             said: list[str] = []
             changes: list[int] = []
             fleet.on_event = said.append
-            fleet.on_change.append(lambda: changes.append(fleet.capacities()["echo"]))
             both = fleet.capacities()["echo"]
             places = [await fleet.acquire("echo") for _ in range(4)]
             games = [episode(it, f"game-{number}") for number, it in enumerate(places)]
             for game in games:
                 await game.reset()
-            await draining._set_health(serving=False)
-            await until(lambda: changes)
-            assert said == [f"{addresses[0]} drains; its 2 episodes may end there"]
-            assert changes[-1] < both
-            assert await placed(fleet, 20) == {addresses[1]: 20}
-            for game in games:
-                assert (await game.step("on")).seq == 1
-                assert game.rebuilds == 0
-            await draining._set_health(serving=True)
-            await until(lambda: len(changes) == 2)
+
+            def note_capacity() -> None:
+                changes.append(fleet.capacities()["echo"])
+
+            with fleet.followed(note_capacity, lambda _failure: None):
+                assert changes == [both]
+                await draining._set_health(serving=False)
+                await until(lambda: len(changes) == 2)
+                assert said == [f"{addresses[0]} drains; its 2 episodes may end there"]
+                assert changes[-1] < both
+                assert await placed(fleet, 20) == {addresses[1]: 20}
+                for game in games:
+                    assert (await game.step("on")).seq == 1
+                    assert game.rebuilds == 0
+                await draining._set_health(serving=True)
+                await until(lambda: len(changes) == 3)
             assert said[1:] == [f"{addresses[0]} takes new episodes again"]
             assert len(await placed(fleet, 20)) == 2
 

@@ -66,13 +66,13 @@ async def test_a_server_that_cannot_live_is_given_up_and_the_fleet_says_so(
     with log_file(tmp_path / "run.jsonl"):
         logs = LogFolder(tmp_path)
         async with Fleet(["echo"], FleetConfig(spawn=1), OPTIONS, logs=logs) as fleet:
-            fleet.on_failure.append(failures.append)
             fleet.on_event = said.append
             (server,) = fleet._spawned
             # From now on every start fails at once.
             server._environments = ["--no-such-flag"]
-            os.kill(server.pid, signal.SIGKILL)
-            await until(lambda: bool(failures))
+            with fleet.followed(lambda: None, failures.append):
+                os.kill(server.pid, signal.SIGKILL)
+                await until(lambda: bool(failures))
     assert fleet.failure is failures[0]
     assert "given up after 2 restarts" in str(failures[0])
     assert said[0] == "server 0 died (signal SIGKILL); it is started again"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -182,6 +183,16 @@ class Run:
             if not failed
         )
 
+    def follow(
+        self, events: list[tuple[str, int, float]]
+    ) -> Iterator[tuple[str, int, float, Worker]]:
+        """Yield each event with the worker that it is about; look and check after each."""
+        self.hire()
+        for what, number, seconds in events:
+            yield what, number, seconds, self.workers[f"w{number % len(self.workers)}"]
+            self.look()
+            self.check()
+
     def finish(self) -> None:
         """Let one worker play the rest."""
         self.hire()
@@ -214,9 +225,7 @@ def test_whatever_dies_every_key_has_exactly_one_finished_record(
     keys: int, events: list[tuple[str, int, float]]
 ) -> None:
     run = Run(keys)
-    run.hire()
-    for what, number, seconds in events:
-        worker = run.workers[f"w{number % len(run.workers)}"]
+    for what, number, seconds, worker in run.follow(events):
         match what:
             case "hire":
                 run.hire()
@@ -230,8 +239,6 @@ def test_whatever_dies_every_key_has_exactly_one_finished_record(
                 run.leases.lose(worker.name, run.now)
             case _:
                 run.pass_time(seconds)
-        run.look()
-        run.check()
     run.finish()
     run.check()
     assert run.finished() == Counter(run.keys)
@@ -243,9 +250,7 @@ def test_a_worker_that_writes_after_its_fence_doubles_a_record_and_no_count(
     keys: int, events: list[tuple[str, int, float]]
 ) -> None:
     run = Run(keys)
-    run.hire()
-    for what, number, seconds in events:
-        worker = run.workers[f"w{number % len(run.workers)}"]
+    for what, number, seconds, worker in run.follow(events):
         worker.ends = math.inf  # it does not keep to its lease
         match what:
             case "exchange":
@@ -257,8 +262,6 @@ def test_a_worker_that_writes_after_its_fence_doubles_a_record_and_no_count(
                 run.hire()
             case _:
                 run.pass_time(2 * seconds)
-        run.look()
-        run.check()
     run.finish()
     assert run.scheduler.finished == keys
     assert set(run.finished()) == set(run.keys)

@@ -25,17 +25,6 @@ from tests.orchestrator.records import (
 )
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "runs" / "first"
-
-
-@pytest.fixture
-def store(folder):
-    with RunStore.create(folder, build_manifest(), build_session()) as store:
-        yield store
-
-
 def open_shard(folder, name) -> RunStore:
     return RunStore.open_shard(folder, name, build_session(command=("worker", name)))
 

@@ -22,17 +22,6 @@ from tests.orchestrator.records import (
 )
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "runs" / "first"
-
-
-@pytest.fixture
-def store(folder):
-    with RunStore.create(folder, build_manifest(), build_session()) as store:
-        yield store
-
-
 def resume(folder, **changes) -> RunStore:
     return RunStore.resume(folder, build_manifest(**changes), build_session())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,6 +83,21 @@ def test_what_waits_at_one_worker_takes_no_place_from_another() -> None:
     run.report("b", 20)
     assert [run.leases.load(name) for name in "ab"] == [40, 40]
     assert run.playing() == 40
+
+
+def test_where_servers_take_less_than_may_be_live_nothing_waits_at_a_worker() -> None:
+    run = Run(100_000, concurrency=40)
+    run.scheduler.limits = replace(run.scheduler.limits, per_environment={"maze": 2})
+    run.rations.capacity = 2
+    for name in "ab":
+        run.join(name)
+        run.ask(name)
+    assert [run.leases.load(name) for name in "ab"] == [2, 0]
+    run.report("a", 1)
+    run.report("b", 0)
+    run.report("a", 1)
+    run.report("b", 1)
+    assert [run.leases.load(name) for name in "ab"] == [1, 1] == [*map(len, run.live.values())]
 
 
 def test_who_retires_gets_nothing_more_and_keeps_its_places_until_it_has_played_what_it_holds() -> (

@@ -38,7 +38,6 @@ async def test_a_run_on_two_workers_is_what_it_is_in_one_process(host, tmp_path)
     assert shared.complete and shared.finished == 48
     assert records(tmp_path / "shared") == records(tmp_path / "alone")
     counts = shard_counts(tmp_path / "shared")
-    # Who is quick may play it all.
     assert len(counts) == 2 and sum(counts) == 48
 
 
@@ -51,8 +50,8 @@ async def test_what_a_killed_worker_held_others_play_and_nothing_is_lost_or_doub
         settings = config(fleet, policies=gated(tmp_path), concurrency=2)
         playing = asyncio.create_task(run(settings, folder, resume=False, console=QUIET))
         await until(lambda: len(shard_names(folder)) == 2, playing)
-        while sum(shard_counts(folder)) < 3:
-            allow(tmp_path, 20)
+        while min(shard_counts(folder)) < 2:
+            allow(tmp_path, 80)
             await asyncio.sleep(0.2)
         assert not playing.done()
         cluster.workers()[0].kill()
