@@ -8,8 +8,6 @@ ends a run, the records that are finished by then are durable.
 
 from __future__ import annotations
 
-import asyncio
-import time
 import uuid
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -42,8 +40,8 @@ from orchestrator.manifest import (
     code_changes,
     utc_now,
 )
-from orchestrator.ray_cluster.workplace import Workplace, open_workplace
-from orchestrator.run_folder import WriterLock, check_free, inspect_folder, is_written, shard_folder
+from orchestrator.ray_cluster.workplace import Workplace, open_workplace, wait_for_workers
+from orchestrator.run_folder import check_free, inspect_folder
 from orchestrator.run_logs import open_run_logs
 from orchestrator.store import RunStore
 from orchestrator.task_selection import Selection, select_tasks
@@ -54,8 +52,6 @@ log = get_logger(__name__)
 
 _NAMED = 4
 """Names that a line of the progress has room for."""
-_LOOK_SECONDS = 0.2
-"""Between two looks at the lock of a shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +123,7 @@ async def run_many(specs: Sequence[RunSpec], *, console: Console) -> list[RunOut
             session = begin_session(config.runtime_fields(), policy_code=codes)
             begin = RunStore.resume if spec.resume else RunStore.create
             store = stack.enter_context(begin(spec.folder, manifest, session))
-            await _wait_for_workers(store, config)
+            await wait_for_workers(store, config.cluster.ray_lease)
             log_folder.settle()
             _tell_code_change(store.manifest, console)
             runs.append(ActiveRun(config, fleet, policies, store, chosen))
@@ -143,20 +139,6 @@ async def _open_workplace(
         return None
     opening = open_workplace(config, names, skip_unavailable=skip_unavailable)
     return await stack.enter_async_context(opening)
-
-
-async def _wait_for_workers(store: RunStore, config: RunConfig) -> None:
-    """Wait until the workers of a former session have ended: what they record has to be known.
-
-    They end when their driver has, or with their leases. Raises RunLocked where one goes on.
-    """
-    end = time.monotonic() + 2 * config.cluster.ray_lease
-    for name in store.manifest.shards:
-        shard = shard_folder(store.folder, name)
-        while is_written(shard):
-            if time.monotonic() > end:
-                WriterLock(shard).release()  # says who writes
-            await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _tell_code_change(manifest: Manifest, console: Console) -> None:

@@ -100,6 +100,7 @@ FREE_KEYS: Final = (
     "judge.seed",
     "rates",
     "rollout.client",
+    "rollout.cluster",
     "rollout.fleet.wait_for_servers",
 )
 """What a resume may change: it may ask for more and reach servers otherwise; what is finished stays
@@ -251,6 +252,9 @@ class AgentEvolRecipe:
             raise ValueError("controls are named once each")
         if ("grpo" in self.controls) != (self.grpo is not None):
             raise ValueError("the control grpo and the section [grpo] go together")
+        if self.grpo is not None:
+            barrier = not (self.grpo.asynchronous or self.grpo.max_off_policy_steps)
+            self.rollout.check_push_to_cluster(barrier=barrier)
         if not self.iterations and (self.matrix or "one-iteration" in self.controls):
             raise ValueError("without iterations there is no matrix and no control one-iteration")
 

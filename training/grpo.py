@@ -53,6 +53,7 @@ from orchestrator.command_line import run_loop
 from orchestrator.configuration import to_plain
 from orchestrator.fleet import Fleet
 from orchestrator.object_storage import locate_run
+from orchestrator.ray_config import RayConfig
 from orchestrator.records import EpisodeKey
 from orchestrator.store import RunReader
 from orchestrator.training_folder import LOG_FILE
@@ -109,7 +110,7 @@ __all__ = [
 _FIRST_STAGE: Final = "judge-first"
 _FINAL_STAGE: Final = "judge-final"
 """Names of the evaluations in recorded runs, which resumed ones look for."""
-_FREE: Final = ("rollout.client", "rollout.fleet.wait_for_servers")
+_FREE: Final = ("rollout.client", "rollout.cluster", "rollout.fleet.wait_for_servers")
 """What a resume may change: how servers are reached decides no result."""
 
 
@@ -652,8 +653,9 @@ def _held_out(recipe: GRPORecipe) -> HeldOutContents | None:
 async def _choose_tasks(recipe: GRPORecipe, console: Console) -> dict[str, Any]:
     """Tasks to train on and to be scored on, and the score of a perfect episode."""
     held_out = _held_out(recipe)
+    here = replace(recipe.rollout, cluster=RayConfig())  # nothing is played, only listed
     async with Rollouts(
-        recipe.rollout, recipe.environments, recipe.out / "rollouts", temperature=1.0, seed=0
+        here, recipe.environments, recipe.out / "rollouts", temperature=1.0, seed=0
     ) as rollouts:
         if recipe.branches.states:
             require_branches(rollouts.fleet.described)

@@ -5,11 +5,12 @@ Ray carries these by pickle within its cluster: whoever can speak there can run 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from agent_runtime.agent import EpisodePlan
 from agent_runtime.policies import PolicySpec
 from agent_runtime.request_retry import RequestCounts
 from agent_runtime.spending import Spent
@@ -26,12 +27,15 @@ __all__ = [
     "Introduction",
     "Orders",
     "Outcome",
+    "Planner",
     "Problem",
     "Report",
     "RunPart",
     "Spending",
     "Welcome",
 ]
+
+Planner = Callable[[Assignment], EpisodePlan]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,8 @@ class RunPart:
     """Of the run; the worker's records are in a shard of its own there."""
     manifest: Manifest
     tasks: Mapping[str, list[pb.TaskSummary]]
+    planner: Planner | None = None
+    """Says what is played for an assignment; travels to the worker. None = as `config` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

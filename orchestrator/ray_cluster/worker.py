@@ -13,7 +13,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, suppress
 from dataclasses import replace
 
@@ -44,6 +44,7 @@ from orchestrator.ray_cluster.messages import (
     Introduction,
     Orders,
     Outcome,
+    Planner,
     Problem,
     Report,
     RunPart,
@@ -258,16 +259,18 @@ class RolloutWorker:
         )
         await self._start_policies(stack)
         session = begin_session(first.config.runtime_fields())
-        runs: list[ActiveRun] = []
+        stores: dict[str, RunStore] = {}
+        planners: dict[str, Planner] = {}
         for part, folder in zip(welcome.runs, logs, strict=True):
             self._check_identity(part, fleet)
             store = stack.enter_context(
                 RunStore.open_shard(part.folder, self._welcome.name, session)
             )
             folder.settle()
-            selection = Selection(part.tasks, {})
-            runs.append(ActiveRun(part.config, fleet, self._policies, store, selection))
-        self._dispatcher = self._make_dispatcher(runs, fleet)
+            planner = part.planner or self._planner(part, fleet, store)
+            stores |= dict.fromkeys(part.tasks, store)
+            planners |= dict.fromkeys(part.tasks, planner)
+        self._dispatcher = self._make_dispatcher(stores, planners, fleet)
         return Introduction(pid=os.getpid(), session=session)
 
     def _open_logs(self, part: RunPart) -> AbstractContextManager[RunLogs]:
@@ -299,20 +302,27 @@ class RolloutWorker:
                 for known in part.manifest.environments
                 for said in (fleet.described[known.name],)
             ),
-            policies={name: policy.identity() for name, policy in self._policies.items()},
+            # A training names none: their weights change.
+            policies=part.manifest.policies
+            and {name: self._policies[name].identity() for name in part.manifest.policies},
         )
         if different := differences(part.manifest, here):
             listed = "; ".join(map(str, different))
             raise UsageError(f"{platform.node()} would play something else: {listed}")
 
-    def _make_dispatcher(self, runs: list[ActiveRun], fleet: Fleet) -> Dispatcher:
-        by_environment = {name: run for run in runs for name in run.run_plan.items}
+    def _planner(self, part: RunPart, fleet: Fleet, store: RunStore) -> Planner:
+        selection = Selection(part.tasks, {})
+        return ActiveRun(part.config, fleet, self._policies, store, selection).plan
+
+    def _make_dispatcher(
+        self, stores: Mapping[str, RunStore], planners: Mapping[str, Planner], fleet: Fleet
+    ) -> Dispatcher:
         return Dispatcher(
             self._scheduler,
             fleet,
             self._policies,
-            lambda environment: by_environment[environment].store,
-            lambda assignment: by_environment[assignment.key.environment].plan(assignment),
+            stores.__getitem__,
+            lambda assignment: planners[assignment.key.environment](assignment),
             self._note,
             account=self._account,
             on_limit=lambda _limit: None,

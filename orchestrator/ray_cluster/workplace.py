@@ -6,7 +6,8 @@ import asyncio
 import os
 import platform
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -22,6 +23,7 @@ from orchestrator.discovery import ToldSource
 from orchestrator.errors import ClusterError
 from orchestrator.fleet import Fleet
 from orchestrator.leases import LeasePolicy
+from orchestrator.progress import EpisodeCounts
 from orchestrator.ray_cluster.actors import Actor, Host
 from orchestrator.ray_cluster.cluster import open_cluster
 from orchestrator.ray_cluster.driver import RolloutDriver, Staffing
@@ -29,14 +31,35 @@ from orchestrator.ray_cluster.messages import RunPart, Welcome
 from orchestrator.ray_cluster.placement import Needs, Node, Slot, check_room, place, server_needs
 from orchestrator.ray_cluster.servers import ServerPool
 from orchestrator.ray_cluster.worker import RolloutWorker
+from orchestrator.run_folder import WriterLock, is_written, shard_folder
+from orchestrator.run_limits import RunAccount
+from orchestrator.scheduler import Scheduler
+from orchestrator.store import RunStore
 
-__all__ = ["Workplace", "open_workplace"]
+__all__ = ["Workplace", "open_workplace", "wait_for_workers"]
 
 log = get_logger(__name__)
 
 _NODES_SECONDS: Final = 2.0
 """Between two looks at which nodes there are."""
 _WORKER_NEEDS: Final = Needs()
+_LOOK_SECONDS: Final = 0.2
+"""Between two looks at the lock of a shard."""
+
+
+async def wait_for_workers(store: RunStore, lease: float) -> None:
+    """Wait until the workers of a former session have ended: what they record has to be known.
+
+    They end when their driver has, or with their leases of so many seconds. Raises RunLocked where
+    one goes on.
+    """
+    end = time.monotonic() + 2 * lease
+    for name in store.manifest.shards:
+        shard = shard_folder(store.folder, name)
+        while is_written(shard):
+            if time.monotonic() > end:
+                WriterLock(shard).release()  # says who writes
+            await asyncio.sleep(_LOOK_SECONDS)
 
 
 @asynccontextmanager
@@ -86,6 +109,8 @@ class Workplace:
         self._slots: Sequence[Slot] = ()
         """Where workers belong."""
         self._driver: RolloutDriver | None = None
+        self._lost: ClusterError | None = None
+        """Why nothing can be played here any more."""
         self._background = Supervisor()
 
     @property
@@ -122,9 +147,10 @@ class Workplace:
             try:
                 await self._look()
             except ClusterError as error:
+                self._lost = error
                 if self._driver is not None:
                     self._driver.fail(error)
-                    return
+                return
 
     async def _look(self) -> None:
         """Have servers and workers where they belong on the nodes of now."""
@@ -158,32 +184,84 @@ class Workplace:
             policies: What workers play, by the names that records give.
             work: What is left to play, and who is told.
         """
+        parts = [
+            RunPart(
+                config=run.config,
+                folder=run.store.folder.resolve(),
+                manifest=run.store.manifest,
+                tasks=run.tasks,
+            )
+            for run in runs
+        ]
+        return self.drive(
+            parts,
+            [run.store for run in runs],
+            fleet,
+            policies,
+            work.scheduler,
+            account=work.account,
+            on_outcome=work.progress.count,
+            on_limit=work.on_limit,
+            tell=work.progress.tell,
+        )
+
+    def drive(
+        self,
+        parts: Sequence[RunPart],
+        stores: Sequence[RunStore],
+        fleet: Fleet,
+        policies: Mapping[str, PolicySpec],
+        scheduler: Scheduler,
+        *,
+        account: RunAccount,
+        on_outcome: Callable[[EpisodeCounts], None],
+        on_limit: Callable[[str], None],
+        tell: Callable[[str], None],
+    ) -> RolloutDriver:
+        """Return what has a scheduler's episodes played here; one after the other, several times.
+
+        Args:
+            parts: The runs, as workers need to know them.
+            stores: Of the runs, in the same order.
+            fleet: Knows the servers of now.
+            policies: What workers play, by the names that records give.
+            scheduler: Says which episode is next.
+            account: What may be spent.
+            on_outcome: Sees what every stored record counts with.
+            on_limit: Is told that a limit was reached.
+            tell: Is told what happens to servers and workers.
+
+        Raises:
+            ClusterError: The cluster was lost meanwhile.
+        """
+        if self._lost is not None:
+            raise self._lost
         cluster = self._config.cluster
-        session = runs[0].store.manifest.sessions[-1]
+        sessions = stores[0].manifest.sessions
 
         def hire(name: str, slot: Slot) -> Actor:
-            welcome = self._welcome(name, slot.node, runs, policies)
+            welcome = self._welcome(name, slot.node, parts, policies)
             return self._host.start(RolloutWorker, slot.node, _WORKER_NEEDS, welcome=welcome)
 
         if self.servers is not None:
-            self.servers.on_event = work.progress.tell
+            self.servers.on_event = tell
         driver = self._driver = RolloutDriver(
-            work.scheduler,
+            scheduler,
             fleet,
             Staffing(
                 hire=hire,
-                stores=[run.store for run in runs],
-                code=session.code_hash or "",
+                stores=stores,
+                code=sessions[-1].code_hash or "",
                 python=platform.python_version(),
                 concurrency=self._config.concurrency,
                 source=self.source,
                 patience=self._config.fleet.wait_for_servers,
-                session=len(runs[0].store.manifest.sessions),
+                session=len(sessions),
             ),
-            work.progress.count,
-            account=work.account,
-            on_limit=work.on_limit,
-            tell=work.progress.tell,
+            on_outcome,
+            account=account,
+            on_limit=on_limit,
+            tell=tell,
             leases=LeasePolicy(seconds=cluster.ray_lease, fence=2 * cluster.ray_lease),
         )
         driver.want(self._slots)
@@ -193,21 +271,13 @@ class Workplace:
         self,
         name: str,
         node: Node,
-        runs: Sequence[ActiveRun],
+        parts: Sequence[RunPart],
         policies: Mapping[str, PolicySpec],
     ) -> Welcome:
         return Welcome(
             name=name,
             node=node.id,
-            runs=tuple(
-                RunPart(
-                    config=run.config,
-                    folder=run.store.folder.resolve(),
-                    manifest=run.store.manifest,
-                    tasks=run.tasks,
-                )
-                for run in runs
-            ),
+            runs=tuple(parts),
             policies=policies,
             workers=max(1, len(self._slots)),
             members=tuple(self.servers.source.members) if self.servers is not None else None,

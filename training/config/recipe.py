@@ -27,6 +27,7 @@ from training.errors import RecipeError
 __all__ = [
     "KEYS_ADDED",
     "RENAMED_KEYS",
+    "SHORT_KEYS",
     "build",
     "load_recipe",
     "recipe_differences",
@@ -55,6 +56,7 @@ KEYS_ADDED: Final[Mapping[str, str | float]] = {
     "model.init.tokenizer.multiword_share": 0.02,
     "rollout.push": "disk",
     "rollout.push_backend": "auto",
+    "rollout.cluster.ray_lease": 30.0,
 }
 """Keys of later programs that cannot be off, with what programs before them did."""
 RENAMED_KEYS: Final[Mapping[str, str]] = {
@@ -81,6 +83,13 @@ RENAMED_KEYS: Final[Mapping[str, str]] = {
 
 Runs that were recorded with the old names stay resumable, and old recipe files readable.
 """
+SHORT_KEYS: Final[Mapping[str, str]] = {
+    "ray": "rollout.cluster.address",
+    "ray_workers": "rollout.cluster.ray_workers",
+    "ray_servers": "rollout.cluster.ray_servers",
+    "ray_lease": "rollout.cluster.ray_lease",
+}
+"""Flags that are called as those of `orchestrator.sample`, and the keys that they set."""
 _ONCE_COMMA_SEPARATED: Final = frozenset({"agent_eval.env"})
 """Old keys whose value was one text of names, and is a list now."""
 
@@ -156,9 +165,9 @@ def _rename(value: Any, path: str) -> Any:
 
 
 def _rename_dotted(dotted: str) -> str:
-    """Return today's name of a dotted key; numbers are elements of lists."""
+    """Return today's name of a dotted key, or of a short one; numbers are elements of lists."""
     path, names = "", list[str]()
-    for name in dotted.split("."):
+    for name in SHORT_KEYS.get(dotted, dotted).split("."):
         path = _join(path, "*" if name.isdecimal() else name)
         names.append(RENAMED_KEYS.get(path, name))
     return ".".join(names)

@@ -133,6 +133,8 @@ class GRPORecipe:
             self.evaluate or set(self.items) != {it.name for it in self.environments}
         ):
             raise ValueError("items are of every environment, and go with evaluate = false")
+        barrier = not (self.asynchronous or self.max_off_policy_steps)
+        self.rollout.check_push_to_cluster(barrier=barrier)
         self._check_model()
 
     def _check_model(self) -> None:

@@ -31,6 +31,7 @@ from orchestrator.command_line import run_loop
 from orchestrator.config import RunConfig
 from orchestrator.fleet import Fleet, FleetConfig
 from orchestrator.manifest import MANIFEST_FILE
+from orchestrator.ray_config import RayConfig
 from orchestrator.run import RunOutcome, RunSpec, run_many
 from training.errors import RecipeError, TrainingError
 from training.rollouts.engine_checks import require_same_tokenizer
@@ -86,6 +87,9 @@ class RolloutConfig:
     fleet: FleetConfig = field(default_factory=FleetConfig)
     client: ClientConfig = field(default_factory=ClientConfig)
     """How to reach the environment servers: TLS, patience. A token comes from AGENTGYM_TOKEN."""
+    cluster: RayConfig = field(default_factory=RayConfig)
+    """Play on a Ray cluster, where `address` names one; --ray ADDRESS for short. Folders of runs
+    and checkpoints lie where all nodes see them."""
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1 or self.concurrency < 1 or not 0 <= self.lost_share < 1:
@@ -102,6 +106,31 @@ class RolloutConfig:
         outlasts = self.engine == "embedded" or self.url
         if self.push_adapter and (self.push != "disk" or not outlasts):
             raise ValueError('push_adapter wants push = "disk", and embedded or a server with url')
+
+    def check_push_to_cluster(self, *, barrier: bool) -> None:
+        """Raise ValueError where a step's weights would not reach those who play on a cluster.
+
+        Args:
+            barrier: Whether each step is played to its end before weights are replaced.
+        """
+        if not self.cluster.address:
+            return
+        if not self.url:
+            raise ValueError(
+                "rollout.cluster plays in other processes, whose embedded engines get no new "
+                'weights: set rollout.engine = "sglang" and rollout.url, an address that all nodes '
+                "reach"
+            )
+        if self.push_adapter:
+            raise ValueError(
+                "rollout.push_adapter names the adapter in this process alone: leave it out, or "
+                "rollout.cluster"
+            )
+        if not barrier:
+            raise ValueError(
+                "rollout.cluster plays steps with a barrier: leave out asynchronous and "
+                "max_off_policy_steps"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +330,7 @@ def _run_config(
         concurrency=rollout.concurrency,
         fleet=rollout.fleet,
         client=rollout.client,
+        cluster=rollout.cluster,
     )
 
 

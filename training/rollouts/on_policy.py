@@ -19,7 +19,7 @@ from agent_runtime.agent import EpisodePlan
 from agent_runtime.engine.checkpoint import weights_digest
 from agent_runtime.errors import PolicyUnavailable
 from agent_runtime.logs import bind_context, get_logger
-from agent_runtime.policies import PolicyConfig, Sampling, make_policy
+from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling, make_policy
 from agent_runtime.policies.base import Policy, TrainablePolicy
 from agent_runtime.policies.sglang import SGLangPolicy
 from agent_runtime.spawned_server import LogFolder
@@ -28,8 +28,9 @@ from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
 from orchestrator.broadcast import Broadcast
 from orchestrator.client import connection_options
+from orchestrator.config import RunConfig
 from orchestrator.dispatcher import Dispatcher
-from orchestrator.episode_plans import EnvironmentPlay, plan_episode
+from orchestrator.episode_plans import EnvironmentPlay
 from orchestrator.fleet import Fleet
 from orchestrator.manifest import (
     MANIFEST_FILE,
@@ -39,6 +40,8 @@ from orchestrator.manifest import (
     read_manifest,
     utc_now,
 )
+from orchestrator.ray_cluster.messages import RunPart
+from orchestrator.ray_cluster.workplace import Workplace, open_workplace, wait_for_workers
 from orchestrator.records import EpisodeKey
 from orchestrator.retry import RetryBudget, RetryPolicy
 from orchestrator.run_limits import RunAccount, RunLimits
@@ -46,10 +49,10 @@ from orchestrator.scheduler import Assignment, Limits, Scheduler
 from orchestrator.store import RunReader, RunStore
 from orchestrator.training_folder import Metric
 from training.errors import RecipeError, TrainingError
-from training.rollouts.branches import branch_start
 from training.rollouts.engine_checks import require_same_tokenizer
 from training.rollouts.jobs import EvalRun, RolloutConfig, checkpoint_weights
 from training.rollouts.results import read_metric
+from training.rollouts.step_plans import Branch, StepPlans
 from training.rollouts.tasks import EnvironmentTasks
 
 __all__ = [
@@ -69,9 +72,6 @@ POLICY_NAME = "agent"
 
 Task = tuple[str, str]
 """Environment and item id."""
-
-Branch = tuple[episode_pb2.Episode, int]
-"""A recorded episode, and the turn after which it is played on."""
 
 
 class Rollouts:
@@ -95,12 +95,10 @@ class Rollouts:
             temperature: Of sampling.
             seed: Of everything that is drawn.
         """
-        self.fleet = Fleet(
-            [tasks.name for tasks in environments],
-            rollout.fleet,
-            connection_options(rollout.client),
-            logs=LogFolder(folder / "logs"),
-        )
+        self.fleet: Fleet
+        """The environment servers; there is none before the context is entered."""
+        self._workplace: Workplace | None = None
+        """The cluster that plays; None = this process does."""
         self._rollout = rollout
         self._environments = {tasks.name: tasks for tasks in environments}
         self._folder = folder
@@ -115,8 +113,36 @@ class Rollouts:
 
     async def __aenter__(self) -> Self:
         (self._folder / "logs").mkdir(parents=True, exist_ok=True)  # of spawned servers
-        await self._stack.enter_async_context(self.fleet)
+        rollout, names = self._rollout, list(self._environments)
+        options = connection_options(rollout.client)
+        async with AsyncExitStack() as stack:
+            if rollout.cluster.address:
+                self._workplace = await stack.enter_async_context(
+                    open_workplace(self._run_config(), names, skip_unavailable=False)
+                )
+                options = self._workplace.options(options)
+            fleet = Fleet(
+                names,
+                rollout.fleet,
+                options,
+                logs=LogFolder(self._folder / "logs"),
+                source=self._workplace.source if self._workplace else None,
+            )
+            self.fleet = await stack.enter_async_context(fleet)
+            self._stack = stack.pop_all()
         return self
+
+    def _run_config(self, sampling: Sampling | None = None) -> RunConfig:
+        """Return what workers of a cluster have to know of how episodes are played."""
+        rollout = self._rollout
+        return RunConfig(
+            environments=tuple(self._environments),
+            agent=replace(self._config, sampling=sampling or self._config.sampling),
+            concurrency=rollout.concurrency,
+            fleet=rollout.fleet,
+            client=rollout.client,
+            cluster=rollout.cluster,
+        )
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
@@ -204,10 +230,8 @@ class Rollouts:
         assert self._policy is not None, "start_policy comes first"
         manifest = self._manifest(step, samples, max_rounds)
         keys = _episode_keys(tasks, samples)
-        plan = self._planner(manifest.run_id, step, max_rounds)
-        return await self._record(
-            _step_folder(self._folder, step), manifest, keys, self._policy, step, plan
-        )
+        plans = self._plans(manifest.run_id, step, max_rounds)
+        return await self._record(_step_folder(self._folder, step), manifest, keys, plans)
 
     async def play_branches(
         self, step: int, branches: Mapping[EpisodeKey, Branch], *, max_rounds: int = 0
@@ -228,15 +252,10 @@ class Rollouts:
             run_id=f"branches-{step:06}-{seeds.derive('branches', self._seed, step):016x}",
             config={"step": step, "branches": True, "max_rounds": max_rounds},
         )
-        planned = self._planner(manifest.run_id, step, max_rounds)
-
-        def plan(assignment: Assignment) -> EpisodePlan:
-            parent, turn = branches[assignment.key]
-            return replace(planned(assignment), branch=branch_start(parent, turn))
-
+        plans = replace(self._plans(manifest.run_id, step, max_rounds), branches=branches)
         folder = _branches_folder(self._folder, step)
         folder.parent.mkdir(exist_ok=True)
-        return await self._record(folder, manifest, list(branches), self._policy, step, plan)
+        return await self._record(folder, manifest, list(branches), plans)
 
     def explain_loss(self, step: int, *, of_branches: bool = False) -> TrainingError:
         """Return the error of a step of which no episode is left, with the most frequent reason."""
@@ -262,8 +281,7 @@ class Rollouts:
             tasks: Item ids by environment.
         """
         assert self._policy is not None, "start_policy comes first"
-        sampling = replace(self._config.sampling, temperature=0.0)
-        greedy = self._policy.with_sampling(sampling)
+        greedy = replace(self._config.sampling, temperature=0.0)
         metrics: dict[str, Metric] = {}
         for name, items in tasks.items():
             manifest = self._manifest(step, 1, 0)
@@ -273,8 +291,8 @@ class Rollouts:
                 sampling={"temperature": 0.0},
             )
             keys = _episode_keys([(name, item) for item in items], 1)
-            plan = self._planner(manifest.run_id, step, 0)
-            await self._record(folder / name, manifest, keys, greedy, step, plan)
+            plans = self._plans(manifest.run_id, step, 0)
+            await self._record(folder / name, manifest, keys, plans, greedy)
             metrics[name] = read_metric(EvalRun.of(folder / name, self.fleet.described[name]))
         return metrics
 
@@ -283,53 +301,79 @@ class Rollouts:
         folder: Path,
         manifest: Manifest,
         keys: Sequence[EpisodeKey],
-        policy: Policy,
-        step: int,
-        plan: Callable[[Assignment], EpisodePlan],
+        plans: StepPlans,
+        sampling: Sampling | None = None,
     ) -> list[episode_pb2.Episode]:
         """Play into a run folder what it does not have yet; returns what of the keys it has."""
         resume = _is_begun(folder)
-        with _open_store(folder, manifest) as store, bind_context(step=step):
+        with _open_store(folder, manifest) as store, bind_context(step=plans.step):
             log.info("rollouts begin", episodes=len(keys), resume=resume)
-            await self._dispatch(keys, store, policy, step, plan)
+            await self._dispatch(keys, store, plans, sampling)
             episodes = finished_episodes(store, keys)
             if len(episodes) < len(keys):
                 log.warning("episodes lost", lost=len(keys) - len(episodes), planned=len(keys))
             log.info("rollouts end", episodes=len(episodes))
             return episodes
 
-    def _planner(
-        self, run_id: str, step: int, max_rounds: int
-    ) -> Callable[[Assignment], EpisodePlan]:
+    def _plans(self, run_id: str, step: int, max_rounds: int) -> StepPlans:
         """Return how the episodes of a run are planned that begin with their reset."""
         plays = self.environment_plays(max_rounds)
-
-        def plan(assignment: Assignment) -> EpisodePlan:
-            play = plays[assignment.key.environment]
-            return plan_episode(assignment, play, run_id=run_id, run_seed=self._seed, step=step)
-
-        return plan
+        return StepPlans(plays=plays, run_id=run_id, seed=self._seed, step=step)
 
     async def _dispatch(
         self,
         keys: Sequence[EpisodeKey],
         store: RunStore,
-        policy: Policy,
-        step: int,
-        plan: Callable[[Assignment], EpisodePlan],
+        plans: StepPlans,
+        sampling: Sampling | None,
     ) -> None:
-        """Play what the store does not have yet."""
-        broadcast = Broadcast(store.folder)
+        """Play what the store does not have yet, here or on the cluster."""
+        await wait_for_workers(store, self._rollout.cluster.ray_lease)
         scheduler = Scheduler(
             keys,
             limits=Limits(total=self._rollout.concurrency),
-            retries=RetryBudget(RetryPolicy(), seed=step),
+            retries=RetryBudget(RetryPolicy(), seed=plans.step),
             finished=store.finished_keys(),
             failed=store.failed_keys(),
         )
-        dispatcher = self.dispatcher(scheduler, store, plan, broadcast, policy=policy)
+        if self._workplace is not None:
+            await self._drive(self._workplace, scheduler, store, plans, sampling)
+            return
+        assert self._policy is not None, "start_policy comes first"
+        policy = self._policy if sampling is None else self._policy.with_sampling(sampling)
+        broadcast = Broadcast(store.folder)
+        dispatcher = self.dispatcher(scheduler, store, plans, broadcast, policy=policy)
         async with broadcast.open():
             await dispatcher.run()
+
+    async def _drive(
+        self,
+        workplace: Workplace,
+        scheduler: Scheduler,
+        store: RunStore,
+        plans: StepPlans,
+        sampling: Sampling | None,
+    ) -> None:
+        """Have workers play, which are hired for this run: they find the weights of now."""
+        part = RunPart(
+            config=self._run_config(sampling),
+            folder=store.folder.resolve(),
+            manifest=store.manifest,
+            tasks={name: [] for name in self._environments},
+            planner=plans,
+        )
+        driver = workplace.drive(
+            [part],
+            [store],
+            self.fleet,
+            {POLICY_NAME: PolicySpec("sglang", self._rollout.url)},
+            scheduler,
+            account=RunAccount(RunLimits()),
+            on_outcome=lambda _counts: None,
+            on_limit=lambda _limit: None,
+            tell=lambda event: log.info("cluster", happened=event),
+        )
+        await driver.run()
 
     def dispatcher(
         self,

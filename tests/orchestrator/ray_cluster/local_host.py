@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -53,6 +54,7 @@ class LocalHost:
         return list(self.alive)
 
     def start(self, kind: type[Any], node: Node, needs: Needs, **arguments: Any) -> LocalActor:
+        arguments = pickle.loads(pickle.dumps(arguments))  # as they come to another process
         if kind is RolloutWorker:  # its process is the test's, too
             arguments["on_lease_end"] = lambda: None
         self.actors.append(LocalActor(kind(**arguments)))
