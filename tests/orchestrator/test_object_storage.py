@@ -148,7 +148,7 @@ def s3(monkeypatch):
     """A server that speaks S3, with the bucket `bucket`."""
     program = shutil.which("moto_server")
     if program is None:
-        pytest.skip("no S3 server: moto_server (of moto[server]) is not on the PATH")
+        pytest.skip("no S3 server: moto_server, of moto, is not on the PATH")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
