@@ -108,7 +108,7 @@ def one_episode(camera: Photographer) -> None:
     page.keyboard.press("t")
     page.locator(".token-run.text").first.wait_for()
     page.get_by_label("Colour", exact=True).select_option("entropy")
-    page.locator(".tokens").evaluate("it => it.scrollIntoView()")
+    page.locator(".token-run .sampled").first.evaluate("it => it.scrollIntoView({block: 'center'})")
     camera.take("tokens")
 
 
@@ -136,8 +136,8 @@ def playing_on(camera: Photographer) -> None:
 
 
 def _open_long(camera: Photographer, environment: str) -> None:
-    """Open a long episode that the agent won, always the same."""
-    asked = {"environment": environment, "outcome": "success", "min_rounds": 5, "sort": "item"}
+    """Open the longest episode that the agent won: on a detour, which the expert does not make."""
+    asked = {"environment": environment, "outcome": "success", "min_rounds": 5, "sort": "-rounds"}
     camera.go("/episodes", run="runs/agent", **asked)
     camera.page.locator(".row .item a").first.click()
     camera.page.locator(".turn").first.wait_for()
