@@ -69,18 +69,10 @@ class Cores:
 class Process:
     """Works off jobs one after another, in the order in which they came, as an event loop does."""
 
-    def __init__(self, clock: Clock, cores: Cores | None = None, *, speed: float = 1.0) -> None:
-        """Describe a process.
-
-        Args:
-            clock: Tells the time.
-            cores: Of its machine; None = it never waits for one.
-            speed: Seconds of work in one second: several processes taken as one have more than 1.
-        """
+    def __init__(self, clock: Clock, cores: Cores | None = None) -> None:
+        """Describe a process; without cores it never waits for one."""
         self._clock = clock
         self._cores = cores
-        self.speed = speed
-        """May change; jobs that came keep theirs."""
         self._jobs: deque[tuple[float, float, Then, tuple[Any, ...]]] = deque()
         self._at_work = False
         self._began: float | None = None
@@ -97,7 +89,7 @@ class Process:
 
     def do(self, seconds: float, then: Then, *arguments: Any) -> None:
         """Work for so many seconds when all that came before is done; then do something."""
-        self._jobs.append((self._clock.now, seconds / self.speed, then, arguments))
+        self._jobs.append((self._clock.now, seconds, then, arguments))
         if not self._at_work:
             self._at_work = True
             self._go_on()

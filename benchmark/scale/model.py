@@ -22,8 +22,6 @@ class Costs:
     """For an episode: planning, opening, closing, its durable record."""
     worker_turn: float
     """For a reply and its step."""
-    worker_choice: float = 0.0
-    """For each server among which an episode's is chosen."""
     server_reset: float
     server_step: float
     network: float = 0.0
@@ -58,9 +56,12 @@ class Cluster:
     """Replies that all engines together write at once; None = any number."""
     cores: int | None = None
     """Of one machine on which everything runs; None = every process has a core of its own."""
+    elsewhere: float = 0.0
+    """Cores of that machine that others use, on average; less than there are."""
     cohort: int = 1
-    """Episodes of a worker that go through their turns together, as one; and servers that are taken
-    as one. 1 = nothing is taken together."""
+    """Episodes of a worker that go through their turns together, as one."""
+    near: bool = True
+    """Workers prefer the server of their node; otherwise, the one on which they have the fewest."""
     joining: float = 0.0
     """Between two workers that join at the start."""
     lease: LeasePolicy = field(default_factory=LeasePolicy)

@@ -6,8 +6,8 @@ asked, which outcome of whose lease counts. What is simulated: how long everythi
 What is simplified: a job of a process is done in one piece, in the order of coming; costs are
 their means; an engine takes the same time for a reply whatever else it writes; engines are behind
 a router that wastes nothing; nobody's memory runs out; files, disks and networks have no limit.
-With cohorts, episodes that began together go through their turns together, and as many servers are
-one with as many times the speed.
+With cohorts, episodes of a worker that began together go through their turns together, on one
+server.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ __all__ = ["Simulation", "simulate"]
 
 _LOOK: Final = 0.2
 """Seconds between two looks of the driver at leases and locks."""
+_SLICE: Final = 0.003
+"""Seconds for which another program uses a core at once; Linux's `base_slice_ns`."""
 _AHEAD: Final = 2
 """Keys are planned as they are needed: so many times what is live at once wait."""
 _Outcome = tuple[Assignment, bool]
@@ -40,12 +42,9 @@ _FAILURE: Final = Failure(fault=types_pb2.FAULT_INFRASTRUCTURE, reason="simulate
 
 
 @dataclass(slots=True, eq=False)
-class _Servers:
-    """Servers that are taken as one; one of them where there are no cohorts."""
-
+class _Server:
     process: Process
-    size: int
-    alive: int
+    alive: bool = True
     deaths: int = 0
     """So far; who was placed before one has to look whether its server is still there."""
 
@@ -56,7 +55,7 @@ class _Worker:
     node: int
     process: Process
     loads: list[float]
-    """Of its own episodes on each of the servers; inf = there is none."""
+    """Of its own episodes on each node's server; inf = it is not there."""
     alive: bool = True
     slots: int = 0
     live: int = 0
@@ -78,9 +77,10 @@ class _Cohort:
     worker: _Worker
     turns: int
     began: float
-    servers: int = -1
+    server: int = -1
+    """Node of its server; -1 = it has none now."""
     deaths: int = 0
-    """Of its servers, when it was placed there."""
+    """Of its server, when it was placed there."""
     played: int = 0
 
 
@@ -117,6 +117,8 @@ class Simulation:
         """
         if not 1 <= cluster.cohort <= (cluster.places or math.inf):
             raise ValueError("a cohort has a member, and the engines have places for one")
+        if cluster.elsewhere and not 0 < cluster.elsewhere < (cluster.cores or 0):
+            raise ValueError("others use less than all cores of a machine that has a number")
         if not 0 <= workload.spread < 1:
             raise ValueError("the spread is at least 0 and less than 1")
         self.workload, self.cluster, self.costs = workload, cluster, costs
@@ -136,13 +138,11 @@ class Simulation:
         self._cores = None if cluster.cores is None else Cores(cluster.cores)
         self._driver = Process(self.clock, self._cores)
         self._engines = Engines(self.clock, cluster.places)
-        self._groups = [self._make_servers(size) for size in _divide(cluster.nodes, cluster.cohort)]
+        self._servers = [_Server(Process(self.clock, self._cores)) for _ in range(cluster.nodes)]
         self._workers: dict[str, _Worker] = {}
         self._by_node: list[_Worker | None] = [None] * cluster.nodes
         self._processes: list[Process] = []
         """Of all workers that ever were."""
-        self._servers = cluster.nodes
-        """That are there."""
         self._planned = 0
         self._losses: list[_Loss] = []
         self._lost_keys: dict[EpisodeKey, list[_Loss]] = {}
@@ -150,9 +150,6 @@ class Simulation:
         self._messages = self._ended = self._given_up = self._rebuilt = self._recorded = 0
         self._live = 0
         self._live_seconds = self._counted = self._sojourns = 0.0
-
-    def _make_servers(self, size: int) -> _Servers:
-        return _Servers(Process(self.clock, self._cores, speed=size), size, size)
 
     # ------------------------------------------------------------------ the whole
 
@@ -166,6 +163,7 @@ class Simulation:
         self._plan()
         for node in range(self.cluster.nodes):
             self.clock.after(node * self.cluster.joining, self._join, node)
+        self._disturb()
         for death in self.deaths.of:
             self.clock.after(death.at, self._die, death)
         if self.deaths.of:
@@ -190,13 +188,26 @@ class Simulation:
             self.scheduler.add(EpisodeKey("e", "i", number, "p") for number in numbers)
             self._planned += count
 
+    def _disturb(self) -> None:
+        """Have others use cores: a process for each core, which works and sleeps in turns."""
+        if self.cluster.cores is None or not self.cluster.elsewhere:
+            return
+        share = self.cluster.elsewhere / self.cluster.cores
+        rest = _SLICE * (1 - share) / share
+
+        def work(process: Process) -> None:
+            process.do(_SLICE, self.clock.after, rest, work, process)
+
+        for _ in range(self.cluster.cores):
+            work(Process(self.clock, self._cores))
+
     # ------------------------------------------------------------------ the driver
 
     def _join(self, node: int) -> None:
         """Have a worker on a node, and ask it for the first time."""
         name = f"w{len(self._processes)}"
         process = Process(self.clock, self._cores)
-        loads = [0.0 if group.alive else math.inf for group in self._groups]
+        loads = [0.0 if server.alive else math.inf for server in self._servers]
         worker = _Worker(name, node, process, loads)
         self._processes.append(process)
         self._workers[name] = self._by_node[node] = worker
@@ -310,8 +321,8 @@ class Simulation:
             worker.live += count
             worker.playing.add(cohort)
             self._count_live(count)
-            seconds = self.costs.worker_episode / 2 + self.costs.worker_choice * self._servers
-            worker.process.do(count * seconds, self._place, cohort)
+            seconds = count * self.costs.worker_episode / 2
+            worker.process.do(seconds, self._place, cohort)
 
     def _draw(self, mean: int) -> int:
         spread = self.workload.spread
@@ -319,34 +330,34 @@ class Simulation:
         return max(1, self._random.randint(low, high))
 
     def _place(self, cohort: _Cohort) -> None:
-        """Open episodes at the servers on which their worker has the fewest; first ones first."""
+        """Open episodes on the near server, or on the one on which their worker has the fewest."""
         worker = cohort.worker
         if not worker.alive:
             return
-        least = min(worker.loads)
-        if least == math.inf:  # none is left: until one is back
+        number, count = self._choose(worker), len(cohort.assignments)
+        if number is None:  # until one is back
             self.clock.after(self.deaths.server_lost, self._place, cohort)
             return
-        cohort.servers = worker.loads.index(least)
-        group = self._groups[cohort.servers]
-        cohort.deaths = group.deaths
-        worker.loads[cohort.servers] += len(cohort.assignments)
-        work = self.costs.server_reset + cohort.played * self.costs.server_step
-        self.clock.after(
-            self.costs.network / 2,
-            group.process.do,
-            len(cohort.assignments) * work,
-            self._prompt,
-            cohort,
-        )
+        server = self._servers[number]
+        cohort.server, cohort.deaths = number, server.deaths
+        worker.loads[number] += count
+        work = count * (self.costs.server_reset + cohort.played * self.costs.server_step)
+        self.clock.after(self.costs.network / 2, server.process.do, work, self._prompt, cohort)
+
+    def _choose(self, worker: _Worker) -> int | None:
+        """As `orchestrator.placement.Placement.choose` does where all servers are sound."""
+        if self.cluster.near and self._servers[worker.node].alive:
+            return worker.node
+        least = min(worker.loads)
+        return None if least == math.inf else worker.loads.index(least)
 
     def _leave(self, cohort: _Cohort) -> None:
-        cohort.worker.loads[cohort.servers] -= len(cohort.assignments)
-        cohort.servers = -1
+        cohort.worker.loads[cohort.server] -= len(cohort.assignments)
+        cohort.server = -1
 
     def _prompt(self, cohort: _Cohort) -> None:
         """Ask for the next reply, the environment having answered."""
-        if not cohort.worker.alive or not self._keep_those_served(cohort):
+        if not cohort.worker.alive or self._is_rebuilt(cohort):
             return
         if cohort.played == cohort.turns:
             self._leave(cohort)
@@ -367,41 +378,24 @@ class Simulation:
             cohort.worker.process.do(seconds, self._step, cohort)
 
     def _step(self, cohort: _Cohort) -> None:
-        if not cohort.worker.alive or not self._keep_those_served(cohort):
+        if not cohort.worker.alive or self._is_rebuilt(cohort):
             return
         seconds = self.costs.server_step * len(cohort.assignments)
-        process = self._groups[cohort.servers].process
+        process = self._servers[cohort.server].process
         self.clock.after(self.costs.network / 2, process.do, seconds, self._stepped, cohort)
 
     def _stepped(self, cohort: _Cohort) -> None:
         cohort.played += 1
         self._prompt(cohort)
 
-    def _keep_those_served(self, cohort: _Cohort) -> bool:
-        """Have episodes rebuilt elsewhere whose server died; False = that were all of them."""
-        group = self._groups[cohort.servers]
-        died, cohort.deaths = group.deaths - cohort.deaths, group.deaths
-        if not died:
-            return True
-        worker, there = cohort.worker, len(cohort.assignments)
-        share = min(1.0, died / group.size)
-        count = math.floor(there * share + self._random.random()) if share < 1 else there
-        lost = _Cohort(
-            cohort.assignments[there - count :],
-            worker,
-            cohort.turns,
-            cohort.began,
-            played=cohort.played,
-        )
-        del cohort.assignments[there - count :]
-        worker.loads[cohort.servers] -= count
-        if lost.assignments:
-            worker.playing.add(lost)
-            self._rebuilt += count
-            self.clock.after(self.deaths.server_lost, self._place, lost)
-        if not cohort.assignments:
-            worker.playing.remove(cohort)
-        return bool(cohort.assignments)
+    def _is_rebuilt(self, cohort: _Cohort) -> bool:
+        """Have episodes rebuilt elsewhere if their server died; whether it did."""
+        if self._servers[cohort.server].deaths == cohort.deaths:
+            return False
+        self._leave(cohort)
+        self._rebuilt += len(cohort.assignments)
+        self.clock.after(self.deaths.server_lost, self._place, cohort)
+        return True
 
     def _record(self, cohort: _Cohort) -> None:
         """Have episodes on record: they are told of with the next message."""
@@ -441,27 +435,22 @@ class Simulation:
             self._lost_keys.setdefault(key, []).append(loss)
         if not loss.held:
             loss.handed_on = loss.played = 0.0
-        self._change_servers(death.node // self.cluster.cohort, -1)
+        server = self._servers[death.node]
+        server.alive = False
+        server.deaths += 1
+        for other in self._workers.values():
+            other.loads[death.node] = math.inf
         if self.deaths.noticed is not None:
             self.clock.after(self.deaths.noticed, self._notice, worker)
         self.clock.after(self.deaths.replaced, self._replace, death.node)
 
     def _replace(self, node: int) -> None:
-        self._change_servers(node // self.cluster.cohort, 1)
-        self._join(node)
-
-    def _change_servers(self, index: int, change: int) -> None:
-        group = self._groups[index]
-        there = bool(group.alive)
-        group.alive += change
-        group.deaths += change < 0
-        group.process.speed = max(1, group.alive)
-        self._servers += change
-        if there == bool(group.alive):
-            return
+        self._servers[node].alive = True
         for worker in self._workers.values():
-            placed = (len(it.assignments) for it in worker.playing if it.servers == index)
-            worker.loads[index] = sum(placed, start=0.0) if group.alive else math.inf
+            # Of who has not noticed yet that its server died, the old one's episodes still count.
+            placed = (len(it.assignments) for it in worker.playing if it.server == node)
+            worker.loads[node] = sum(placed, start=0.0)
+        self._join(node)
 
     def _note_granted(self, key: EpisodeKey) -> None:
         for loss in self._lost_keys.get(key, ()):
@@ -486,7 +475,7 @@ class Simulation:
     def _snapshot(self) -> dict[str, float]:
         """Return everything that is counted, as it is now."""
         self._count_live(0)
-        servers = [group.process for group in self._groups]
+        servers = [server.process for server in self._servers]
         counted = {
             "now": self.clock.now,
             "messages": self._messages,
@@ -518,7 +507,7 @@ class Simulation:
             return [gone[f"{name} {number}"] / seconds for number in range(count)]
 
         workers = used("workers", len(self._processes))
-        servers = used("servers", len(self._groups))
+        servers = used("servers", len(self._servers))
         places = self.cluster.places
         return Result(
             seconds=seconds,
@@ -551,11 +540,6 @@ class Simulation:
                 for loss in self._losses
             ),
         )
-
-
-def _divide(count: int, size: int) -> list[int]:
-    """Return how many are in each group of at most so many."""
-    return [min(size, count - begin) for begin in range(0, count, size)]
 
 
 def simulate(

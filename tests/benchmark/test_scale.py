@@ -5,17 +5,25 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmark.scale.clock import Clock, Cores, Engines, Process
+from benchmark.scale.driver import Figures, fit
+from benchmark.scale.idle import IdleWorker
+from benchmark.scale.inputs import read_inputs
 from benchmark.scale.model import Cluster, Costs, Death, Deaths, Workload
+from benchmark.scale.real_runs import Played, Setting
 from benchmark.scale.simulation import Simulation, simulate
+from benchmark.scale.validation import calibrate, predict
 from orchestrator.leases import LeasePolicy
 from orchestrator.placement import Placement
+from orchestrator.ray_cluster.messages import Orders
+from orchestrator.records import EpisodeKey
+from orchestrator.scheduler import Assignment
 
 FREE = Costs(
     driver_message=0.0,
@@ -83,6 +91,7 @@ sizes = st.builds(
     places=st.sampled_from([None, 10, 40]),
     cohort=st.integers(1, 4),
     joining=st.sampled_from([0.0, 0.3]),
+    near=st.booleans(),
 )
 
 
@@ -117,7 +126,7 @@ def test_whatever_dies_every_episode_ends_once_and_nobody_works_more_than_all_th
         assert result.live * result.seconds == pytest.approx(result.sojourn * 150)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 80), st.floats(0.05, 2.0))
 def test_throughput_is_below_every_bound_and_near_the_lowest_one(
     nodes: int, each: int, reply: float
@@ -166,7 +175,7 @@ def test_what_a_dead_node_held_is_played_by_others_after_the_lease_or_as_soon_as
     None
 ):
     workload = Workload(episodes=10**6, turns=4, reply=1.0, spread=0.5)
-    cluster = Cluster(nodes=4, concurrency=200)
+    cluster = Cluster(nodes=4, concurrency=200, near=False)
     for noticed, lock_freed, lowest, highest in (
         (None, True, 27.0, 37.0),
         (1.0, True, 1.0, 5.0),
@@ -179,6 +188,8 @@ def test_what_a_dead_node_held_is_played_by_others_after_the_lease_or_as_soon_as
         assert lowest <= recovery.handed_on <= highest
         assert recovery.handed_on < recovery.played < recovery.handed_on + 13.0
         assert result.rebuilt >= 25  # those that others had on its server
+    near = simulate(workload, replace(cluster, near=True), FREE, deaths, until=100.0)
+    assert near.rebuilt == 0
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12))
@@ -208,3 +219,64 @@ def test_sizes_that_make_no_sense_are_refused() -> None:
         Simulation(replace(workload, spread=1.0), Cluster(nodes=1, concurrency=1), FREE)
     with pytest.raises(ValueError, match="warming up"):
         simulate(workload, Cluster(nodes=1, concurrency=1), FREE, until=1.0, warm_up=1.0)
+
+
+def test_costs_are_told_apart_by_two_runs_and_a_third_one_is_predicted_by_them() -> None:
+    """Runs of the model itself, whose costs are known, in place of real ones."""
+    known = replace(DEAR, network=0.02)
+
+    def played(turns: int) -> tuple[Setting, Played]:
+        setting = Setting(nodes=1, concurrency=20, episodes=400, turns=turns, reply=0.2)
+        per_second, sojourn = predict(setting, known)
+        cpu = {
+            "worker": known.worker_episode + turns * known.worker_turn,
+            "server": known.server_reset + turns * known.server_step,
+        }
+        return setting, Played(per_second=per_second, sojourn=sojourn, seconds=1.0, cpu=cpu)
+
+    driver = {"message_seconds": DEAR.driver_message, "episode_seconds": DEAR.driver_episode}
+    found = calibrate([played(2), played(8)], driver)
+    for name, cost in asdict(found).items():
+        assert cost == pytest.approx(asdict(known)[name], rel=0.02), name
+    another = Setting(nodes=2, concurrency=60, episodes=600, turns=5, reply=0.1)
+    assert predict(another, found)[0] == pytest.approx(predict(another, known)[0], rel=0.02)
+
+
+def test_what_a_driver_takes_for_a_message_and_an_episode_is_told_apart() -> None:
+    runs = [
+        Figures(
+            workers=1,
+            seconds=1.0,
+            episodes=episodes,
+            messages=messages,
+            cpu_seconds=2e-3 * messages + 1e-5 * episodes,
+            episodes_per_second=0.0,
+            messages_per_episode=0.0,
+            cpu_us_per_episode=0.0,
+        )
+        for messages, episodes in ((10, 1000), (300, 900), (50, 2000))
+    ]
+    assert fit(runs) == {
+        "message_seconds": pytest.approx(2e-3),
+        "episode_seconds": pytest.approx(1e-5),
+    }
+
+
+async def test_an_idle_worker_ends_what_it_is_granted_in_as_many_places_as_it_has() -> None:
+    worker = IdleWorker(0.0, session=None)
+    grants = tuple(Assignment(EpisodeKey("echo", f"echo_{it}", 0, "idle"), 1) for it in range(3))
+    first = await worker.exchange(Orders(grants=grants, slots=2, pause=0.0, patience=5.0))
+    second = await worker.exchange(Orders(slots=2, pause=0.0, patience=5.0))
+    told = [it.assignment for report in (first, second) for it in report.outcomes]
+    assert sorted(told, key=lambda it: it.key) == sorted(grants, key=lambda it: it.key)
+
+
+def test_every_figure_of_the_table_is_in_the_result_that_it_names_or_says_why_it_is_assumed() -> (
+    None
+):
+    inputs = read_inputs()
+    assert inputs.workloads == ["games", "sciworld"]
+    for name, figure in inputs.figures.items():
+        assert figure.value > 0, name
+        assert figure.source.startswith(("benchmark/results/", "assumed: ")), name
+    assert inputs.costs("sciworld").server_step > inputs.costs("games").server_step

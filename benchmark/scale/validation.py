@@ -1,0 +1,188 @@
+"""`python -m benchmark.scale.validation`: real runs on raylets, beside what the model says of them.
+
+Two runs on one raylet, of short and of long episodes, tell what an episode and a turn take of the
+CPU, and how long a turn takes beside them. `benchmark.scale.driver` told what a message takes. By
+these costs runs of another length on 1, 2 and 4 raylets are predicted, and then made: first
+with replies of a second, so that the machine is not the limit, then with none, so that it is.
+Nothing is calibrated on a run that is predicted; what others use of the machine meanwhile is
+measured, and is no cost of ours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+import tyro
+
+from benchmark.manifest import PACKAGES, read_manifest
+from benchmark.scale import real_runs
+from benchmark.scale.driver import RESULT as DRIVER
+from benchmark.scale.model import Cluster, Costs, Workload
+from benchmark.scale.real_runs import Played, Setting
+from benchmark.scale.simulation import Simulation
+
+__all__ = ["calibrate", "main", "predict"]
+
+RESULT: Final = DRIVER.with_name("validation.json")
+_TURNS: Final = (2, 8)
+"""Of the episodes by which costs are told apart."""
+_JOINING: Final = 1.0
+"""Seconds between two workers that join; what happens until then is in no figure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Validate the model."""
+
+    nodes: tuple[int, ...] = (1, 2, 4)
+    live: int = 200
+    """Episodes that are live at once for each node, where replies take time."""
+    reply: float = 1.0
+    """Seconds of a reply there."""
+    busy_live: int = 32
+    """Episodes that are live at once for each node, where replies take none."""
+    turns: int = 6
+    """Of the episodes that are predicted."""
+    lives: int = 6
+    """Episodes of a run for each that is live at once."""
+    busy_episodes: int = 6000
+    """Of each run, where replies take no time; 0 = no such runs."""
+    out: Path | None = RESULT
+    """File of the result; `None` writes nothing."""
+
+
+def calibrate(runs: Sequence[tuple[Setting, Played]], driver: dict[str, float]) -> Costs:
+    """Return costs by two runs on one node that differ in their episodes' turns alone.
+
+    Args:
+        runs: The one of shorter episodes first.
+        driver: Seconds of a message and of an episode.
+    """
+    (short, few), (long, many) = runs
+    turns = long.turns - short.turns
+
+    def split(kind: str) -> tuple[float, float]:
+        turn = max(0.0, (many.cpu[kind] - few.cpu[kind]) / turns)
+        return max(0.0, few.cpu[kind] - short.turns * turn), turn
+
+    worker_episode, worker_turn = split("worker")
+    server_reset, server_step = split("server")
+    costs = Costs(
+        driver_message=driver["message_seconds"],
+        driver_episode=driver["episode_seconds"],
+        worker_episode=worker_episode,
+        worker_turn=worker_turn,
+        server_reset=server_reset,
+        server_step=server_step,
+    )
+    # What a turn takes beside its reply and the CPU: the kernel, gRPC's threads, timers, others.
+    _, sojourn = predict(long, costs)
+    return replace(costs, network=max(0.0, many.sojourn - sojourn) / (long.turns + 1))
+
+
+def predict(setting: Setting, costs: Costs, elsewhere: float = 0.0) -> tuple[float, float]:
+    """Return episodes a second as `real_runs` takes them, and the mean seconds of an episode."""
+    cores = psutil.cpu_count() or 1
+    simulation = Simulation(
+        Workload(episodes=setting.episodes, turns=setting.turns, reply=setting.reply),
+        Cluster(
+            nodes=setting.nodes,
+            concurrency=setting.concurrency,
+            cores=cores,
+            elsewhere=min(elsewhere, cores - 0.1),
+            joining=_JOINING,
+        ),
+        costs,
+    )
+    ends: list[float] = []
+    simulation.on_end = lambda _key: ends.append(simulation.clock.now)
+    result = simulation.play()
+    return real_runs.rate(ends)[0], result.sojourn
+
+
+def _compare(setting: Setting, costs: Costs) -> dict[str, Any]:
+    """Play a run and return it beside its prediction."""
+    alone, sojourn = predict(setting, costs)
+    played = real_runs.play(setting)
+    elsewhere = max(0.0, played.cpu["elsewhere"])
+    predicted = predict(setting, costs, elsewhere)[0] if setting.reply == 0.0 else alone
+    row = {
+        "nodes": setting.nodes,
+        "live": setting.concurrency,
+        "reply_seconds": setting.reply,
+        "measured_per_second": round(played.per_second, 2),
+        "predicted_per_second": round(predicted, 2),
+        "error": round(predicted / played.per_second - 1, 3),
+        "predicted_alone_per_second": round(alone, 2),
+        "measured_sojourn": round(played.sojourn, 3),
+        "predicted_sojourn": round(sojourn, 3),
+        "seconds": round(played.seconds, 1),
+        "elsewhere_cores": round(elsewhere, 2),
+        "cpu_of_an_episode": played.cpu,
+    }
+    print(row, flush=True)
+    return row
+
+
+def main(options: Options) -> None:
+    """Calibrate, predict, play, print, write."""
+    manifest = read_manifest((*PACKAGES, "ray"))
+    driver = json.loads(DRIVER.read_text())["with Ray"]["fit"]
+    calibrating = [
+        Setting(
+            nodes=1,
+            concurrency=options.live,
+            episodes=options.live * max(options.lives, 30 // turns),
+            turns=turns,
+            reply=options.reply,
+        )
+        for turns in _TURNS
+    ]
+    calibrated = [(setting, real_runs.play(setting)) for setting in calibrating]
+    costs = calibrate(calibrated, driver)
+    print(costs, flush=True)
+    rows = [
+        _compare(
+            Setting(
+                nodes=nodes,
+                concurrency=options.live * nodes,
+                episodes=options.live * nodes * options.lives,
+                turns=options.turns,
+                reply=options.reply,
+            ),
+            costs,
+        )
+        for nodes in options.nodes
+    ]
+    busy = [
+        _compare(
+            Setting(
+                nodes=nodes,
+                concurrency=options.busy_live * nodes,
+                episodes=options.busy_episodes,
+                turns=options.turns,
+                reply=0.0,
+            ),
+            replace(costs, network=0.0),
+        )
+        for nodes in (options.nodes if options.busy_episodes else ())
+    ]
+    result = {
+        "manifest": asdict(manifest),
+        "busy machine": manifest.load_average > 0.5 * manifest.cores,
+        "costs": asdict(costs),
+        "calibration": [{**asdict(setting), **asdict(played)} for setting, played in calibrated],
+        "replies of a second": rows,
+        "replies without time": busy,
+    }
+    if options.out is not None:
+        options.out.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options, description=__doc__))
