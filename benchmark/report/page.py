@@ -23,6 +23,7 @@ _HEADINGS: Final = {
     "environments": "Environments",
     "policy": "Policies and model servers",
     "training": "Training",
+    "scale": "Clusters",
 }
 _INTRODUCTION: Final = """\
 # Measurements

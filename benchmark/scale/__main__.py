@@ -28,6 +28,17 @@ _FAST_REPLY: Final = 0.5
 """Seconds of a reply of a small model, or of a script."""
 _FULL: Final = 0.95
 """Share of its time from which a resource is the limit."""
+_SIMPLIFIED: Final = """\
+- Percentages are shares of the time in which a resource was busy, mean of all workers or servers,
+  each of which has a core of its own. Without a full one the replies themselves are the limit.
+- Rates are counted for as long as one episode takes, after one and a half times as long: of
+  episodes that all began at once they may be off by a tenth.
+- At 100 nodes episodes of a worker go in tens, at 1,000 in hundreds, through their turns together,
+  on one server: messages are fewer than they would be (at most 500 a second), waits longer.
+- An engine takes as long for a reply whatever else it writes, and no place of one is empty while
+  a reply waits.
+- Not simulated: memory, disks, networks' widths, the connections of each worker to each server,
+  Ray's own limits, and leases that run out because the driver is full."""
 _RESOURCES: Final = ("driver", "workers", "servers", "engines")
 
 
@@ -187,6 +198,7 @@ def _markdown(result: dict[str, Any]) -> str:
     lines += ["|---|---|---|---|---|---|"]
     for row in result["a node dies"]:
         lines += [f"| {' | '.join(f'{value:,}' for value in row.values())} |"]
+    lines += ["", "## What is simplified", "", _SIMPLIFIED]
     lines += ["", "## Assumptions", "", "| figure | value | source |", "|---|---|---|"]
     for name, figure in result["inputs"].items():
         lines += [f"| {name} | {figure['value']:.4g} | {figure['source']} |"]

@@ -27,6 +27,7 @@ import tyro
 
 from benchmark.manifest import PACKAGES, read_manifest
 from benchmark.scale.idle import IdleWorker
+from orchestrator.errors import FleetError
 from orchestrator.fleet import Fleet
 from orchestrator.leases import LeasePolicy
 from orchestrator.manifest import Session, begin_session
@@ -43,6 +44,7 @@ from orchestrator.scheduler import Limits, Scheduler
 __all__ = ["Figures", "fit", "main", "measure"]
 
 RESULT: Final = Path(__file__).parent.parent / "results" / "scale" / "driver.json"
+_ENVIRONMENT: Final = "echo"
 _JOIN_SECONDS: Final = 300.0
 _SETTLE_EPISODES: Final = 12
 """For so many times as long as one is live nothing is measured after the last worker has joined."""
@@ -83,17 +85,22 @@ class Figures:
 
 
 class _Room:
-    """A fleet without servers: a driver that is measured has nothing to follow."""
+    """A fleet whose servers take everything: a driver that is measured has nothing to follow."""
 
-    failure = None
-
-    def __init__(self) -> None:
-        self.on_failure: list[object] = []
-        self.on_change: list[object] = []
+    def __init__(self, episodes: int) -> None:
+        self._episodes = episodes
 
     def capacities(self) -> dict[str, int]:
-        """Return nothing: no environment has a limit."""
-        return {}
+        """Return room for all."""
+        return {_ENVIRONMENT: self._episodes}
+
+    @contextmanager
+    def followed(
+        self, on_change: Callable[[], None], on_failure: Callable[[FleetError], None]
+    ) -> Iterator[None]:
+        """Tell once what there is: it stays so."""
+        on_change()
+        yield
 
 
 class _Counted:
@@ -186,11 +193,11 @@ def _make_driver(
     session = _session()
     return RolloutDriver(
         Scheduler(
-            (EpisodeKey("echo", f"echo_{number}", 0, "idle") for number in range(total)),
+            (EpisodeKey(_ENVIRONMENT, f"echo_{number}", 0, "idle") for number in range(total)),
             limits=Limits(total=options.live),
             retries=RetryBudget(RetryPolicy()),
         ),
-        cast("Fleet", _Room()),
+        cast("Fleet", _Room(total)),
         Staffing(
             hire=hire,
             stores=(),

@@ -49,9 +49,11 @@ class Options:
     turns: int = 6
     """Of the episodes that are predicted."""
     lives: int = 6
-    """Episodes of a run for each that is live at once."""
+    """Episodes of a run for each that is live at once; 0 = only runs whose replies take no time."""
     busy_episodes: int = 6000
     """Of each run, where replies take no time; 0 = no such runs."""
+    costs: Path | None = None
+    """File of an earlier result whose costs count; `None` = calibrate."""
     out: Path | None = RESULT
     """File of the result; `None` writes nothing."""
 
@@ -129,11 +131,12 @@ def _compare(setting: Setting, costs: Costs) -> dict[str, Any]:
     return row
 
 
-def main(options: Options) -> None:
-    """Calibrate, predict, play, print, write."""
-    manifest = read_manifest((*PACKAGES, "ray"))
+def _find_costs(options: Options) -> tuple[list[tuple[Setting, Played]], Costs]:
+    """Return runs by which costs are told apart, and the costs."""
+    if options.costs is not None:
+        return [], Costs(**json.loads(options.costs.read_text())["costs"])
     driver = json.loads(DRIVER.read_text())["with Ray"]["fit"]
-    calibrating = [
+    settings = [
         Setting(
             nodes=1,
             concurrency=options.live,
@@ -143,8 +146,14 @@ def main(options: Options) -> None:
         )
         for turns in _TURNS
     ]
-    calibrated = [(setting, real_runs.play(setting)) for setting in calibrating]
-    costs = calibrate(calibrated, driver)
+    calibrated = [(setting, real_runs.play(setting)) for setting in settings]
+    return calibrated, calibrate(calibrated, driver)
+
+
+def main(options: Options) -> None:
+    """Calibrate, predict, play, print, write."""
+    manifest = read_manifest((*PACKAGES, "ray"))
+    calibrated, costs = _find_costs(options)
     print(costs, flush=True)
     rows = [
         _compare(
@@ -157,7 +166,7 @@ def main(options: Options) -> None:
             ),
             costs,
         )
-        for nodes in options.nodes
+        for nodes in (options.nodes if options.lives else ())
     ]
     busy = [
         _compare(
