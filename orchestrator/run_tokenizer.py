@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-from agent_runtime.agents import agent_folder
+from agent_runtime.agents import PACKAGED_AGENTS, agent_folder
 from agent_runtime.engine.checkpoint import weights_digest
 from agent_runtime.errors import ModelNotMade, PolicyMisconfigured
 from agent_runtime.models import resolve_model
@@ -77,7 +77,6 @@ def _agent_folders(manifest: Manifest) -> list[Path]:
         if policy.kind != AGENT_POLICY:
             continue
         with contextlib.suppress(PolicyMisconfigured):
-            folder = agent_folder(policy.target)
-            if weights_digest(folder) == identity.get("weights"):
-                folders.append(folder)
+            known = (agent_folder(policy.target),) if policy.target else PACKAGED_AGENTS
+            folders += [it for it in known if weights_digest(it) == identity.get("weights")]
     return folders

@@ -10,6 +10,7 @@ Importing this package loads no engine: a manifest is JSON.
 from agent_runtime.agents.manifest import (
     BUNDLED_AGENT,
     LEARNER_AGENT,
+    PACKAGED_AGENTS,
     AgentManifest,
     AgentMetric,
     PlaySettings,
@@ -21,6 +22,7 @@ from agent_runtime.agents.manifest import (
 __all__ = [
     "BUNDLED_AGENT",
     "LEARNER_AGENT",
+    "PACKAGED_AGENTS",
     "AgentManifest",
     "AgentMetric",
     "PlaySettings",

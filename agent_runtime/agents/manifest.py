@@ -21,6 +21,7 @@ __all__ = [
     "AGENT_FILE",
     "BUNDLED_AGENT",
     "LEARNER_AGENT",
+    "PACKAGED_AGENTS",
     "AgentManifest",
     "AgentMetric",
     "PlaySettings",
@@ -35,7 +36,9 @@ BUNDLED_AGENT: Final = Path(__file__).parent / "cloned"
 """The folder of the agent that comes with the package and that `agent` plays."""
 LEARNER_AGENT: Final = Path(__file__).parent / "laptop"
 """The folder of a smaller one that learned Wordle too, under shortened settings: for examples and
-tests of training."""
+tests of training. `agent` played it in version 0.1.0."""
+PACKAGED_AGENTS: Final = (BUNDLED_AGENT, LEARNER_AGENT)
+"""What `agent` may have played in a run that an earlier version of the package recorded."""
 _FORMAT: Final = "agentgym-agent"
 _LAYOUT: Final = 1
 _LONGEST: Final = 1 << 20

@@ -6,6 +6,7 @@ The same computation as `llama`, whose logits it gives up to rounding.
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,13 +21,16 @@ __all__ = ["NumpyCache", "NumpyLlama"]
 
 
 class NumpyCache:
-    """Keys and values of all slots: per layer [slots, kv_heads, capacity, head_dim]."""
+    """Keys and values of all slots: per layer [slots, kv_heads, capacity, head_dim].
+
+    Takes memory for positions that were used, not for the others.
+    """
 
     def __init__(self, architecture: Architecture, slots: int, capacity: int) -> None:
         shape = (slots, architecture.kv_heads, capacity, architecture.head_dim)
         count = architecture.layers
-        self.keys: list[Array] = [np.zeros(shape, np.float32) for _ in range(count)]
-        self.values: list[Array] = [np.zeros(shape, np.float32) for _ in range(count)]
+        self.keys = [_zeros(shape) for _ in range(count)]
+        self.values = [_zeros(shape) for _ in range(count)]
 
     def copy(self, source: int, target: int, count: int) -> None:
         """Copy the first `count` positions of one slot to another."""
@@ -37,6 +41,14 @@ class NumpyCache:
         """Set a slot back to zeros."""
         for array in (*self.keys, *self.values):
             array[slot] = 0
+
+
+def _zeros(shape: tuple[int, ...]) -> Array:
+    # NumPy asks for pages of 2 MiB, which is more than a head's keys in a whole context.
+    memory = mmap.mmap(-1, 4 * math.prod(shape))
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):  # where the system takes such pages unasked
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, np.float32).reshape(shape)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,8 @@ class Played:
 
 
 @contextmanager
-def raylets(nodes: int) -> Iterator[str]:
-    """Start a cluster of so many raylets and yield its address."""
+def raylets(nodes: int) -> Iterator[Any]:
+    """Start a cluster of so many raylets, of 2 CPUs each, and yield it (`ray.cluster_utils`)."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     # Ray makes its processes nicer by 15: they would wait for whoever else uses this machine.
     os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - as Ray writes it
@@ -68,14 +68,14 @@ def raylets(nodes: int) -> Iterator[str]:
     try:
         for number in range(nodes):
             cluster.add_node(num_cpus=2, **({} if number else {"include_dashboard": False}))
-        yield cluster.address
+        yield cluster
     finally:
         cluster.shutdown()
 
 
 def play(setting: Setting) -> Played:
     """Play a run on as many raylets as it has nodes, each with a worker and a server."""
-    with raylets(setting.nodes) as address, tempfile.TemporaryDirectory() as folder:
+    with raylets(setting.nodes) as cluster, tempfile.TemporaryDirectory() as folder:
         config = RunConfig(
             environments=("echo",),
             policies=parse_policies(f"benchmark.scale.sleeper:policy:{setting.reply}"),
@@ -83,7 +83,7 @@ def play(setting: Setting) -> Played:
             episodes=setting.episodes,
             options={"length": setting.turns},
             concurrency=setting.concurrency,
-            cluster=RayConfig(address=address, ray_workers=1, ray_servers=1),
+            cluster=RayConfig(address=cluster.address, ray_workers=1, ray_servers=1),
         )
         with _sampling() as samples:
             place = Path(folder) / "run"

@@ -1,8 +1,9 @@
 """How many episodes a worker of a cluster gets with a message, and how often it is asked.
 
-Messages are the rarer the more workers there are, so that the driver's work for an episode does not
-grow with their number. Each worker has its part of the places for live episodes. So that none of
-them waits for a message it gets as many episodes more as ended between the last two: its surplus.
+A message costs the driver as much as many episodes. So it is the rarer the more workers there are,
+and the rarer the less a worker has to tell, within half a second. Each worker has its part of the
+places for live episodes. So that none of them waits for a message it gets more episodes than that,
+twice as many as ended between the last two: its surplus.
 What is granted stays granted, so a surplus is never more than the places (a worker that was alone
 at first would keep everything), and it takes no place from others. A worker that still plays more
 than its part, because it was told so when there were fewer, leaves so much less for the next one.
@@ -25,6 +26,12 @@ _PAUSE_SECONDS: Final = 0.05
 _PAUSE_FOR_EACH: Final = 0.002
 """Seconds that a further worker adds to the pause: together they send at most 500 messages a
 second, each some 0.6 ms of the driver's time."""
+_ENDED: Final = (4, 8)
+"""Episodes that a message tells of: of fewer, and the next one comes later; of more, and sooner."""
+_PACE: Final = 1.5
+"""By how much."""
+_LONGEST_PAUSE_SECONDS: Final = 0.5
+"""Whatever a worker has to tell; but see `_PAUSE_FOR_EACH`."""
 _NO_LIMIT: Final = 1 << 62
 
 
@@ -47,6 +54,7 @@ class _Share:
     """What is known of a worker."""
 
     surplus: int = 1
+    pause: float = _PAUSE_SECONDS
     reserved: int = 0
     """Episodes that it may have live, at most."""
 
@@ -76,7 +84,12 @@ class Rations:
     def note(self, worker: str, *, ended: int, live: int) -> None:
         """Note what a worker reports: how many episodes ended, and how many it is playing."""
         if (share := self._shares.get(worker)) is not None:
-            share.surplus = max(1, ended)
+            share.surplus = max(1, 2 * ended)
+            fewest, most = _ENDED
+            if ended < fewest:
+                share.pause = min(share.pause * _PACE, _LONGEST_PAUSE_SECONDS)
+            elif ended > most:
+                share.pause = max(share.pause / _PACE, _PAUSE_SECONDS)
             self._reserve(share, live)
 
     def forget(self, worker: str) -> None:
@@ -104,12 +117,13 @@ class Rations:
         if grants:
             self._leases.grant(worker, grants)
         self._reserve(share, max(share.reserved, min(slots, self._leases.load(worker))))
-        pause = max(_PAUSE_SECONDS, _PAUSE_FOR_EACH * workers)
+        patience = self._leases.policy.seconds / 4
+        pause = max(_PAUSE_FOR_EACH * workers, min(share.pause, patience / 2))
         return Ration(
             grants=tuple(grants),
             slots=slots,
             pause=pause,
-            patience=min(10 * pause, self._leases.policy.seconds / 4),
+            patience=max(pause, min(10 * pause, patience)),
         )
 
     def _reserve(self, share: _Share, count: int) -> None:

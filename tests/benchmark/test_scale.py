@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import asdict, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmark.scale.clock import Clock, Cores, Engines, Process
@@ -128,6 +128,7 @@ def test_whatever_dies_every_episode_ends_once_and_nobody_works_more_than_all_th
 
 @settings(max_examples=12, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 80), st.floats(0.05, 2.0))
+@example(3, 76, 2.0)
 def test_throughput_is_below_every_bound_and_near_the_lowest_one(
     nodes: int, each: int, reply: float
 ) -> None:
@@ -144,8 +145,9 @@ def test_throughput_is_below_every_bound_and_near_the_lowest_one(
         nodes / (DEAR.server_reset + turns * DEAR.server_step),
         1 / DEAR.driver_episode,
     )
-    # An episode that was begun while warming up may end after it.
-    assert result.per_second <= min(bounds) * (1 + turns * reply / warm_up)
+    # Of those that are live when the warm-up ends all but the last turn may be played already.
+    ahead = nodes * each * (turns - 1) / turns
+    assert result.per_second <= min(bounds) + ahead / (2 * warm_up)
     assert result.per_second >= 0.6 * min(bounds)
 
 

@@ -17,7 +17,7 @@ from orchestrator.store import RunReader
 
 RECORDED = Path(__file__).parent / "recorded_runs"
 RUNS = ("two_environments", "options", "killed", "shipped_agent")
-PLANNED = {"options": 3, "killed": 8, "shipped_agent": 3}
+PLANNED = {"options": 3, "killed": 8}
 """Episodes of the runs whose environments are still those of the recording."""
 
 
@@ -85,13 +85,20 @@ def test_replay_gives_identical_observations(folder: Path) -> None:
     assert replay.main([str(folder), "--spawn", "1"]) == 0
 
 
-@pytest.mark.parametrize("name", ["two_environments"], indirect=True)
-def test_a_resume_under_another_version_of_an_environment_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("two_environments", 'environments.textcraft.version: "1.0.0" -> "2.0.0"'),
+        ("shipped_agent", 'policies.agent.weights: "weights-97acd7ac42f0" -> "weights-'),
+    ],
+    indirect=["name"],
+)
+def test_a_resume_under_another_environment_or_agent_is_refused(
+    folder: Path, change: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (folder / "manifest.json").read_bytes()
     assert sample.main(["--resume", str(folder)]) == 2
-    assert 'environments.textcraft.version: "1.0.0" -> "2.0.0"' in capsys.readouterr().err
+    assert change in capsys.readouterr().err
     assert (folder / "manifest.json").read_bytes() == before
 
 

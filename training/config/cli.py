@@ -19,7 +19,7 @@ from rich.console import Console
 from agent_runtime.logs import configure_logging
 from agent_runtime.private_files import private_umask
 from orchestrator.command_line import guarded, make_console
-from training.config.recipe import load_recipe
+from training.config.recipe import SHORT_KEYS, load_recipe
 from training.config.start import Start
 from training.errors import RecipeError
 
@@ -143,7 +143,14 @@ def describe_recipe(kind: type[Any], program: str) -> str:
         "",
         "keys of a recipe, each also a flag (--section.key VALUE):",
     ]
-    return "\n".join([*lines, *_describe_keys(kind, "")])
+    keys = _describe_keys(kind, "")
+    known = {line.split(":")[0].strip() for line in keys}
+    short = [
+        f"  --{flag.replace('_', '-')} is short for --{key}"
+        for flag, key in SHORT_KEYS.items()
+        if key in known
+    ]
+    return "\n".join([*lines, *keys, *short])
 
 
 def _describe_keys(kind: type[Any], prefix: str) -> list[str]:

@@ -151,3 +151,17 @@ def test_no_more_than_asked_for_is_live_and_nothing_is_left_over(data: st.DataOb
             assert run.playing() <= concurrency
         rounds += 1
     assert run.scheduler.finished == keys
+
+
+def test_a_worker_with_little_to_tell_is_asked_less_often_and_one_with_much_soon_again() -> None:
+    run = Run(100_000, concurrency=200)
+    run.join("a")
+    run.ask("a")
+    pauses = []
+    for ended in (*[0] * 10, *[5] * 3, *[20] * 10):
+        run.report("a", ended)
+        pauses.append(run.rations.next("a", 0.0).pause)
+    slow, steady, quick = pauses[:10], pauses[10:13], pauses[13:]
+    assert slow == sorted(slow) and slow[-1] == 0.5
+    assert steady == [0.5] * 3
+    assert quick == sorted(quick, reverse=True) and quick[-1] == 0.05
