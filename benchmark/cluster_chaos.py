@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import random
 import signal
@@ -31,7 +30,7 @@ from agent_runtime.policies.base import Completion, EpisodeContext, Policy, Poli
 from agent_runtime.policies.config import PolicyConfig
 from agent_runtime.policies.scripted import ScriptedPolicy
 from benchmark.chaos import compare
-from benchmark.manifest import read_manifest
+from benchmark.manifest import read_manifest, write_result
 from benchmark.scale.real_runs import raylets
 from orchestrator.run_folder import shard_names
 
@@ -68,7 +67,7 @@ class ClusterChaos:
     seed: int = 1
     """Of who of several is killed."""
     out: str = str(RESULT)
-    """File for the result; - = none."""
+    """File for the result; - = standard output."""
 
 
 def player(target: str, config: PolicyConfig) -> Policy:
@@ -142,7 +141,7 @@ class ClusterRun:
                     driver.kill()
                     return
                 case "node":
-                    node = self._rng.choice(sorted(self._cluster.worker_nodes, key=id))
+                    node = self._rng.choice(list(self._cluster.worker_nodes))
                     self._cluster.remove_node(node, allow_graceful=False)
                     self._cluster.add_node(num_cpus=2)
                 case _:
@@ -204,8 +203,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "verdict": {**asdict(verdict), "passed": verdict.passed},
     }
     Console().print_json(data=result["verdict"] | {"killed": run.killed})
-    if config.out != "-":
-        Path(config.out).write_text(json.dumps(result, indent=2) + "\n")
+    write_result(config.out, result)
     return 0 if verdict.passed else 1
 
 

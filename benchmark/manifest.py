@@ -1,4 +1,4 @@
-"""Where, when and with what a measurement was made.
+"""Where, when and with what a measurement was made, and the file that says so.
 
 Invariant: everything that is needed to judge or repeat a figure, and nothing that names a user or
 a path. Knows no benchmark.
@@ -6,12 +6,13 @@ a path. Knows no benchmark.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -20,7 +21,7 @@ from typing import Any, Final
 
 import psutil
 
-__all__ = ["PACKAGES", "Manifest", "read_manifest"]
+__all__ = ["PACKAGES", "Manifest", "read_manifest", "write_result"]
 
 PACKAGES: Final = (
     "agentgym-grpc",
@@ -114,3 +115,12 @@ def _cpu() -> str:
         return platform.processor() or platform.machine()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())
+
+
+def write_result(out: str, result: Mapping[str, Any]) -> None:
+    """Write a result as JSON to a file; - = standard output."""
+    text = json.dumps(result, indent=2) + "\n"
+    if out == "-":
+        sys.stdout.write(text)
+    else:
+        Path(out).write_text(text, encoding="utf-8")

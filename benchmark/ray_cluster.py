@@ -33,7 +33,7 @@ import psutil
 import tyro
 from rich.console import Console
 
-from benchmark.manifest import read_manifest
+from benchmark.manifest import read_manifest, write_result
 from orchestrator.config import RunConfig, parse_policies
 from orchestrator.ray_cluster import workplace
 from orchestrator.ray_cluster.actors import ActorLost
@@ -333,12 +333,8 @@ def main(options: Options) -> None:
         "options": asdict(options),
         "figures": figures,
     }
-    text = json.dumps(result, indent=2) + "\n"
     print(json.dumps(figures, indent=2))
-    if options.out == "-":
-        print(text)
-    else:
-        Path(options.out).write_text(text, encoding="utf-8")
+    write_result(options.out, result)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ and again; a figure is the median of its CPU seconds. Ratios are to the run with
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -21,7 +20,7 @@ from typing import Any, Final
 import tyro
 
 from agentgym.episode.v1 import episode_pb2
-from benchmark.manifest import read_manifest
+from benchmark.manifest import read_manifest, write_result
 from benchmark.viewer import build_episode, generated_manifest
 from orchestrator.manifest import begin_session
 from orchestrator.records import episode_key
@@ -129,11 +128,7 @@ def main(options: Options) -> None:
         "episodes": options.episodes,
         "figures": rows,
     }
-    text = json.dumps(result, indent=2) + "\n"
-    if options.out == "-":
-        print(text)
-    else:
-        Path(options.out).write_text(text, encoding="utf-8")
+    write_result(options.out, result)
 
 
 if __name__ == "__main__":

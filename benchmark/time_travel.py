@@ -12,7 +12,6 @@ told apart. Pictures are drawn in this process, of every state of the expert's f
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 import tempfile
@@ -28,7 +27,7 @@ import psutil
 import tyro
 from playwright.async_api import Page, async_playwright
 
-from benchmark.manifest import read_manifest
+from benchmark.manifest import read_manifest, write_result
 from benchmark.viewer import running_viewer
 from env_servers.environments.webarena.browser.chromium import AUTO, find_chromium
 from env_servers.sdk import (
@@ -183,11 +182,7 @@ def main() -> None:
             result["pictures"][name] = draw_pictures(name, options.drawn_episodes)
         except EnvironmentUnavailable as error:
             result["pictures"][name] = {"unavailable": str(error)}
-    text = json.dumps(result, indent=2) + "\n"
-    if options.out == "-":
-        sys.stdout.write(text)
-    else:
-        Path(options.out).write_text(text)
+    write_result(options.out, result)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ screen. The server's CPU seconds are there, too, which a busy machine changes le
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 import tempfile
@@ -30,7 +29,7 @@ from playwright.async_api import Page, async_playwright
 
 from agentgym.env.v1 import types_pb2
 from agentgym.episode.v1 import episode_pb2
-from benchmark.manifest import read_manifest
+from benchmark.manifest import read_manifest, write_result
 from env_servers.environments.webarena.browser.chromium import AUTO, find_chromium
 from orchestrator import seeds
 from orchestrator.manifest import EnvironmentIdentity, Manifest, begin_session, utc_now
@@ -219,11 +218,7 @@ def main() -> None:
         with running_viewer(folder) as (address, server):
             figures = asyncio.run(look(address, server, options.episodes))
     result = {"manifest": manifest.as_json(), "episodes": options.episodes, **figures}
-    text = json.dumps(result, indent=2) + "\n"
-    if options.out == "-":
-        sys.stdout.write(text)
-    else:
-        Path(options.out).write_text(text)
+    write_result(options.out, result)
 
 
 if __name__ == "__main__":

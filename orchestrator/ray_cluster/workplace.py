@@ -236,36 +236,44 @@ class Workplace:
         """
         if self._lost is not None:
             raise self._lost
-        cluster = self._config.cluster
+        if self.servers is not None:
+            self.servers.on_event = tell
+        lease = self._config.cluster.ray_lease
+        driver = self._driver = RolloutDriver(
+            scheduler,
+            fleet,
+            self._staffing(parts, stores, policies),
+            on_outcome,
+            account=account,
+            on_limit=on_limit,
+            tell=tell,
+            leases=LeasePolicy(seconds=lease, fence=2 * lease),
+        )
+        driver.want(self._slots)
+        return driver
+
+    def _staffing(
+        self,
+        parts: Sequence[RunPart],
+        stores: Sequence[RunStore],
+        policies: Mapping[str, PolicySpec],
+    ) -> Staffing:
         sessions = stores[0].manifest.sessions
 
         def hire(name: str, slot: Slot) -> Actor:
             welcome = self._welcome(name, slot.node, parts, policies)
             return self._host.start(RolloutWorker, slot.node, _WORKER_NEEDS, welcome=welcome)
 
-        if self.servers is not None:
-            self.servers.on_event = tell
-        driver = self._driver = RolloutDriver(
-            scheduler,
-            fleet,
-            Staffing(
-                hire=hire,
-                stores=stores,
-                code=sessions[-1].code_hash or "",
-                python=platform.python_version(),
-                concurrency=self._config.concurrency,
-                source=self.source,
-                patience=self._config.fleet.wait_for_servers,
-                session=len(sessions),
-            ),
-            on_outcome,
-            account=account,
-            on_limit=on_limit,
-            tell=tell,
-            leases=LeasePolicy(seconds=cluster.ray_lease, fence=2 * cluster.ray_lease),
+        return Staffing(
+            hire=hire,
+            stores=stores,
+            code=sessions[-1].code_hash or "",
+            python=platform.python_version(),
+            concurrency=self._config.concurrency,
+            source=self.source,
+            patience=self._config.fleet.wait_for_servers,
+            session=len(sessions),
         )
-        driver.want(self._slots)
-        return driver
 
     def _welcome(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,3 +16,25 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def server(speaker: Path) -> Iterator[str]:
+    """A model server that lives longer than the trainings that play on it, and push to it.
+
+    Its probabilities are the model's. `speaker` is the test module's.
+    """
+    from anyio.from_thread import start_blocking_portal
+
+    from agent_runtime.serving import serving
+    from agent_runtime.serving.config import ServeConfig
+
+    options = ("max-slots=64", "threads=1")  # nothing is evicted
+    config = ServeConfig(
+        engine="embedded", device="cpu", context_length=512, engine_options=options
+    )
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(serving(str(speaker), config)) as served,
+    ):
+        yield served.address

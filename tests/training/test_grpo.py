@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from agent_runtime.engine.config import EmbeddedOptions
-from agent_runtime.serving import ServeConfig, serving
 from orchestrator import audit
 from orchestrator.client import connection_options
 from orchestrator.command_line import run_loop
@@ -411,20 +409,6 @@ def test_the_engine_leaves_what_the_learner_and_its_reference_need(base, tmp_pat
     assert engine.cache_gib * 2**30 < available / 2
     own = replace(plain, rollout=replace(plain.rollout, embedded=EmbeddedOptions(cache_gib=1)))
     assert fit_engine(own, memory, cpu, available) == own.rollout.embedded
-
-
-@pytest.fixture
-def server(speaker) -> Iterator[str]:
-    """A model server that lives longer than the trainings that play on it."""
-    options = ("max-slots=64", "threads=1")  # nothing is evicted
-    config = ServeConfig(
-        engine="embedded", device="cpu", context_length=512, engine_options=options
-    )
-    with (
-        start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(serving(str(speaker), config)) as served,
-    ):
-        yield served.address
 
 
 def on_server(model: Path, out: Path, address: str, **changes) -> GRPORecipe:

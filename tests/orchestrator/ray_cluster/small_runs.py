@@ -11,7 +11,9 @@ from rich.console import Console
 from orchestrator.config import RunConfig, parse_policies
 from orchestrator.fleet import FleetConfig
 from orchestrator.ray_config import RayConfig
+from orchestrator.records import episode_key
 from orchestrator.retry import RetryPolicy
+from orchestrator.run import RunOutcome, run
 from orchestrator.run_folder import shard_folder, shard_names
 from orchestrator.store import RunReader
 from tests.kit.servers import serving
@@ -19,6 +21,7 @@ from tests.kit.servers import serving
 __all__ = [
     "QUIET",
     "allow",
+    "begin",
     "config",
     "gated",
     "records",
@@ -67,8 +70,7 @@ def records(folder: Path) -> dict:
     with RunReader.open(folder) as reader:
         assert reader.verify() == []
         return {
-            (it.item_id, it.sample, it.policy): (it.score, [m.text for m in it.messages])
-            for it in reader.episodes()
+            episode_key(it): (it.score, [m.text for m in it.messages]) for it in reader.episodes()
         }
 
 
@@ -78,6 +80,13 @@ def shard_counts(folder: Path) -> list[int]:
         with RunReader.open(shard_folder(folder, name)) as reader:
             counts.append(reader.count())
     return counts
+
+
+async def begin(config: RunConfig, folder: Path, *, workers: int = 2) -> asyncio.Task[RunOutcome]:
+    """Start a run, and wait until so many workers have a shard."""
+    playing = asyncio.create_task(run(config, folder, resume=False, console=QUIET))
+    await until(lambda: len(shard_names(folder)) == workers, playing)
+    return playing
 
 
 async def until(condition, playing) -> None:

@@ -9,17 +9,16 @@ from pathlib import Path
 from orchestrator.fleet import FleetConfig
 from orchestrator.ray_cluster.server import EnvironmentServer
 from orchestrator.run import run
-from orchestrator.run_folder import shard_names
 from orchestrator.store import RunReader
 from tests.orchestrator.ray_cluster.local_host import LocalHost
 from tests.orchestrator.ray_cluster.small_runs import (
     QUIET,
     allow,
+    begin,
     config,
     gated,
     records,
     serving_maze,
-    until,
 )
 
 
@@ -45,8 +44,7 @@ async def test_a_worker_on_a_draining_node_ends_what_it_holds_and_gets_nothing_n
     folder = tmp_path / "run"
     async with serving_maze() as fleet:
         settings = config(fleet, policies=gated(tmp_path), concurrency=4)
-        playing = asyncio.create_task(run(settings, folder, resume=False, console=QUIET))
-        await until(lambda: len(shard_names(folder)) == 2, playing)
+        playing = await begin(settings, folder)
         leaving, staying = (it.made for it in cluster.workers())
         while not (leaving._dispatcher.live and staying._dispatcher.live):
             allow(tmp_path, 4)
@@ -71,8 +69,7 @@ async def test_a_server_on_a_draining_node_ends_with_its_last_episode(
     cluster = host()
     folder = tmp_path / "run"
     settings = config(FleetConfig(), policies=gated(tmp_path), concurrency=8)
-    playing = asyncio.create_task(run(settings, folder, resume=False, console=QUIET))
-    await until(lambda: len(shard_names(folder)) == 2, playing)
+    playing = await begin(settings, folder)
     workers = [it.made for it in cluster.workers()]
     while not all(it._dispatcher.live for it in workers):
         allow(tmp_path, 4)

@@ -23,6 +23,7 @@ from orchestrator.ray_config import RayConfig
 from orchestrator.run import run
 from orchestrator.run_folder import shard_folder, shard_names
 from orchestrator.store import RunReader
+from tests.orchestrator.ray_cluster.small_runs import records, shard_counts
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (extra ray)")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -67,23 +68,6 @@ def settings(cluster, **changes) -> RunConfig:
     return RunConfig(**values)
 
 
-def records(folder: Path) -> dict:
-    with RunReader.open(folder) as reader:
-        assert reader.verify() == []
-        return {
-            (it.environment, it.item_id, it.sample): (it.score, [m.text for m in it.messages])
-            for it in reader.episodes()
-        }
-
-
-def shard_counts(folder: Path) -> dict[str, int]:
-    counts = {}
-    for name in shard_names(folder):
-        with RunReader.open(shard_folder(folder, name)) as reader:
-            counts[name] = reader.count()
-    return counts
-
-
 def play(config: RunConfig, folder: Path):
     return asyncio.run(run(config, folder, resume=False, console=Console(quiet=True)))
 
@@ -94,7 +78,7 @@ def test_two_nodes_play_what_one_process_plays(cluster, tmp_path) -> None:
     play(alone, tmp_path / "alone")
     assert outcome.complete and outcome.finished == 40
     assert records(tmp_path / "shared") == records(tmp_path / "alone")
-    assert sum(shard_counts(tmp_path / "shared").values()) == 40
+    assert sum(shard_counts(tmp_path / "shared")) == 40
 
 
 class Command:
@@ -134,7 +118,7 @@ class Command:
     @property
     def _counts(self) -> list[int]:
         """Records of each worker, once there are two."""
-        counts = list(shard_counts(self.folder).values()) if self.folder.exists() else []
+        counts = shard_counts(self.folder) if self.folder.exists() else []
         return counts if len(counts) >= 2 else []
 
     def open_gate(self) -> None:
@@ -162,7 +146,7 @@ def test_a_killed_worker_and_a_killed_driver_lose_nothing_and_double_nothing(
     process = command.start("--resume", str(command.folder))
     assert process.wait(300) == 0, command.log.read_text()
     after = records(command.folder)
-    assert len(after) == 20 == sum(shard_counts(command.folder).values())
+    assert len(after) == 20 == sum(shard_counts(command.folder))
     assert before.items() <= after.items()
     with RunReader.open(command.folder) as reader:
         assert len(reader.manifest.sessions) == 2

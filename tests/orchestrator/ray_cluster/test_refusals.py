@@ -16,16 +16,15 @@ from orchestrator.manifest import begin_session
 from orchestrator.ray_cluster import cluster, servers, worker
 from orchestrator.ray_config import RayConfig
 from orchestrator.run import run
-from orchestrator.run_folder import shard_names
 from tests.orchestrator.ray_cluster.small_runs import (
     QUIET,
     allow,
+    begin,
     config,
     gated,
     records,
     serving_maze,
     shard_counts,
-    until,
 )
 
 
@@ -37,8 +36,7 @@ async def test_a_second_driver_is_refused_at_once_and_told_who_writes(
     folder = tmp_path / "run"
     async with serving_maze() as fleet:
         settings = config(fleet, policies=gated(tmp_path))
-        playing = asyncio.create_task(run(settings, folder, resume=False, console=QUIET))
-        await until(lambda: len(shard_names(folder)) == 2, playing)
+        playing = await begin(settings, folder)
         before = list(nodes.actors)
         with pytest.raises(errors.RunLocked, match=f"process {os.getpid()} on") as caught:
             await run(settings, folder, resume=resume, console=QUIET)
@@ -72,8 +70,7 @@ async def test_a_lost_head_ends_the_run_with_what_it_has_and_a_resume_goes_on(
 
     async with serving_maze() as fleet:
         settings = config(fleet, policies=gated(tmp_path), concurrency=2)
-        playing = asyncio.create_task(run(settings, folder, resume=False, console=QUIET))
-        await until(lambda: len(shard_names(folder)) == 2, playing)
+        playing = await begin(settings, folder)
         while sum(shard_counts(folder)) < 2:
             allow(tmp_path, 20)
             await asyncio.sleep(0.1)

@@ -13,13 +13,13 @@ from orchestrator.fleet import FleetConfig
 from orchestrator.ray_cluster.cluster import check_address
 from orchestrator.ray_config import RayConfig
 from orchestrator.run import run
-from orchestrator.run_folder import shard_names
 from orchestrator.run_limits import RunLimits
 from orchestrator.store import RunReader
 from tests.orchestrator.ray_cluster.local_host import LocalHost
 from tests.orchestrator.ray_cluster.small_runs import (
     QUIET,
     allow,
+    begin,
     config,
     gated,
     records,
@@ -48,8 +48,7 @@ async def test_what_a_killed_worker_held_others_play_and_nothing_is_lost_or_doub
     folder = tmp_path / "run"
     async with serving_maze() as fleet:
         settings = config(fleet, policies=gated(tmp_path), concurrency=2)
-        playing = asyncio.create_task(run(settings, folder, resume=False, console=QUIET))
-        await until(lambda: len(shard_names(folder)) == 2, playing)
+        playing = await begin(settings, folder)
         while min(shard_counts(folder)) < 2:
             allow(tmp_path, 80)
             await asyncio.sleep(0.2)
@@ -84,8 +83,7 @@ async def test_a_run_that_no_node_is_left_for_ends_and_is_resumed(host, tmp_path
     async with serving_maze() as fleet:
         impatient = replace(fleet, wait_for_servers=0.3)
         settings = config(impatient, policies=gated(tmp_path))
-        playing = asyncio.create_task(run(settings, folder, resume=False, console=QUIET))
-        await until(lambda: len(shard_names(folder)) == 1, playing)
+        playing = await begin(settings, folder, workers=1)
         cluster.alive.clear()
         with pytest.raises(errors.ClusterError, match=r"no node .* resume the run"):
             await playing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,8 @@ pytest.importorskip("torch", reason="the extra `train` is not installed")
 pytest.importorskip("transformers", reason="the extra `train` is not installed")
 pytest.importorskip("accelerate", reason="the extra `train` is not installed")
 
-from anyio.from_thread import start_blocking_portal
 from rich.console import Console
 
-from agent_runtime.serving import serving
-from agent_runtime.serving.config import ServeConfig
 from orchestrator.configuration import dump_toml
 from orchestrator.ray_cluster import workplace
 from orchestrator.run_folder import shard_names
@@ -48,20 +44,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> LocalHost:
     host = LocalHost(2)
     monkeypatch.setattr(workplace, "open_cluster", host.open)
     return host
-
-
-@pytest.fixture
-def server(speaker: Path) -> Iterator[str]:
-    """A model server that is given new weights, and whose probabilities are the model's."""
-    options = ("max-slots=64", "threads=1")
-    config = ServeConfig(
-        engine="embedded", device="cpu", context_length=512, engine_options=options
-    )
-    with (
-        start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(serving(str(speaker), config)) as served,
-    ):
-        yield served.address
 
 
 def on_cluster(speaker: Path, out: Path, url: str, **changes: Any) -> dict[str, Any]:
