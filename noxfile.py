@@ -29,7 +29,8 @@ def _torch(session: nox.Session) -> None:
     # Torch first, from where a CPU build is found; what follows leaves it as it is.
     session.install("-q", "torch==2.13.0")
     session.install(
-        "-q", *PINS, "-e", ".[models,test,train,trl]", "transformers==5.23.0", "gguf==0.19.0"
+        *("-q", *PINS, "-e", ".[models,ray-train,test,train,trl]"),
+        *("transformers==5.23.0", "gguf==0.19.0"),
     )
     # For the types of an example; what it needs is for GPUs.
     session.install("-q", "--no-deps", "verl==0.9.1")

@@ -1,12 +1,12 @@
-"""Ray itself: the one module that imports it, and only when a run asks for a cluster."""
+"""Ray itself: the one module of runs that imports it, and only when one asks for a cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
 import os
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, cast
 
 from agent_runtime.logs import get_logger
@@ -15,7 +15,7 @@ from orchestrator.ray_cluster.actors import Actor, ActorLost
 from orchestrator.ray_cluster.placement import Needs, Node
 from orchestrator.ray_config import RayConfig
 
-__all__ = ["RayHost", "check_address", "open_cluster"]
+__all__ = ["RayHost", "check_address", "import_ray", "joined_cluster", "open_cluster"]
 
 log = get_logger(__name__)
 
@@ -81,8 +81,22 @@ def _absent(address: str, error: Exception) -> str:
     )
 
 
-def _join(ray: Any, address: str) -> None:
-    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+@contextmanager
+def joined_cluster(ray: Any, address: str) -> Generator[None]:
+    """Join or start a cluster, whose processes' output is shown here, and leave or end it.
+
+    Raises UsageError where no cluster answers at an address that `check_address` let pass, or its
+    Ray or Python is another one.
+    """
+    _join(ray, address, show_output=True)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _join(ray: Any, address: str, *, show_output: bool = False) -> None:
+    settings: dict[str, Any] = {"log_to_driver": show_output, "logging_level": "error"}
     if address == _LOCAL:
         settings["include_dashboard"] = False
     try:
