@@ -3,8 +3,7 @@
 The simulator was written for one instance per process: its random generator, its counter of object
 ids and its list of simplifications are globals. Here each instance owns the three, and a call is
 one Java function that puts them in place, makes the step, takes the counter back, and answers with
-one string. So a step costs one round trip, and nothing of Java is shipped: the function is
-composed of method handles.
+one string. So a step costs one round trip. The function is composed of method handles.
 
 Between two calls the globals hold anything at all; whoever calls installs first.
 """

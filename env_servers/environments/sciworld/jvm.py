@@ -45,6 +45,8 @@ _FLAGS: Final = (
 _YOUNG_MIB: Final = 192
 _OLD_MIB: Final = 64
 """What the heap begins with."""
+_OWN_CLASSES: Final = Path(__file__).parent / "java_classes"
+"""Compiled beside their source: `javac --release 11 -cp scienceworld.jar`, checked by a test."""
 _OUT_OF_MEMORY: Final = 3
 """Exit status of ExitOnOutOfMemoryError."""
 _GRACE_SECONDS: Final = 5.0
@@ -137,11 +139,11 @@ class Jvm:
 
     def _launch(self, java: Path, heap_mib: int) -> subprocess.Popen[bytes]:
         """py4j's own launcher can neither tell why Java failed nor start a session of its own."""
-        jars = (find_jar_path(), scienceworld.constants.JAR_PATH)
+        classes = (find_jar_path(), scienceworld.constants.JAR_PATH, str(_OWN_CLASSES))
         server = ("py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0")
         try:
             return subprocess.Popen(
-                [str(java), *_sizes(heap_mib), *_FLAGS, "-cp", os.pathsep.join(jars), *server],
+                [str(java), *_sizes(heap_mib), *_FLAGS, "-cp", os.pathsep.join(classes), *server],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._said,

@@ -159,7 +159,9 @@ class Simulator:
 
         def loaded() -> Instance:
             own = self._load(assignment, gold=False)
-            return Instance(self, self._loader.agentInterface().get(), own)
+            interface = self._loader.agentInterface().get()
+            self.jvm.classes.agentgym.sciworld.SparingParser.install(interface)
+            return Instance(self, interface, own)
 
         return self.jvm.call(loaded)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from env_servers.environments.sciworld import java as java_module
+from env_servers.environments.sciworld import jvm
 from env_servers.environments.sciworld.java import find_java
 from env_servers.environments.sciworld.simulator import Assignment
 from env_servers.environments.sciworld.simulator_pool import SimulatorPool
@@ -60,3 +63,20 @@ def test_a_java_that_does_not_start_is_told_with_its_own_words(tmp_path: Path) -
     pool = SimulatorPool(executable(tmp_path), 128)
     with pytest.raises(EnvironmentUnavailable, match="cannot run this"):
         pool.open(Assignment("boil", 0)).look()
+
+
+@pytest.mark.slow
+def test_the_committed_class_is_its_source_compiled(tmp_path: Path) -> None:
+    """Bytes differ between compilers: those committed are of Java 17."""
+    scienceworld = pytest.importorskip("scienceworld.constants")
+    javac = shutil.which("javac")
+    if javac is None:
+        pytest.skip("no javac on the PATH")
+    if " 17." not in (said := subprocess.check_output([javac, "-version"], text=True)):
+        pytest.skip(f"the class was compiled by javac 17, here is {said.strip()}")
+    folder = Path(jvm.__file__).parent / "java_classes"
+    source = "agentgym/sciworld/SparingParser.java"
+    options = ["--release", "11", "-cp", scienceworld.JAR_PATH, "-d", str(tmp_path)]
+    subprocess.run([javac, *options, source], cwd=folder, check=True)
+    compiled = Path(source).with_suffix(".class")
+    assert (folder / compiled).read_bytes() == (tmp_path / compiled).read_bytes()
