@@ -151,7 +151,7 @@ class ClusterRun:
         return len(shard_names(self._folder))
 
     def _pids(self, victim: str) -> list[int]:
-        piece = {"worker": "ray::RolloutWorker", "server": "env_servers serve"}[victim]
+        piece = {"worker": "ray::WorkerProcess", "server": "env_servers serve"}[victim]
         found: list[int] = []
         for process in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -34,6 +34,7 @@ from orchestrator.manifest import Session, begin_session
 from orchestrator.ray_cluster.actors import Actor
 from orchestrator.ray_cluster.cluster import open_cluster
 from orchestrator.ray_cluster.driver import RolloutDriver, Staffing
+from orchestrator.ray_cluster.messages import Welcome
 from orchestrator.ray_cluster.placement import Needs, Node, Slot
 from orchestrator.ray_config import RayConfig
 from orchestrator.records import EpisodeKey
@@ -49,7 +50,7 @@ _JOIN_SECONDS: Final = 300.0
 _SETTLE_EPISODES: Final = 12
 """For so many times as long as one is live nothing is measured after the last worker has joined."""
 
-Hire = Callable[[str, Slot], Actor]
+Hire = Callable[[Slot], Actor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,9 +160,7 @@ async def measure(
         ended += 1
 
     total = round(options.live / options.episode * (options.seconds + 60.0))
-    driver = _make_driver(
-        options, total, lambda name, slot: _Counted(hire(name, slot), note_message), note_end
-    )
+    driver = _make_driver(options, total, lambda slot: _Counted(hire(slot), note_message), note_end)
     node = Node(id="node", host="127.0.0.1", cpus=1.0, memory=0.0)
     driver.want([Slot(node, number) for number in range(workers)])
     running = asyncio.create_task(driver.run())
@@ -200,6 +199,8 @@ def _make_driver(
         cast("Fleet", _Room(total)),
         Staffing(
             hire=hire,
+            welcome=_welcome,
+            release=lambda _slot, actor: actor.kill(),
             stores=(),
             code=session.code_hash or "",
             python=platform.python_version(),
@@ -213,6 +214,20 @@ def _make_driver(
         on_limit=lambda _limit: None,
         tell=lambda event: print(event, file=sys.stderr),
         leases=LeasePolicy(),
+    )
+
+
+def _welcome(name: str, slot: Slot) -> Welcome:
+    """Return what a worker is told that plays nothing."""
+    return Welcome(
+        name=name,
+        node=slot.node.id,
+        runs=(),
+        policies={},
+        workers=1,
+        members=None,
+        token="",
+        lease=LeasePolicy().seconds,
     )
 
 
@@ -249,7 +264,7 @@ def _other_thread() -> Iterator[asyncio.AbstractEventLoop]:
 def _measure_without_ray(options: Options, workers: int) -> Figures:
     with _other_thread() as loop:
 
-        def hire(_name: str, _slot: Slot) -> Actor:
+        def hire(_slot: Slot) -> Actor:
             return _Elsewhere(IdleWorker(options.episode, _session()), loop)
 
         return asyncio.run(measure(options, workers, hire, time.thread_time))
@@ -265,7 +280,7 @@ async def _measure_with_ray(options: Options) -> list[Figures]:
     return found
 
 
-def _hire_actor(start: Callable[..., Actor], episode: float, _name: str, _slot: Slot) -> Actor:
+def _hire_actor(start: Callable[..., Actor], episode: float, _slot: Slot) -> Actor:
     return start(seconds=episode, session=_session())
 
 

@@ -10,14 +10,21 @@ from collections import deque
 from agent_runtime.spending import Spent
 from orchestrator.manifest import Session
 from orchestrator.progress import EpisodeCounts
-from orchestrator.ray_cluster.messages import Introduction, Orders, Outcome, Report, Spending
+from orchestrator.ray_cluster.messages import (
+    Introduction,
+    Orders,
+    Outcome,
+    Report,
+    Spending,
+    Welcome,
+)
 from orchestrator.scheduler import Assignment
 
 __all__ = ["IdleWorker"]
 
 
 class IdleWorker:
-    """Answers a driver as `orchestrator.ray_cluster.worker.RolloutWorker` does."""
+    """Answers a driver as `orchestrator.ray_cluster.worker.WorkerProcess` does."""
 
     def __init__(self, seconds: float, session: Session) -> None:
         """Describe it by how long an episode is live, and by the driver's own session."""
@@ -28,7 +35,7 @@ class IdleWorker:
         """When they end, and what is played; in that order."""
         self._outcomes: list[Outcome] = []
 
-    async def start(self) -> Introduction:
+    async def start(self, _welcome: Welcome) -> Introduction:
         """Say that it is ready."""
         return Introduction(pid=os.getpid(), session=self._session)
 

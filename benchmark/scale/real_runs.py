@@ -27,7 +27,7 @@ WINDOW: Final = (0.4, 0.85)
 """Parts of a run's episodes between whose ends its throughput is taken: before, workers still join;
 after, places are empty."""
 _SAMPLE_SECONDS: Final = 0.25
-_KINDS: Final = {"ray::RolloutWorker": "worker", "env_servers": "server"}
+_KINDS: Final = {"ray::WorkerProcess": "worker", "env_servers": "server"}
 """A piece of the command line, and whose process it is."""
 
 

@@ -28,7 +28,14 @@ from orchestrator.fleet import Fleet
 from orchestrator.leases import LeasePolicy, Leases
 from orchestrator.progress import EpisodeCounts
 from orchestrator.ray_cluster.actors import Actor, ActorLost
-from orchestrator.ray_cluster.messages import Introduction, Orders, Outcome, Problem, Report
+from orchestrator.ray_cluster.messages import (
+    Introduction,
+    Orders,
+    Outcome,
+    Problem,
+    Report,
+    Welcome,
+)
 from orchestrator.ray_cluster.placement import Node, Slot
 from orchestrator.ray_cluster.rations import Rations
 from orchestrator.ray_cluster.worker import to_outcome
@@ -54,8 +61,12 @@ _END_SECONDS: Final = 30.0
 class Staffing:
     """How a driver gets its workers."""
 
-    hire: Callable[[str, Slot], Actor]
-    """Starts the worker of a name in a slot."""
+    hire: Callable[[Slot], Actor]
+    """Gives a process of a slot in which nobody works (`worker.WorkerProcess`)."""
+    welcome: Callable[[str, Slot], Welcome]
+    """Says what the worker of a name in a slot is told."""
+    release: Callable[[Slot, Actor], None]
+    """Takes back the process of a worker that has ended in order."""
     stores: Sequence[RunStore]
     """Of the runs that are played; each worker has a shard of each."""
     code: str
@@ -313,9 +324,10 @@ class RolloutDriver:
         """Start a worker and attend to it until it is gone; returns why none can work there."""
         self._names += 1
         name = f"s{self._staffing.session}-w{self._names}"
-        actor = self._staffing.hire(name, slot)
+        actor = self._staffing.hire(slot)
+        seated = False
         try:
-            said = await self._start(actor, slot)
+            said = await self._start(actor, name, slot)
             problem = said if isinstance(said, Problem) else self._code_problem(said)
             if problem is not None:
                 log.warning("worker did not start", worker=name, problem=problem.message)
@@ -325,6 +337,7 @@ class RolloutDriver:
             for store in self._staffing.stores:
                 store.note_shards([name])
             seat = self._seats[name] = _Seat(name, slot, actor)
+            seated = True
             self._leases.join(name, time.monotonic())
             await self._attend(seat)
         except ActorLost as error:
@@ -334,11 +347,11 @@ class RolloutDriver:
                 log.warning("worker did not start", worker=name, error=str(error))
                 self._tell(f"a worker on {slot.node.host} did not start: {error}")
         finally:
-            if name not in self._seats:
+            if not seated:
                 actor.kill()
         return None
 
-    async def _start(self, actor: Actor, slot: Slot) -> Introduction | Problem:
+    async def _start(self, actor: Actor, name: str, slot: Slot) -> Introduction | Problem:
         """Start a worker; say so where that takes long, because Ray waits for room for ever."""
         text = (
             f"still waiting for a worker on {slot.node.host} to start: `ray status` tells whether "
@@ -346,7 +359,7 @@ class RolloutDriver:
         )
         telling = asyncio.get_running_loop().call_later(_START_SECONDS, self._tell, text)
         try:
-            return await actor.call("start")
+            return await actor.call("start", self._staffing.welcome(name, slot))
         finally:
             telling.cancel()
 
@@ -516,21 +529,27 @@ class RolloutDriver:
             self._remove(seat)
             seat.actor.kill()
 
-    async def _end(self, seat: _Seat) -> None:
-        """Let a worker end in order, and take in what it says at last."""
+    async def _end(self, seat: _Seat) -> bool:
+        """Let a worker end, and take in what it says at last; returns whether it was in order."""
         try:
             async with asyncio.timeout(_END_SECONDS):
-                self._take(seat, await seat.actor.call("close"))
+                report: Report = await seat.actor.call("close")
         except (ActorLost, TimeoutError) as error:
             log.warning("worker did not end in order", worker=seat.name, error=repr(error))
+            return False
+        self._take(seat, report)
+        return report.problem is None
 
     async def _dismiss(self, seat: _Seat) -> None:
-        await self._end(seat)
+        in_order = await self._end(seat)
         self._leases.lose(seat.name, time.monotonic())
         for assignment in self._leases.release(seat.name):
             self.scheduler.cancelled(assignment.key)
         self._remove(seat)
-        seat.actor.kill()
+        if in_order:
+            self._staffing.release(seat.slot, seat.actor)
+        else:
+            seat.actor.kill()
 
 
 def _read_outcomes(shards: Sequence[Path], held: Collection[Assignment]) -> list[Outcome]:

@@ -60,7 +60,7 @@ from orchestrator.scheduler import Assignment, Limits, Scheduler
 from orchestrator.store import RunStore
 from orchestrator.task_selection import Selection
 
-__all__ = ["LeaseWatch", "RolloutWorker", "to_outcome"]
+__all__ = ["LeaseWatch", "RolloutWorker", "WorkerProcess", "to_outcome"]
 
 log = get_logger(__name__)
 
@@ -332,6 +332,30 @@ class RolloutWorker:
         """Keep for the next report that an episode is on record."""
         self._outcomes.append(to_outcome(record))
         self._news.set()
+
+
+class WorkerProcess:
+    """The process of a worker: of one after another, where a run follows a run."""
+
+    def __init__(self, *, on_lease_end: Callable[[], None] = _end_process) -> None:
+        self._on_lease_end = on_lease_end
+        self.worker: RolloutWorker | None = None
+        """The present one, or the last; None = none yet."""
+
+    async def start(self, welcome: Welcome) -> Introduction | Problem:
+        """Have a worker, the one before having been closed; answers as it does."""
+        self.worker = RolloutWorker(welcome, on_lease_end=self._on_lease_end)
+        return await self.worker.start()
+
+    async def exchange(self, orders: Orders) -> Report:
+        """Take orders, as the worker does."""
+        assert self.worker is not None, "start comes first"
+        return await self.worker.exchange(orders)
+
+    async def close(self) -> Report:
+        """End the worker in order; the process is there for another."""
+        assert self.worker is not None, "start comes first"
+        return await self.worker.close()
 
 
 def to_outcome(record: episode_pb2.Episode) -> Outcome:

@@ -7,7 +7,7 @@ import os
 import platform
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -30,7 +30,7 @@ from orchestrator.ray_cluster.driver import RolloutDriver, Staffing
 from orchestrator.ray_cluster.messages import RunPart, Welcome
 from orchestrator.ray_cluster.placement import Needs, Node, Slot, check_room, place, server_needs
 from orchestrator.ray_cluster.servers import ServerPool
-from orchestrator.ray_cluster.worker import RolloutWorker
+from orchestrator.ray_cluster.worker import WorkerProcess
 from orchestrator.run_folder import WriterLock, is_written, shard_folder
 from orchestrator.run_limits import RunAccount
 from orchestrator.scheduler import Scheduler
@@ -108,6 +108,8 @@ class Workplace:
             )
         self._slots: Sequence[Slot] = ()
         """Where workers belong."""
+        self._idle: dict[Slot, Actor] = {}
+        """Processes whose workers ended in order: what is played next begins there at once."""
         self._driver: RolloutDriver | None = None
         self._lost: ClusterError | None = None
         """Why nothing can be played here any more."""
@@ -129,8 +131,9 @@ class Workplace:
         self._background.start(self._follow(), "follow the nodes")
 
     async def close(self) -> None:
-        """End the servers; the workers have ended with the run."""
+        """End the servers and idle processes; the workers have ended with what they played."""
         await self._background.close()
+        self._end_idle(())
         if self.servers is not None:
             await self.servers.close()
 
@@ -163,6 +166,7 @@ class Workplace:
             servers=with_servers,
         )
         self._slots = for_workers
+        self._end_idle(for_workers)
         draining = {node for node in nodes if node.draining}
         if self.servers is not None:
             self.servers.want(for_servers, draining)
@@ -260,12 +264,10 @@ class Workplace:
     ) -> Staffing:
         sessions = stores[0].manifest.sessions
 
-        def hire(name: str, slot: Slot) -> Actor:
-            welcome = self._welcome(name, slot.node, parts, policies)
-            return self._host.start(RolloutWorker, slot.node, _WORKER_NEEDS, welcome=welcome)
-
         return Staffing(
-            hire=hire,
+            hire=self._hire,
+            welcome=lambda name, slot: self._welcome(name, slot.node, parts, policies),
+            release=self._release,
             stores=stores,
             code=sessions[-1].code_hash or "",
             python=platform.python_version(),
@@ -274,6 +276,23 @@ class Workplace:
             patience=self._config.fleet.wait_for_servers,
             session=len(sessions),
         )
+
+    def _hire(self, slot: Slot) -> Actor:
+        """Return the idle process of a slot, or a new one."""
+        idle = self._idle.pop(slot, None)
+        return idle or self._host.start(WorkerProcess, slot.node, _WORKER_NEEDS)
+
+    def _release(self, slot: Slot, actor: Actor) -> None:
+        """Keep a process for what is played next, where workers belong there still."""
+        if slot in self._slots:
+            self._idle[slot] = actor
+        else:
+            actor.kill()
+
+    def _end_idle(self, wanted: Collection[Slot]) -> None:
+        """End the processes in which nobody works, but those of some slots."""
+        for slot in self._idle.keys() - set(wanted):
+            self._idle.pop(slot).kill()
 
     def _welcome(
         self,

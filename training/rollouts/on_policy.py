@@ -354,7 +354,7 @@ class Rollouts:
         plans: StepPlans,
         sampling: Sampling | None,
     ) -> None:
-        """Have workers play, which are hired for this run: they find the weights of now."""
+        """Have workers play, which begin with this run, in processes that stay from run to run."""
         part = RunPart(
             config=self._run_config(sampling),
             folder=store.folder.resolve(),

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.ray_cluster.actors import ActorLost
 from orchestrator.ray_cluster.placement import Needs, Node
-from orchestrator.ray_cluster.worker import RolloutWorker
+from orchestrator.ray_cluster.worker import WorkerProcess
 
 __all__ = ["LocalActor", "LocalHost"]
 
@@ -19,13 +19,26 @@ class LocalActor:
     """An object that can be killed: who waits for it, and who calls it afterwards, is told."""
 
     def __init__(self, made: Any) -> None:
-        self.made = made
+        self._object = made
         self._dead: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def made(self) -> Any:
+        """The object, or the worker of a worker's process."""
+        return self._object.worker if self.is_worker else self._object
+
+    @property
+    def dead(self) -> bool:
+        return self._dead.done()
+
+    @property
+    def is_worker(self) -> bool:
+        return isinstance(self._object, WorkerProcess)
 
     async def call(self, method: str, *arguments: object) -> Any:
         if self._dead.done():
             raise ActorLost("it is dead")
-        work = asyncio.ensure_future(getattr(self.made, method)(*arguments))
+        work = asyncio.ensure_future(getattr(self._object, method)(*arguments))
         await asyncio.wait([work, self._dead], return_when=asyncio.FIRST_COMPLETED)
         if self._dead.done():
             work.cancel()
@@ -55,13 +68,13 @@ class LocalHost:
 
     def start(self, kind: type[Any], node: Node, needs: Needs, **arguments: Any) -> LocalActor:
         arguments = pickle.loads(pickle.dumps(arguments))  # as they come to another process
-        if kind is RolloutWorker:  # its process is the test's, too
+        if kind is WorkerProcess:  # its process is the test's, too
             arguments["on_lease_end"] = lambda: None
         self.actors.append(LocalActor(kind(**arguments)))
         return self.actors[-1]
 
     def workers(self) -> list[LocalActor]:
-        return [it for it in self.actors if isinstance(it.made, RolloutWorker)]
+        return [it for it in self.actors if it.is_worker]
 
     @asynccontextmanager
     async def open(self, _config: object):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from training.config.start import Start
 from training.errors import RecipeError
 from training.grpo import GRPORecipe, train
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
+from training.rollouts.on_policy import Rollouts
 from training.rollouts.tasks import EnvironmentTasks
 from training.runs.tracking import read_log
 
@@ -97,7 +100,34 @@ def test_grpo_learns_from_workers_that_play_the_pushed_weights(
     steps = sorted((recipe.out / "rollouts").glob("step-*"))
     assert [len(records(step)) for step in steps] == [8, 8, 8]
     assert all(shard_names(step) for step in steps)
-    assert len(cluster.workers()) >= 6
+    # One on each node, before and after the interruption: they stay from step to step.
+    assert len(cluster.workers()) == 4
+
+
+async def test_a_worker_that_is_lost_between_steps_is_replaced_and_one_that_drains_is_not(
+    cluster: LocalHost, speaker: Path, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workplace, "_NODES_SECONDS", 0.05)
+    values = {"max_new_tokens": 4, "engine": "sglang", "url": server, "cluster": CLUSTER}
+    tasks = [("echo", f"echo_{1000000 + number}") for number in range(4)]
+    rollout = build(RolloutConfig, {**values, "fleet": {"spawn": 1}})
+    options = {"observation_bytes": 90, "length": 2}
+    echo = EnvironmentTasks(name="echo", conversation_start=("say", "yes"), options=options)
+    where = Rollouts(rollout, [echo], tmp_path / "run", temperature=1.0, seed=0)
+    async with where as rollouts:
+        await rollouts.start_policy(speaker, "first")
+        assert len(await rollouts.play(0, tasks, samples=2)) == 8
+        first, second = cluster.workers()
+        first.kill()
+        assert len(await rollouts.play(1, tasks, samples=2)) == 8
+        assert cluster.workers()[:2] == [first, second] and len(cluster.workers()) == 3
+        cluster.alive[1] = replace(cluster.alive[1], draining=True)
+        while not second.dead:
+            await asyncio.sleep(0.05)
+        assert len(await rollouts.play(2, tasks, samples=2)) == 8
+        third = cluster.workers()[2]
+        assert len(cluster.workers()) == 3 and not third.dead
+    assert third.dead
 
 
 @pytest.mark.parametrize(
