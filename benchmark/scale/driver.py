@@ -181,8 +181,8 @@ async def measure(
         messages=sent,
         cpu_seconds=round(cpu, 4),
         episodes_per_second=round(played / seconds, 1),
-        messages_per_episode=round(sent / played, 5),
-        cpu_us_per_episode=round(cpu / played * 1e6, 1),
+        messages_per_episode=round(sent / max(1, played), 5),
+        cpu_us_per_episode=round(cpu / max(1, played) * 1e6, 1),
     )
 
 

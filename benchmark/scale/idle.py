@@ -44,7 +44,11 @@ class IdleWorker:
         self._granted.extend(orders.grants)
         end = time.monotonic() + orders.patience
         self._go_on(orders.slots)
-        await asyncio.sleep(orders.pause)
+        await asyncio.sleep(orders.rest)
+        pause_ends = end - orders.patience + orders.pause
+        while self._live and (now := time.monotonic()) < pause_ends:
+            await asyncio.sleep(max(0.01, min(self._live[0][0], pause_ends) - now))
+            self._go_on(orders.slots)
         self._go_on(orders.slots)
         while not self._outcomes and (now := time.monotonic()) < end:
             first = self._live[0][0] if self._live else end

@@ -66,7 +66,14 @@ class _Worker:
     """Number of the message that it is to answer."""
     waiting: bool = False
     """It answers as soon as there is something to tell."""
+    pausing: bool = False
+    """It answers as soon as it has nothing left to play."""
     playing: set[_Cohort] = field(default_factory=set["_Cohort"])
+
+    @property
+    def holds(self) -> bool:
+        """Whether it has something left to play."""
+        return bool(self.playing or self.granted)
 
 
 @dataclass(slots=True, eq=False)
@@ -281,10 +288,18 @@ class Simulation:
         worker.granted.extend(due.grants)
         self._begin(worker)
         worker.exchange += 1
-        worker.waiting = False
-        self.clock.after(due.pause, self._wait_for_news, worker, worker.exchange, due)
+        worker.waiting = worker.pausing = False
+        self.clock.after(due.rest, self._pause, worker, worker.exchange, due)
+
+    def _pause(self, worker: _Worker, exchange: int, due: Ration) -> None:
+        worker.pausing = worker.holds
+        rest = due.pause - due.rest if worker.holds else 0.0
+        self.clock.after(rest, self._wait_for_news, worker, exchange, due)
 
     def _wait_for_news(self, worker: _Worker, exchange: int, due: Ration) -> None:
+        if worker.exchange != exchange:
+            return
+        worker.pausing = False
         if worker.outcomes:
             self._answer(worker)
         else:
@@ -298,7 +313,8 @@ class Simulation:
     def _answer(self, worker: _Worker) -> None:
         if not worker.alive:
             return
-        worker.waiting = False
+        worker.exchange += 1  # what still waits for this one is too late
+        worker.waiting = worker.pausing = False
         outcomes, worker.outcomes = worker.outcomes, []
         seconds = self.costs.driver_message + self.costs.driver_episode * len(outcomes)
         self.clock.after(
@@ -412,7 +428,7 @@ class Simulation:
         for assignment in cohort.assignments:
             worker.outcomes.append((assignment, self._random.random() < share))
         self._begin(worker)
-        if worker.waiting:
+        if worker.waiting or (worker.pausing and not worker.holds):
             self._answer(worker)
 
     # ------------------------------------------------------------------ deaths

@@ -402,6 +402,7 @@ class RolloutDriver:
         return Orders(
             grants=due.grants,
             slots=due.slots,
+            rest=due.rest,
             members=None if told == members else members,
             pause=due.pause,
             patience=due.patience,

@@ -88,8 +88,11 @@ class Orders:
     """Episodes that it may have live at once."""
     members: tuple[Member, ...] | None = None
     """The servers of now; None = as before."""
+    rest: float = 0.05
+    """Seconds before it answers at the earliest."""
     pause: float = 0.05
-    """Seconds before it answers at the earliest: what ends in them is told in one message."""
+    """Seconds before it answers while it has something left to play: what ends in them is told in
+    one message."""
     patience: float = 5.0
     """Seconds after which it answers at the latest."""
 

@@ -1,12 +1,13 @@
 """How many episodes a worker of a cluster gets with a message, and how often it is asked.
 
 A message costs the driver as much as many episodes. So it is the rarer the more workers there are,
-and the rarer the less a worker has to tell, within half a second. Each worker has its part of the
-places for live episodes. So that none of them waits for a message it gets more episodes than that,
-twice as many as ended between the last two: its surplus.
-What is granted stays granted, so a surplus is never more than the places (a worker that was alone
-at first would keep everything), and it takes no place from others. A worker that still plays more
-than its part, because it was told so when there were fewer, leaves so much less for the next one.
+and the rarer the less a worker has to tell, within two seconds; who has played all that it holds
+answers sooner. Each worker has its part of the places for live episodes. So that none of them waits
+for a message it gets more episodes than that, twice as many as ended between the last two: its
+surplus. What is granted stays granted, so a surplus is never more than the places or 64 (a worker
+that was alone at first would keep everything), and it takes no place from others. A worker that
+still plays more than its part, because it was told so when there were fewer, leaves so much less
+for the next one.
 
 Pure: the driver and the simulation of large clusters (`benchmark.scale`) decide by these rules.
 """
@@ -25,12 +26,15 @@ _PAUSE_SECONDS: Final = 0.05
 """Between two messages of a worker at least."""
 _PAUSE_FOR_EACH: Final = 0.002
 """Seconds that a further worker adds to the pause: together they send at most 500 messages a
-second, each some 0.6 ms of the driver's time."""
-_ENDED: Final = (4, 8)
-"""Episodes that a message tells of: of fewer, and the next one comes later; of more, and sooner."""
+second, each some 0.6 ms of the driver's time, and up to three times that where they are few."""
+_ENDED: Final = (16, 32)
+"""Episodes that a message tells of: of fewer, and the next one comes later; of more, and sooner.
+So a message costs an episode about as much as the episode itself, some 0.03 ms."""
+_QUEUE: Final = 64
+"""Episodes that may wait at a worker of few places: without, each message would bring as few."""
 _PACE: Final = 1.5
 """By how much."""
-_LONGEST_PAUSE_SECONDS: Final = 0.5
+_LONGEST_PAUSE_SECONDS: Final = 2.0
 """Whatever a worker has to tell; but see `_PAUSE_FOR_EACH`."""
 _NO_LIMIT: Final = 1 << 62
 
@@ -43,8 +47,10 @@ class Ration:
     """The next episodes, which it holds from now on."""
     slots: int
     """Episodes that it may have live at once."""
-    pause: float
+    rest: float
     """Seconds before it answers at the earliest."""
+    pause: float
+    """Seconds before it answers while it has something left to play."""
     patience: float
     """Seconds after which it answers at the latest."""
 
@@ -104,7 +110,7 @@ class Rations:
         others = self._reserved - share.reserved
         places = min(self._concurrency, self.capacity)
         slots = max(0, min(-(-places // workers), places - others))
-        surplus = 0 if self.capacity < self._concurrency else min(share.surplus, slots)
+        surplus = 0 if self.capacity < self._concurrency else min(share.surplus, max(slots, _QUEUE))
         # Near the end nobody gets more than its part, or others would have nothing to do.
         part = -(-(self._scheduler.pending + self._scheduler.running) // workers)
         room = min(slots + surplus, part) - self._leases.load(worker)
@@ -118,10 +124,12 @@ class Rations:
             self._leases.grant(worker, grants)
         self._reserve(share, max(share.reserved, min(slots, self._leases.load(worker))))
         patience = self._leases.policy.seconds / 4
-        pause = max(_PAUSE_FOR_EACH * workers, min(share.pause, patience / 2))
+        rest = max(_PAUSE_FOR_EACH * workers, min(_PAUSE_SECONDS, patience / 2))
+        pause = max(rest, min(share.pause, patience / 2))
         return Ration(
             grants=tuple(grants),
             slots=slots,
+            rest=rest,
             pause=pause,
             patience=max(pause, min(10 * pause, patience)),
         )

@@ -136,6 +136,10 @@ class RolloutWorker:
         self._account = _ReportedAccount()
         self._policies: dict[str, Policy] = {}
         self._outcomes: list[Outcome] = []
+        self._held = 0
+        """Episodes that were granted and are not on record."""
+        self._urgent = asyncio.Event()
+        """Nothing is held, or can be played any more: no use in waiting for further news."""
         self._problem: Problem | None = None
         self._news = asyncio.Event()
         """Something is to be reported at once."""
@@ -165,6 +169,7 @@ class RolloutWorker:
             (assignment.key for assignment in orders.grants),
             failed={it.key: _before(it) for it in orders.grants if it.attempt > 1},
         )
+        self._held += len(orders.grants)
         self._dispatcher.wake()
         await self._wait(orders)
         report = self._report()
@@ -175,6 +180,7 @@ class RolloutWorker:
     async def close(self) -> Report:
         """Give up what is live, make durable what has ended, and report it for the last time."""
         self._closing.set()
+        self._urgent.set()
         if self._dispatcher is not None:
             self._dispatcher.stop()
         if self._task is not None:
@@ -186,8 +192,13 @@ class RolloutWorker:
     async def _wait(self, orders: Orders) -> None:
         end = time.monotonic() + orders.patience
         with suppress(TimeoutError):
-            async with asyncio.timeout(orders.pause):
+            async with asyncio.timeout(orders.rest):
                 await self._closing.wait()
+        if self._held and not (self._problem or self._closing.is_set()):
+            self._urgent.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, orders.pause - orders.rest)):
+                    await self._urgent.wait()
         self._news.clear()
         if not (self._outcomes or self._problem or self._closing.is_set()):
             with suppress(TimeoutError):
@@ -234,6 +245,7 @@ class RolloutWorker:
     def _fail(self, problem: Problem) -> None:
         self._problem = self._problem or problem
         self._news.set()
+        self._urgent.set()
 
     async def _open(self, stack: AsyncExitStack) -> Introduction:
         welcome = self._welcome
@@ -331,7 +343,10 @@ class RolloutWorker:
     def _note(self, record: episode_pb2.Episode) -> None:
         """Keep for the next report that an episode is on record."""
         self._outcomes.append(to_outcome(record))
+        self._held -= 1
         self._news.set()
+        if not self._held:
+            self._urgent.set()
 
 
 class WorkerProcess:

@@ -129,6 +129,7 @@ def test_whatever_dies_every_episode_ends_once_and_nobody_works_more_than_all_th
 @settings(max_examples=12, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 80), st.floats(0.05, 2.0))
 @example(3, 76, 2.0)
+@example(2, 57, 0.527)
 def test_throughput_is_below_every_bound_and_near_the_lowest_one(
     nodes: int, each: int, reply: float
 ) -> None:
@@ -145,8 +146,9 @@ def test_throughput_is_below_every_bound_and_near_the_lowest_one(
         nodes / (DEAR.server_reset + turns * DEAR.server_step),
         1 / DEAR.driver_episode,
     )
-    # Of those that are live when the warm-up ends all but the last turn may be played already.
-    ahead = nodes * each * (turns - 1) / turns
+    # Of those that are live when the warm-up ends all but the last turn may be played already, and
+    # what ended in the two seconds before may be told of after it.
+    ahead = nodes * each * (turns - 1) / turns + 2.0 * min(bounds)
     assert result.per_second <= min(bounds) + ahead / (2 * warm_up)
     assert result.per_second >= 0.6 * min(bounds)
 
@@ -165,7 +167,7 @@ def test_cohorts_change_little() -> None:
     workload = Workload(episodes=10**6, turns=6, reply=1.0, spread=0.5)
     cluster = Cluster(nodes=16, concurrency=1600)
     alone, together = (
-        simulate(workload, replace(cluster, cohort=cohort), DEAR, until=40.0, warm_up=15.0)
+        simulate(workload, replace(cluster, cohort=cohort), DEAR, until=90.0, warm_up=40.0)
         for cohort in (1, 8)
     )
     assert together.per_second == pytest.approx(alone.per_second, rel=0.03)

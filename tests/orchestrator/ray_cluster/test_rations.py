@@ -81,7 +81,7 @@ def test_what_waits_at_one_worker_takes_no_place_from_another() -> None:
     run.ask("b")
     run.report("a", 20)
     run.report("b", 20)
-    assert [run.leases.load(name) for name in "ab"] == [40, 40]
+    assert [run.leases.load(name) for name in "ab"] == [60, 60]
     assert run.playing() == 40
 
 
@@ -154,14 +154,33 @@ def test_no_more_than_asked_for_is_live_and_nothing_is_left_over(data: st.DataOb
 
 
 def test_a_worker_with_little_to_tell_is_asked_less_often_and_one_with_much_soon_again() -> None:
-    run = Run(100_000, concurrency=200)
+    run = Run(100_000, concurrency=400)
     run.join("a")
     run.ask("a")
     pauses = []
-    for ended in (*[0] * 10, *[5] * 3, *[20] * 10):
+    for ended in (*[0] * 10, *[20] * 3, *[40] * 10):
         run.report("a", ended)
-        pauses.append(run.rations.next("a", 0.0).pause)
+        due = run.rations.next("a", 0.0)
+        assert due.rest == 0.05
+        pauses.append(due.pause)
     slow, steady, quick = pauses[:10], pauses[10:13], pauses[13:]
-    assert slow == sorted(slow) and slow[-1] == 0.5
-    assert steady == [0.5] * 3
+    assert slow == sorted(slow) and slow[-1] == 2.0
+    assert steady == [2.0] * 3
     assert quick == sorted(quick, reverse=True) and quick[-1] == 0.05
+
+
+def test_a_worker_of_few_places_gets_what_it_plays_meanwhile() -> None:
+    run = Run(10_000, concurrency=8)
+    for name in "ab":
+        run.join(name)
+    for name in "ab":
+        run.ask(name)
+    loads = []
+    for _ in range(6):  # all that it holds is played until the next message
+        held = run.leases.load("a")
+        run.live["a"] += run.granted["a"]
+        run.granted["a"].clear()
+        run.report("a", held)
+        loads.append(run.leases.load("a"))
+    assert loads == [4 + 10, 4 + 28, 4 + 64, 4 + 64, 4 + 64, 4 + 64]
+    assert len(run.live["b"]) == 4

@@ -11,6 +11,7 @@ from orchestrator import errors
 from orchestrator.config import parse_policies
 from orchestrator.fleet import FleetConfig
 from orchestrator.ray_cluster.cluster import check_address
+from orchestrator.ray_cluster.rations import Ration, Rations
 from orchestrator.ray_config import RayConfig
 from orchestrator.run import run
 from orchestrator.run_limits import RunLimits
@@ -147,3 +148,18 @@ async def test_no_node_with_enough_room_is_an_error_that_says_what_lacks(host, t
 async def test_an_address_without_a_cluster_is_told_at_once(address) -> None:
     with pytest.raises(errors.UsageError, match=address):
         await check_address(address)
+
+
+async def test_a_worker_that_has_played_all_that_it_holds_answers_at_once(
+    host, tmp_path, monkeypatch
+) -> None:
+    host()
+    asked = Rations.next
+
+    def ask_rarely(self: Rations, worker: str, now: float) -> Ration:
+        return replace(asked(self, worker, now), pause=600.0, patience=600.0)
+
+    monkeypatch.setattr(Rations, "next", ask_rarely)
+    async with serving_maze() as fleet, asyncio.timeout(60):
+        outcome = await run(config(fleet), tmp_path / "run", resume=False, console=QUIET)
+    assert outcome.complete
