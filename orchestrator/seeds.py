@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 __all__ = [
@@ -47,7 +48,7 @@ def sampling_seeds(
 
     def seed(turn: int) -> int:
         digest = begun.copy()
-        _add(digest, turn)
+        digest.update(_to_bytes(turn))
         return _to_seed(digest.digest())
 
     return seed
@@ -89,14 +90,12 @@ def _to_seed(digest: bytes) -> int:
 
 
 def _begin(parts: tuple[int | str, ...], *, size: int) -> hashlib.blake2b:
-    digest = hashlib.blake2b(digest_size=size, person=_PERSON)
-    for part in parts:
-        _add(digest, part)
-    return digest
+    return hashlib.blake2b(b"".join(map(_to_bytes, parts)), digest_size=size, person=_PERSON)
 
 
-def _add(digest: hashlib.blake2b, part: int | str) -> None:
+# Most parts of an episode's seeds are those of other episodes: the run, the item, the policy.
+@lru_cache(maxsize=4096, typed=True)
+def _to_bytes(part: int | str) -> bytes:
     # Type and length go first, so that ("a", "bc") != ("ab", "c") and 1 != "1".
     data = str(part).encode("utf-8", "surrogatepass")
-    digest.update(f"{'i' if isinstance(part, int) else 's'}{len(data)}:".encode())
-    digest.update(data)
+    return b"%c%d:%b" % (b"i" if isinstance(part, int) else b"s", len(data), data)
