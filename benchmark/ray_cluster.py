@@ -59,7 +59,7 @@ class Options:
     """Of each measured run."""
     concurrency: int = 64
     repeats: int = 3
-    """Pairs of runs whose throughput is compared."""
+    """Pairs of runs whose throughput is compared; 0 = only the driver's CPU is measured."""
     workers: tuple[int, ...] = (1, 4, 16)
     """With which the driver's CPU is measured."""
     out: str = "benchmark/results/ray_cluster.json"
@@ -318,13 +318,11 @@ def main(options: Options) -> None:
     cluster.add_node(num_cpus=_CPUS, include_dashboard=False)
     try:
         address = str(cluster.address)
-        figures = {
-            "throughput": compare(options, address),
-            "driver": measure_driver(options, address),
-            "join_seconds": round(
-                measure_join(options, address, lambda: cluster.add_node(num_cpus=_CPUS)), 2
-            ),
-        }
+        figures: dict[str, Any] = {"driver": measure_driver(options, address)}
+        if options.repeats:
+            figures["throughput"] = compare(options, address)
+            join = measure_join(options, address, lambda: cluster.add_node(num_cpus=_CPUS))
+            figures["join_seconds"] = round(join, 2)
     finally:
         cluster.shutdown()
     result: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 A discrete-event simulation drives the real `orchestrator.scheduler.Scheduler` and
 `orchestrator.leases.Leases` by the driver's own rules (`orchestrator.ray_cluster.rations`) under a
-virtual clock, with costs that other benchmarks measured (`costs.toml`).
+virtual clock, with costs that other benchmarks measured (`inputs.toml`).
 
     python -m benchmark.scale.driver        what a message and an episode cost a driver
     python -m benchmark.scale.validation    real runs on 1, 2 and 4 raylets beside their prediction

@@ -4,8 +4,11 @@ Two runs on one raylet, of short and of long episodes, tell what an episode and 
 CPU, and how long a turn takes beside them. `benchmark.scale.driver` told what a message takes. By
 these costs runs of another length on 1, 2 and 4 raylets are predicted, and then made: first
 with replies of a second, so that the machine is not the limit, then with none, so that it is.
-Nothing is calibrated on a run that is predicted; what others use of the machine meanwhile is
-measured, and is no cost of ours.
+
+Either is predicted by costs of its own. A process that rests between turns is woken for each, and
+sends and reads a message for each; one that never rests finds several waiting, answers them in one
+message, and takes half as much for a turn. Nothing is calibrated on a run that is predicted; what
+others use of the machine meanwhile is measured, and is no cost of ours.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ class Options:
     lives: int = 6
     """Episodes of a run for each that is live at once; 0 = only runs whose replies take no time."""
     busy_episodes: int = 6000
-    """Of each run, where replies take no time; 0 = no such runs."""
+    """Of a run for each node, where replies take no time; 0 = no such runs."""
     costs: Path | None = None
     """File of an earlier result whose costs count; `None` = calibrate."""
     out: Path | None = RESULT
@@ -131,11 +134,20 @@ def _compare(setting: Setting, costs: Costs) -> dict[str, Any]:
     return row
 
 
-def _find_costs(options: Options) -> tuple[list[tuple[Setting, Played]], Costs]:
-    """Return runs by which costs are told apart, and the costs."""
+@dataclass(frozen=True, slots=True)
+class _Calibration:
+    costs: Costs
+    runs: Sequence[tuple[Setting, Played]]
+
+    def to_json(self) -> dict[str, Any]:
+        runs = [{**asdict(setting), **asdict(played)} for setting, played in self.runs]
+        return {"costs": asdict(self.costs), "calibration": runs}
+
+
+def _calibrate_resting(options: Options, driver: dict[str, float]) -> _Calibration:
+    """Return the costs of processes that rest between turns."""
     if options.costs is not None:
-        return [], Costs(**json.loads(options.costs.read_text())["costs"])
-    driver = json.loads(DRIVER.read_text())["with Ray"]["fit"]
+        return _Calibration(Costs(**json.loads(options.costs.read_text())["costs"]), ())
     settings = [
         Setting(
             nodes=1,
@@ -146,16 +158,34 @@ def _find_costs(options: Options) -> tuple[list[tuple[Setting, Played]], Costs]:
         )
         for turns in _TURNS
     ]
-    calibrated = [(setting, real_runs.play(setting)) for setting in settings]
-    return calibrated, calibrate(calibrated, driver)
+    runs = [(setting, real_runs.play(setting)) for setting in settings]
+    return _Calibration(calibrate(runs, driver), runs)
 
 
-def main(options: Options) -> None:
-    """Calibrate, predict, play, print, write."""
-    manifest = read_manifest((*PACKAGES, "ray"))
-    calibrated, costs = _find_costs(options)
-    print(costs, flush=True)
-    rows = [
+def _calibrate_busy(options: Options, driver: dict[str, float]) -> _Calibration:
+    """Return the costs of processes that never rest; what they wait is for each other."""
+    settings = [
+        Setting(
+            nodes=1,
+            concurrency=options.busy_live,
+            episodes=options.busy_episodes,
+            turns=turns,
+            reply=0.0,
+        )
+        for turns in _TURNS
+    ]
+    runs = [(setting, real_runs.play(setting)) for setting in settings]
+    for run in runs:
+        print(run, flush=True)
+    costs = calibrate(runs, driver)
+    # Ray's own processes are on the same cores; whose job it is makes no difference there.
+    ray = sum(played.cpu["other"] for _, played in runs) / len(runs)
+    costs = replace(costs, network=0.0, driver_episode=costs.driver_episode + max(0.0, ray))
+    return _Calibration(costs, runs)
+
+
+def _compare_resting(options: Options, costs: Costs) -> list[dict[str, Any]]:
+    return [
         _compare(
             Setting(
                 nodes=nodes,
@@ -168,27 +198,43 @@ def main(options: Options) -> None:
         )
         for nodes in (options.nodes if options.lives else ())
     ]
-    busy = [
+
+
+def _compare_busy(options: Options, costs: Costs) -> list[dict[str, Any]]:
+    return [
         _compare(
             Setting(
                 nodes=nodes,
                 concurrency=options.busy_live * nodes,
-                episodes=options.busy_episodes,
+                # Longer than all workers take to start, on cores that they share.
+                episodes=options.busy_episodes * nodes,
                 turns=options.turns,
                 reply=0.0,
             ),
-            replace(costs, network=0.0),
+            costs,
         )
-        for nodes in (options.nodes if options.busy_episodes else ())
+        for nodes in options.nodes
     ]
-    result = {
+
+
+def main(options: Options) -> None:
+    """Calibrate, predict, play, print, write."""
+    manifest = read_manifest((*PACKAGES, "ray"))
+    driver = json.loads(DRIVER.read_text())["with Ray"]["fit"]
+    resting = _calibrate_resting(options, driver)
+    print(resting.costs, flush=True)
+    result: dict[str, Any] = {
         "manifest": asdict(manifest),
         "busy machine": manifest.load_average > 0.5 * manifest.cores,
-        "costs": asdict(costs),
-        "calibration": [{**asdict(setting), **asdict(played)} for setting, played in calibrated],
-        "replies of a second": rows,
-        "replies without time": busy,
+        **resting.to_json(),
+        "replies of a second": _compare_resting(options, resting.costs),
+        "replies without time": [],
     }
+    if options.busy_episodes:
+        busy = _calibrate_busy(options, driver)
+        print(busy.costs, flush=True)
+        result["never resting"] = busy.to_json()
+        result["replies without time"] = _compare_busy(options, busy.costs)
     if options.out is not None:
         options.out.write_text(json.dumps(result, indent=2) + "\n")
 
