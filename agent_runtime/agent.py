@@ -400,7 +400,7 @@ class EpisodeRun:
 
     def _observe(self, transition: Transition, reply: str | None, seconds: float) -> None:
         self._record.environment_seconds += seconds
-        places = self._images.places(transition.images)
+        places = self._images.places(transition.images) if transition.images else ()
         self._messages.append(Message(Role.USER, transition.text, images=transition.images))
         step = self._record.steps.add(seconds=seconds, images=places)
         _record_step(step, transition, reply)
@@ -521,12 +521,16 @@ def _record_generation(
     generation.sampling_seed = seed
     generation.seconds = seconds
     generation.policy_version = completion.policy_version
-    generation.repeats.update(completion.repeats)
-    generation.reasoning = normalize_reply(completion.reasoning)
+    # What most replies do not have is not set: that costs as much as what they have.
+    if completion.repeats:
+        generation.repeats.update(completion.repeats)
+    if completion.reasoning:
+        generation.reasoning = normalize_reply(completion.reasoning)
     generation.reasoning_tokens = completion.reasoning_tokens
     generation.cache_write_tokens = completion.cache_write_tokens
     generation.same_completion = completion.same_completion
     generation.from_cache = completion.from_cache
-    generation.output_items.extend(completion.output_items)
+    if completion.output_items:
+        generation.output_items.extend(completion.output_items)
     if completion.cost_usd is not None:
         generation.cost_usd = completion.cost_usd

@@ -122,9 +122,10 @@ def add_messages(
 ) -> None:
     """Add messages to a record, as records hold them; `images` has those of the whole one."""
     for message in messages:
-        record.messages.add(
-            role=int(message.role),  # pyright: ignore[reportArgumentType]
+        added = record.messages.add(
+            role=message.role,  # pyright: ignore[reportArgumentType]
             text=normalize_reply(message.text) if message.sampled else message.text,
             sampled=message.sampled,
-            images=images.places(message.images),
         )
+        if message.images:  # few have some, and to set none costs as much as the text
+            added.images.extend(images.places(message.images))
