@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -229,8 +230,17 @@ def _cost(generations: Iterable[episode_pb2.Generation]) -> float | None:
 
 def encode(episode: episode_pb2.Episode) -> bytes:
     """Return the stored bytes of a record; equal records give equal bytes."""
-    compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL, write_checksum=True)
-    return compressor.compress(episode.SerializeToString(deterministic=True))
+    return _thread.compressor.compress(episode.SerializeToString(deterministic=True))
+
+
+class _Thread(threading.local):
+    """What encodes in one thread: no two may use a compressor at once, and to make one is dear."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL, write_checksum=True)
+
+
+_thread: Final = _Thread()
 
 
 def decode(stored: bytes) -> episode_pb2.Episode:
