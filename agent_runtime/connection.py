@@ -126,14 +126,16 @@ class Connection:
             weakref.WeakValueDictionary()
         )
         """Open episodes; those without a command in flight are re-attached after a loss."""
+        self.future: Callable[[], asyncio.Future[pb.Event]] = _new_future
+        """Returns a future for a new command."""
         self._channel: grpc.aio.Channel | None = None
         self._stub: environment_pb2_grpc.EnvironmentServiceAsyncStub | None = None
         self._call: _InteractCall | None = None
         self._pending: dict[str, Pending] = {}
         self._posted: list[Pending] = []
         """Commands whose event nobody awaits, from while there was no stream."""
-        self._full: list[pb.InteractRequest] = []
-        self._begin_message()
+        self._outgoing: deque[Pending] = deque()
+        """Commands that the next messages carry."""
         self._scheduled = False
         self._writing = False
         self._closed = False
@@ -187,6 +189,8 @@ class Connection:
                 plain text.
             ContractMismatch: The server speaks another revision of the protocol.
         """
+        # Asking for the running loop is a system call before CPython 3.12: not for every command.
+        self.future = asyncio.get_running_loop().create_future
         self._channel = open_channel(self.address, self.options)
         self._stub = environment_pb2_grpc.EnvironmentServiceStub(self._channel)
         try:
@@ -376,30 +380,31 @@ class Connection:
         else:
             self._enqueue(pending)
 
-    def future(self) -> asyncio.Future[pb.Event]:
-        """Return a future for a new command."""
-        return asyncio.get_running_loop().create_future()
-
-    def _begin_message(self) -> None:
-        self._current = pb.InteractRequest()
-        self._add = self._current.commands.add
-        self._items = self._bytes = 0
-
     def _enqueue(self, pending: Pending) -> None:
-        value = pending.value
-        size = len(value) if value.__class__ is str else value.ByteSize()
-        if size > _MAX_BYTES and self._refuse_too_long(pending):
-            return
-        if self._items >= _MAX_ITEMS or (self._items and self._bytes + size > _MAX_BYTES):
-            self._full.append(self._current)
-            self._begin_message()
-        self._items += 1
-        self._bytes += size
-        pending.fill(self._add())
+        self._outgoing.append(pending)
         if not self._scheduled:
             self._scheduled = True
             # Everything that is sent before the loop goes idle travels in one message.
             asyncio.get_running_loop().call_soon(self._start_flush)
+
+    def _next_message(self) -> pb.InteractRequest:
+        """Take commands from those that are to be sent, as many as a message may carry."""
+        request = pb.InteractRequest()
+        add, outgoing = request.commands.add, self._outgoing
+        items = size = 0
+        while outgoing and items < _MAX_ITEMS:
+            pending = outgoing[0]
+            value = pending.value
+            size += len(value) if value.__class__ is str else value.ByteSize()
+            if size > _MAX_BYTES and items:
+                break
+            del outgoing[0]
+            if size > _MAX_BYTES and self._refuse_too_long(pending):
+                size = 0
+                continue
+            items += 1
+            pending.fill(add())
+        return request
 
     def _refuse_too_long(self, pending: Pending) -> bool:
         """Fail a command that no message can carry: it would break the stream of all the others."""
@@ -426,13 +431,10 @@ class Connection:
 
     async def _flush(self, call: _InteractCall) -> None:
         try:
-            while self._full or self._items:
-                if self._full:
-                    request = self._full.pop(0)
-                else:
-                    request = self._current
-                    self._begin_message()
-                await call.write(request)
+            while self._outgoing:
+                request = self._next_message()
+                if request.commands:
+                    await call.write(request)
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
             # The stream broke: `_run` opens another and sends what still waits again.
             return
@@ -550,9 +552,8 @@ class Connection:
 
     def _resend(self) -> None:
         """Send all that waits, again or for the first time; re-attach the other episodes."""
-        self._full.clear()
+        self._outgoing.clear()
         self._queued.clear()
-        self._begin_message()
         for number, pending in enumerate(self._pending.values()):
             if number < self._credits:
                 self._enqueue(pending)
@@ -671,6 +672,10 @@ class Connection:
         token = self.options.security.token
         authorization = (("authorization", f"Bearer {token}"),) if token else ()
         return (*authorization, *trace_metadata())
+
+
+def _new_future() -> asyncio.Future[pb.Event]:
+    return asyncio.get_running_loop().create_future()
 
 
 def _refusal(error: grpc.aio.AioRpcError, address: str) -> ConnectionLost | None:

@@ -350,9 +350,10 @@ class RemoteEpisode:
         self._journal.append((body, value, action_format))
         self._hashes.append(event.state_hash)
         self.seq = seq
-        if event.HasField("info"):
+        transition = _to_transition(event, takes_images=self._takes_images)
+        if transition.info is not None:
             self._judgements += judgements_of(event.info)
-        return _to_transition(event, takes_images=self._takes_images)
+        return transition
 
     async def _command(
         self,

@@ -41,11 +41,12 @@ def write_result(
     event: pb.Event, episode_id: str, seq: int, result: Result, *, replayed: bool = False
 ) -> None:
     """Write the outcome of a reset or step: the flat fields of the hot path."""
-    text, reward, score, terminated, truncated, stop_reason, info, images = result.observation
+    observed, state_hash, parsed_action = result
+    text, reward, score, terminated, truncated, stop_reason, info, images = observed
     event.episode_id = episode_id
     event.seq = seq
     event.observation = text
-    event.state_hash = result.state_hash
+    event.state_hash = state_hash
     if replayed:
         event.replayed = True
     if reward is not None:
@@ -60,8 +61,8 @@ def write_result(
         event.info.update(info)
     for media_type, content in images:
         event.images.add(media_type=media_type, content=content)
-    if result.parsed_action is not None:
-        event.parsed_action = result.parsed_action
+    if parsed_action is not None:
+        event.parsed_action = parsed_action
 
 
 def write_error(event: pb.Event, episode_id: str, seq: int, error: CommandError) -> None:

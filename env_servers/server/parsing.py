@@ -47,6 +47,11 @@ class CommandParser:
             if len(text) > self._short_text:
                 self._check_text(text)
             return Action(text)
+        if body == "reply" and not command.action_format:
+            text = command.reply
+            if len(text) > self._short_text:
+                self._check_text(text)
+            return Reply(reset.action_format, text)  # a format that the reset was checked for
         return self._checked(_read_input(body, command, reset.action_format), reset.environment)
 
     def reset_spec(self, reset: pb.Reset) -> ResetSpec:

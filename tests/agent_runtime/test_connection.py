@@ -16,7 +16,12 @@ import agent_runtime.episode as episode_module
 from agent_runtime.channel import ConnectionOptions
 from agent_runtime.connection import Connection
 from agent_runtime.episode import RemoteEpisode
-from agent_runtime.errors import ConnectionLost, ContractMismatch, EnvironmentFailure
+from agent_runtime.errors import (
+    CommandTooLong,
+    ConnectionLost,
+    ContractMismatch,
+    EnvironmentFailure,
+)
 from agent_runtime.pending import Pending
 from agentgym.env.v1 import environment_pb2 as pb
 from env_servers.server import Security, service
@@ -469,3 +474,27 @@ async def test_a_client_sees_pictures_of_its_episodes():
         with pytest.raises(EnvironmentFailure, match="no live episode"):
             await connection.render("never")
         assert server.table.admission.budget.outboxes == 0, "what was sent no longer counts"
+
+
+async def test_messages_keep_the_order_of_commands_and_their_own_limits():
+    connection = Connection("nowhere:1", ConnectionOptions(max_message_bytes=4 * 2**20))
+    texts = [
+        *"ab" * 65,
+        "l" * 2**21,
+        "c",
+        "x" * 2**23,
+        "d",
+    ]  # one is refused: no message carries it
+    sent = [
+        Pending(f"e{number}", 1, "action", text, connection.future())
+        for number, text in enumerate(texts)
+    ]
+    connection._outgoing.extend(sent)
+    messages = [connection._next_message() for _ in range(5)]
+    assert [len(message.commands) for message in messages] == [128, 2, 1, 1, 1]
+    assert not connection._outgoing
+    carried = [command.action for message in messages for command in message.commands]
+    assert carried == [text for text in texts if len(text) != 2**23]
+    refused = sent[-2].future
+    with pytest.raises(CommandTooLong, match="of 8,388,608 bytes"):
+        await refused
