@@ -30,7 +30,7 @@ from benchmark.manifest import read_manifest
 from benchmark.whole_path.replies import write_replies
 from orchestrator.store import RunReader
 
-__all__ = ["Benchmark", "main"]
+__all__ = ["ROOT", "Benchmark", "Run", "main", "play"]
 
 ROOT: Final = Path(__file__).parents[2]
 RESULT: Final = ROOT / "benchmark" / "results" / "whole_path.json"
@@ -96,8 +96,8 @@ def _measure(tree: Path, name: str, config: Benchmark) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         items = write_replies(name, config.items, Path(folder) / "replies.json")
         samples = max(2, config.episodes // len(items))
-        few = _run(tree, name, items, 1, Path(folder), config.concurrency)
-        many = _run(tree, name, items, samples, Path(folder), config.concurrency)
+        few = play(tree, name, items, 1, Path(folder), config.concurrency)
+        many = play(tree, name, items, samples, Path(folder), config.concurrency)
     episodes, steps = many.episodes - few.episodes, many.steps - few.steps
     cpu = Counter(many.cpu)
     cpu.subtract(few.cpu)
@@ -121,10 +121,13 @@ def _middle(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     return sorted(rounds, key=lambda it: it["cpu_us_per_episode"])[(len(rounds) - 1) // 2]
 
 
-def _run(
+def play(
     tree: Path, name: str, items: Sequence[str], samples: int, folder: Path, concurrency: int
 ) -> Run:
-    """Play every item so many times; raises RuntimeError where a process fails."""
+    """Play every item so many times, into `folder/run-SAMPLES`.
+
+    Raises RuntimeError where a process fails.
+    """
     address, run = f"unix:{folder}/s{samples}", folder / f"run-{samples}"
     split = str(Path(__file__).with_name("split.py"))
     # Of the tree everything but the policy: an older one may have none.

@@ -3,7 +3,7 @@ import subprocess
 import sys
 
 from agent_runtime import episode
-from benchmark.whole_path import split
+from benchmark.whole_path import compare, split
 from benchmark.whole_path.replies import write_replies
 from env_servers.environments.maze import environment
 from orchestrator import dispatcher, store
@@ -38,3 +38,14 @@ def test_the_experts_replies_are_written_for_the_items_asked_for(tmp_path):
     replies = json.loads((tmp_path / "replies.json").read_text())
     assert list(replies) == items
     assert all("Action:" in reply for said in replies.values() for reply in said)
+
+
+def test_agentgyms_loop_plays_the_same_episodes_as_ours(tmp_path):
+    replies = tmp_path / "replies.json"
+    items = write_replies("textcraft", 2, replies)
+    ours = compare.play_ours(items, 1, tmp_path, 8)
+    theirs = compare.play_loop("agentgym", sys.executable, replies, 2, tmp_path)
+    assert (ours.episodes, theirs.episodes) == (2, 4)
+    assert theirs.steps == 2 * ours.steps > 0
+    assert ours.rewards == theirs.rewards == dict.fromkeys(items, frozenset({1.0}))
+    assert min(ours.cpu, theirs.cpu, ours.seconds, theirs.seconds) > 0

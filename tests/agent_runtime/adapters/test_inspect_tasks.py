@@ -19,6 +19,8 @@ from inspect_ai.log import EvalLog, EvalSample, list_eval_logs, read_eval_log
 from inspect_ai.model import Model, ModelOutput, ModelUsage, get_model
 
 import agentgym
+from benchmark.whole_path import compare
+from benchmark.whole_path.replies import write_replies
 from orchestrator.errors import EntryUnreadable
 from orchestrator.import_run import import_run
 from orchestrator.store import RunReader
@@ -147,3 +149,11 @@ def test_an_unknown_split_says_which_there_are(target: str) -> None:
 
     with pytest.raises(agentgym.UnknownName, match="train"):
         environment_task("textcraft", target=target, split="nonsense")
+
+
+def test_the_loop_that_is_compared_with_plays_every_epoch(tmp_path: Path) -> None:
+    replies = tmp_path / "replies.json"
+    items = write_replies("textcraft", 2, replies)
+    played = compare.play_loop("inspect", sys.executable, replies, 2, tmp_path)
+    assert played.episodes == 4
+    assert played.rewards == dict.fromkeys(items, frozenset({1.0}))
