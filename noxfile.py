@@ -119,7 +119,7 @@ def adapters(session: nox.Session) -> None:
 @nox.session
 def verifiers(session: nox.Session) -> None:
     """Play under verifiers, which does not go together with what other adapters are tested with."""
-    tools = ("pyright", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist")
+    tools = ("psutil", "pyright", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist")
     # Without our pins: it wants other versions than they name.
     session.install("-q", "-e", ".[verifiers]", *tools)
     adapter = "verifiers_environment"

@@ -4,7 +4,7 @@ TextCraft's train tasks with the expert's replies, which were worked out before:
 `orchestrator.sample`, and by each loop of `benchmark.whole_path.loops`. Each plays few and many
 episodes of the same tasks; what an episode and a step cost is the difference of all CPU that its
 processes took, and the rate that of the larger run. Rewards must be equal everywhere. A harness
-that this Python does not have is played by another: `--pythons inspect=/path/to/bin/python`.
+that this Python does not have is played by another: `--pythons inspect .venv-adapters/bin/python`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import tyro
 from rich.console import Console
@@ -25,15 +25,17 @@ from rich.table import Table
 
 from benchmark.manifest import read_manifest, write_result
 from benchmark.whole_path.__main__ import ROOT, play
-from benchmark.whole_path.loops.script import NAME
+from benchmark.whole_path.loops.script import NAME, Play, Script
 from benchmark.whole_path.replies import write_replies
 from orchestrator.store import RunReader
+from tests.kit.fake_openai import Behaviour, FakeOpenAI, serving_in_thread
 
-__all__ = ["HARNESSES", "Comparison", "Cost", "Played", "main", "play_loop", "play_ours"]
+__all__ = ["HARNESSES", "Comparison", "Cost", "Played", "answers", "main", "play_loop", "play_ours"]
 
 OURS: Final = "orchestrator.sample"
-HARNESSES: Final = ("agentgym", "inspect")
+HARNESSES: Final = ("agentgym", "inspect", "verifiers")
 """Loops of others, by the names of their modules."""
+_QUICK: Final = Behaviour(quickest=0, slowest=0)
 RESULT: Final = ROOT / "benchmark" / "results" / "whole_path_loops.json"
 
 
@@ -125,8 +127,31 @@ def _pair(name: str, config: Comparison) -> tuple[Played, Played]:
         else:
             python = config.pythons.get(name, sys.executable)
             numbers = (1, config.samples)
-            found = [play_loop(name, python, replies, it, Path(folder)) for it in numbers]
+            with serving_in_thread(FakeOpenAI(_QUICK, reply=answers(replies))) as url:
+                found = [play_loop(name, python, replies, it, Path(folder), url) for it in numbers]
     return found[0], found[1]
+
+
+def answers(file: Path) -> Callable[[dict[str, Any]], str]:
+    """Return what is replied to a request that begins one of the conversations."""
+    script = Script(file)
+    items: dict[str, str] = {}
+    for item_id in script.replies:
+        play = Play(script, item_id)
+        items[play.text] = item_id
+        play.close()
+    if len(items) != len(script.replies):
+        raise RuntimeError("two tasks begin alike")
+
+    def answer(body: dict[str, Any]) -> str:
+        texts = [_text(message["content"]) for message in body["messages"]]
+        return script.next_reply(items[texts[2]], (len(texts) - 3) // 2)
+
+    return answer
+
+
+def _text(content: str | list[dict[str, Any]]) -> str:
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 def play_ours(items: Sequence[str], samples: int, folder: Path, concurrency: int) -> Played:
@@ -140,12 +165,24 @@ def play_ours(items: Sequence[str], samples: int, folder: Path, concurrency: int
     return Played(done.episodes, done.steps, done.seconds, cpu, _frozen(rewards))
 
 
-def play_loop(name: str, python: str, replies: Path, samples: int, folder: Path) -> Played:
-    """Play every item so many times by another's loop; raises RuntimeError where it fails."""
+def play_loop(
+    name: str, python: str, replies: Path, samples: int, folder: Path, url: str = ""
+) -> Played:
+    """Play every item so many times by another's loop; raises RuntimeError where it fails.
+
+    Args:
+        name: One of `HARNESSES`.
+        python: The Python that has it.
+        replies: File of the replies.
+        samples: Episodes of each item.
+        folder: For what the loop leaves.
+        url: Of a model that says the replies, for verifiers.
+    """
     own = folder / f"{name}-{samples}"
     own.mkdir()
     module = f"benchmark.whole_path.loops.{name}_loop"
     words = ["--replies", str(replies), "--samples", str(samples), "--folder", str(own)]
+    words += ["--url", url]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "gen")))}
     log = own / "log.txt"
     with log.open("wb") as output:

@@ -8,7 +8,13 @@ from typing import Any, Final
 from inspect_ai import Task
 from inspect_ai import eval as evaluate
 from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import ChatMessageAssistant, ChatMessageUser, ModelOutput, get_model
+from inspect_ai.model import (
+    ChatMessageAssistant,
+    ChatMessageUser,
+    ModelOutput,
+    ModelUsage,
+    get_model,
+)
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
@@ -56,7 +62,10 @@ def main() -> None:
     def answer(messages: Any, *_: Any) -> ModelOutput:
         item_id = messages[0].metadata[_ITEM]
         turn = sum(message.role == "assistant" for message in messages) - 1
-        return ModelOutput.from_content("mockllm/model", script.next_reply(item_id, turn))
+        output = ModelOutput.from_content("mockllm/model", script.next_reply(item_id, turn))
+        # Without, Inspect counts tokens by a vocabulary that it fetches.
+        output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+        return output
 
     samples = [
         Sample(

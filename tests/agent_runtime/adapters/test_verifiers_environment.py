@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from verifiers.v1.cli.resolve import narrow_config
 from verifiers.v1.configs.cli.eval import EvalConfig
 
 import agentgym
+from benchmark.whole_path import compare
+from benchmark.whole_path.replies import write_replies
 from orchestrator import evaluate
 from orchestrator.store import RunReader
 from tests.agent_runtime.adapters.scripted import scripted_replies
@@ -115,3 +118,12 @@ def test_a_model_that_fails_leaves_no_score(tmp_path: Path, target: str) -> None
 def test_an_unknown_split_says_which_there_are(tmp_path: Path, target: str) -> None:
     with pytest.raises(agentgym.UnknownName, match="train"):
         evaluated(tmp_path, "http://127.0.0.1:9/v1", 1, target=target, split="nonsense")
+
+
+def test_the_loop_that_is_compared_with_plays_every_rollout(tmp_path: Path) -> None:
+    replies = tmp_path / "replies.json"
+    items = write_replies("textcraft", 2, replies)
+    with serving_in_thread(FakeOpenAI(QUICK, reply=compare.answers(replies))) as url:
+        played = compare.play_loop("verifiers", sys.executable, replies, 2, tmp_path, url)
+    assert played.episodes == 4
+    assert played.rewards == dict.fromkeys(items, frozenset({1.0}))
