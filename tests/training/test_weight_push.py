@@ -132,7 +132,8 @@ def sglang(model: Path) -> Iterator[str]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("push", ["tensors", "distributed"])
 def test_a_training_learns_beside_a_real_server_without_a_disk(model, tmp_path, sglang, push):
-    recipe = recipe_on(model, tmp_path / push, sglang, push, group=8)
+    # Of 32 episodes it may be that none earns anything, and nothing is learned.
+    recipe = recipe_on(model, tmp_path / push, sglang, push, tasks=8, group=8)
     final = load_file(train(recipe, console=Console(quiet=True)) / "model.safetensors")
     before = load_file(model / "model.safetensors")
     assert any(not torch.equal(final[name], before[name]) for name in before)
