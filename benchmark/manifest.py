@@ -58,8 +58,13 @@ class Manifest:
     system: str
     python: str
     load_average: float
-    """Of the minute before the run: above 0.5 a core, the machine was shared."""
+    """Of the minute before the run; see `busy`."""
     packages: dict[str, str]
+
+    @property
+    def busy(self) -> bool:
+        """Whether others used the machine."""
+        return self.load_average > 0.5 * self.cores
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

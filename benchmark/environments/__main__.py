@@ -71,7 +71,7 @@ class Benchmark:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; prints the table and writes the result."""
     config = tyro.cli(Benchmark, args=argv, prog="python -m benchmark.environments")
-    manifest = read_manifest().as_json()
+    manifest = read_manifest()
     trees = {"now": ROOT} | ({"before": config.against.resolve()} if config.against else {})
     names = config.env.split(",")
     figures = {name: _alternate(trees, config, name) for name in names}
@@ -80,8 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _print(figures)
     if config.save is not None:
         config.save.parent.mkdir(parents=True, exist_ok=True)
-        busy = manifest["load_average"] > 0.5 * manifest["cores"]
-        result = {"manifest": manifest, "busy machine": busy, "environments": figures}
+        said = {"manifest": manifest.as_json(), "busy machine": manifest.busy}
+        result = said | {"environments": figures}
         config.save.write_text(json.dumps(result, indent=2) + "\n")
     return 0
 

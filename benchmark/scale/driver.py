@@ -174,6 +174,8 @@ async def measure(
     sent, played = messages - before[0], ended - before[1]
     driver.stop()
     await running
+    if not played:
+        raise RuntimeError(f"no episode ended within {seconds:.0f} s: measure longer (--seconds)")
     return Figures(
         workers=workers,
         seconds=round(seconds, 2),
@@ -181,8 +183,8 @@ async def measure(
         messages=sent,
         cpu_seconds=round(cpu, 4),
         episodes_per_second=round(played / seconds, 1),
-        messages_per_episode=round(sent / max(1, played), 5),
-        cpu_us_per_episode=round(cpu / max(1, played) * 1e6, 1),
+        messages_per_episode=round(sent / played, 5),
+        cpu_us_per_episode=round(cpu / played * 1e6, 1),
     )
 
 
@@ -312,7 +314,7 @@ def main(options: Options) -> None:
     with_ray = asyncio.run(_measure_with_ray(options)) if options.with_ray else []
     result: dict[str, Any] = {
         "manifest": asdict(manifest),
-        "busy machine": manifest.load_average > 0.5 * manifest.cores,
+        "busy machine": manifest.busy,
         "options": {"live": options.live, "episode": options.episode, "seconds": options.seconds},
     }
     for name, figures in (("without Ray", without_ray), ("with Ray", with_ray)):

@@ -225,7 +225,7 @@ def main(options: Options) -> None:
     print(resting.costs, flush=True)
     result: dict[str, Any] = {
         "manifest": asdict(manifest),
-        "busy machine": manifest.load_average > 0.5 * manifest.cores,
+        "busy machine": manifest.busy,
         **resting.to_json(),
         "replies of a second": _compare_resting(options, resting.costs),
         "replies without time": [],

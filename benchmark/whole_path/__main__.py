@@ -16,11 +16,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import tyro
 from rich.console import Console
@@ -30,7 +30,9 @@ from benchmark.manifest import read_manifest
 from benchmark.whole_path.replies import write_replies
 from orchestrator.store import RunReader
 
-__all__ = ["ROOT", "Benchmark", "Run", "main", "play"]
+__all__ = ["ROOT", "Benchmark", "Run", "main", "middle", "play"]
+
+T = TypeVar("T")
 
 ROOT: Final = Path(__file__).parents[2]
 RESULT: Final = ROOT / "benchmark" / "results" / "whole_path.json"
@@ -74,7 +76,7 @@ class Run:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; prints the table and writes the result."""
     config = tyro.cli(Benchmark, args=argv, prog="python -m benchmark.whole_path")
-    manifest = read_manifest().as_json()
+    manifest = read_manifest()
     trees = {"now": ROOT} | ({"before": config.against.resolve()} if config.against else {})
     figures: dict[str, dict[str, Any]] = {}
     for name in config.env.split(","):
@@ -82,11 +84,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         for _ in range(config.rounds):
             for tree, folder in trees.items():
                 rounds[tree].append(_measure(folder, name, config))
-        figures[name] = {tree: _middle(found) for tree, found in rounds.items()}
+        figures[name] = {
+            tree: middle(found, lambda it: it["cpu_us_per_episode"])
+            for tree, found in rounds.items()
+        }
         _print({name: figures[name]})
     if config.save is not None:
-        busy = manifest["load_average"] > 0.5 * manifest["cores"]
-        result = {"manifest": manifest, "busy machine": busy, "environments": figures}
+        said = {"manifest": manifest.as_json(), "busy machine": manifest.busy}
+        result = said | {"environments": figures}
         config.save.write_text(json.dumps(result, indent=2) + "\n")
     return 0
 
@@ -94,10 +99,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _measure(tree: Path, name: str, config: Benchmark) -> dict[str, Any]:
     """Return what a step and an episode cost, by the difference of two runs."""
     with TemporaryDirectory() as folder:
-        items = write_replies(name, config.items, Path(folder) / "replies.json")
+        replies = Path(folder) / "replies.json"
+        items = write_replies(name, config.items, replies)
         samples = max(2, config.episodes // len(items))
-        few = play(tree, name, items, 1, Path(folder), config.concurrency)
-        many = play(tree, name, items, samples, Path(folder), config.concurrency)
+        few = play(tree, name, items, replies, 1, Path(folder), config.concurrency)
+        many = play(tree, name, items, replies, samples, Path(folder), config.concurrency)
     episodes, steps = many.episodes - few.episodes, many.steps - few.steps
     cpu = Counter(many.cpu)
     cpu.subtract(few.cpu)
@@ -116,15 +122,21 @@ def _measure(tree: Path, name: str, config: Benchmark) -> dict[str, Any]:
     }
 
 
-def _middle(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the round whose CPU is the median."""
-    return sorted(rounds, key=lambda it: it["cpu_us_per_episode"])[(len(rounds) - 1) // 2]
+def middle(rounds: Sequence[T], cost: Callable[[T], float]) -> T:
+    """Return the round whose cost is the median; of two, the lesser."""
+    return sorted(rounds, key=cost)[(len(rounds) - 1) // 2]
 
 
 def play(
-    tree: Path, name: str, items: Sequence[str], samples: int, folder: Path, concurrency: int
+    tree: Path,
+    name: str,
+    items: Sequence[str],
+    replies: Path,
+    samples: int,
+    folder: Path,
+    concurrency: int,
 ) -> Run:
-    """Play every item so many times, into `folder/run-SAMPLES`.
+    """Play every item so many times by replies in a file, into `folder/run-SAMPLES`.
 
     Raises RuntimeError where a process fails.
     """
@@ -149,7 +161,7 @@ def play(
             if server.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError((folder / f"{_SERVER}-{samples}.log").read_text()[-2000:])
             time.sleep(0.05)
-        policy = f"replies:policy:{folder / 'replies.json'}"
+        policy = f"replies:policy:{replies}"
         words = ("--env", name, "--split", "train", "--items", ",".join(items), "--episodes", "0")
         words += ("--samples", str(samples), "--policy", policy, "--servers", address)
         words += ("--concurrency", str(concurrency), "--out", str(run))

@@ -24,11 +24,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmark.manifest import read_manifest, write_result
-from benchmark.whole_path.__main__ import ROOT, play
+from benchmark.whole_path.__main__ import ROOT, middle, play
 from benchmark.whole_path.loops.script import NAME, Play, Script
 from benchmark.whole_path.replies import write_replies
 from orchestrator.store import RunReader
-from tests.kit.fake_openai import Behaviour, FakeOpenAI, serving_in_thread
+from tests.kit.fake_openai import Behaviour, FakeOpenAI, serving_in_thread, text_of
 
 __all__ = ["HARNESSES", "Comparison", "Cost", "Played", "answers", "main", "play_loop", "play_ours"]
 
@@ -96,40 +96,53 @@ class Cost:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the comparison; prints the table and writes the result."""
     config = tyro.cli(Comparison, args=argv, prog="python -m benchmark.whole_path.compare")
-    manifest = read_manifest().as_json()
+    manifest = read_manifest()
+    with TemporaryDirectory() as folder:
+        replies = Path(folder) / "replies.json"
+        items = write_replies(NAME, config.items, replies)
+        with serving_in_thread(FakeOpenAI(_QUICK, reply=answers(replies))) as url:
+            rounds = _alternate(config, items, replies, url)
+    costs = {
+        name: middle(found, lambda it: it.cpu_us_per_episode) for name, found in rounds.items()
+    }
+    _print(costs)
+    result = {
+        "manifest": manifest.as_json(),
+        "busy machine": manifest.busy,
+        "environment": NAME,
+        "loops": {name: asdict(cost) for name, cost in costs.items()},
+    }
+    write_result(config.out, result)
+    return 0
+
+
+def _alternate(
+    config: Comparison, items: Sequence[str], replies: Path, url: str
+) -> dict[str, list[Cost]]:
+    """Return what each harness's episodes cost, by rounds."""
     rounds: dict[str, list[Cost]] = {name: [] for name in (OURS, *HARNESSES)}
     for _ in range(config.rounds):
         expected: Mapping[str, frozenset[float]] | None = None
         for name, costs in rounds.items():
-            few, many = _pair(name, config)
+            with TemporaryDirectory() as folder:
+                few, many = _pair(name, config, items, replies, url, Path(folder))
             expected = expected or many.rewards
             if many.rewards != expected:
                 raise RuntimeError(f"{name} gave other rewards than {OURS}")
             costs.append(Cost.between(few, many))
-    middle = {
-        name: sorted(costs, key=lambda it: it.cpu_us_per_episode)[(len(costs) - 1) // 2]
-        for name, costs in rounds.items()
-    }
-    _print(middle)
-    busy = manifest["load_average"] > 0.5 * manifest["cores"]
-    result = {"manifest": manifest, "busy machine": busy, "environment": NAME}
-    write_result(config.out, result | {"loops": {k: asdict(v) for k, v in middle.items()}})
-    return 0
+    return rounds
 
 
-def _pair(name: str, config: Comparison) -> tuple[Played, Played]:
-    with TemporaryDirectory() as folder:
-        replies = Path(folder) / "replies.json"
-        items = write_replies(NAME, config.items, replies)
-        if name == OURS:
-            numbers = (1, 10 * config.samples)
-            found = [play_ours(items, it, Path(folder), config.concurrency) for it in numbers]
-        else:
-            python = config.pythons.get(name, sys.executable)
-            numbers = (1, config.samples)
-            with serving_in_thread(FakeOpenAI(_QUICK, reply=answers(replies))) as url:
-                found = [play_loop(name, python, replies, it, Path(folder), url) for it in numbers]
-    return found[0], found[1]
+def _pair(
+    name: str, config: Comparison, items: Sequence[str], replies: Path, url: str, folder: Path
+) -> tuple[Played, Played]:
+    """Return a small run of a harness and a large one."""
+    if name == OURS:
+        few = play_ours(items, replies, 1, folder, config.concurrency)
+        return few, play_ours(items, replies, 10 * config.samples, folder, config.concurrency)
+    python = config.pythons.get(name, sys.executable)
+    few = play_loop(name, python, replies, 1, folder, url)
+    return few, play_loop(name, python, replies, config.samples, folder, url)
 
 
 def answers(file: Path) -> Callable[[dict[str, Any]], str]:
@@ -144,25 +157,23 @@ def answers(file: Path) -> Callable[[dict[str, Any]], str]:
         raise RuntimeError("two tasks begin alike")
 
     def answer(body: dict[str, Any]) -> str:
-        texts = [_text(message["content"]) for message in body["messages"]]
+        texts = [text_of(message) for message in body["messages"]]
         return script.next_reply(items[texts[2]], (len(texts) - 3) // 2)
 
     return answer
 
 
-def _text(content: str | list[dict[str, Any]]) -> str:
-    return content if isinstance(content, str) else "".join(part["text"] for part in content)
-
-
-def play_ours(items: Sequence[str], samples: int, folder: Path, concurrency: int) -> Played:
+def play_ours(
+    items: Sequence[str], replies: Path, samples: int, folder: Path, concurrency: int
+) -> Played:
     """Play every item so many times on a server, everything recorded."""
-    done = play(ROOT, NAME, items, samples, folder, concurrency)
-    rewards: dict[str, set[float]] = {}
+    done = play(ROOT, NAME, items, replies, samples, folder, concurrency)
+    rewards: dict[str, list[float]] = {}
     with RunReader.open(folder / f"run-{samples}") as reader:
         for episode in reader.episodes():
-            rewards.setdefault(episode.item_id, set()).add(episode.score)
+            rewards.setdefault(episode.item_id, []).append(episode.score)
     cpu = sum(done.cpu.values())
-    return Played(done.episodes, done.steps, done.seconds, cpu, _frozen(rewards))
+    return Played(done.episodes, done.steps, done.seconds, cpu, _distinct(rewards))
 
 
 def play_loop(
@@ -196,11 +207,11 @@ def play_loop(
         raise RuntimeError(f"{name}'s loop failed: {log.read_text()[-2000:]}")
     outcome = json.loads((own / "outcome.json").read_text())
     cpu = usage.ru_utime + usage.ru_stime
-    rewards = {item_id: set(found) for item_id, found in outcome["rewards"].items()}
-    return Played(outcome["episodes"], outcome["steps"], outcome["seconds"], cpu, _frozen(rewards))
+    rewards = _distinct(outcome["rewards"])
+    return Played(outcome["episodes"], outcome["steps"], outcome["seconds"], cpu, rewards)
 
 
-def _frozen(rewards: Mapping[str, set[float]]) -> dict[str, frozenset[float]]:
+def _distinct(rewards: Mapping[str, Sequence[float]]) -> dict[str, frozenset[float]]:
     return {item_id: frozenset(found) for item_id, found in rewards.items()}
 
 

@@ -43,7 +43,7 @@ def test_the_experts_replies_are_written_for_the_items_asked_for(tmp_path):
 def test_agentgyms_loop_plays_the_same_episodes_as_ours(tmp_path):
     replies = tmp_path / "replies.json"
     items = write_replies("textcraft", 2, replies)
-    ours = compare.play_ours(items, 1, tmp_path, 8)
+    ours = compare.play_ours(items, replies, 1, tmp_path, 8)
     theirs = compare.play_loop("agentgym", sys.executable, replies, 2, tmp_path)
     assert (ours.episodes, theirs.episodes) == (2, 4)
     assert theirs.steps == 2 * ours.steps > 0

@@ -37,7 +37,15 @@ from tests.kit.openai_answers import (
     unanswered_calls,
 )
 
-__all__ = ["FAULTLESS", "HOSTED", "Behaviour", "FakeOpenAI", "serving", "serving_in_thread"]
+__all__ = [
+    "FAULTLESS",
+    "HOSTED",
+    "Behaviour",
+    "FakeOpenAI",
+    "serving",
+    "serving_in_thread",
+    "text_of",
+]
 
 Reply = str | dict[str, Any] | list[dict[str, Any]]
 """A text, fields of a message, or items."""
@@ -218,6 +226,12 @@ def serving_in_thread(server: FakeOpenAI) -> Iterator[str]:
         loop.call_soon_threadsafe(stop.set)
         thread.join()
         loop.close()
+
+
+def text_of(message: dict[str, Any]) -> str:
+    """Return the text of a request's message, which may come in parts."""
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import agentgym
+from tests.kit.fake_openai import text_of
 
 __all__ = ["scripted_replies"]
 
@@ -44,10 +45,6 @@ def scripted_replies(
             played[task.item_id] = conversation
 
     def answer(body: dict[str, Any]) -> str:
-        return replies[repr([(it["role"], _text(it["content"])) for it in body["messages"]])]
+        return replies[repr([(it["role"], text_of(it)) for it in body["messages"]])]
 
     return played, answer
-
-
-def _text(content: str | list[dict[str, Any]]) -> str:
-    return content if isinstance(content, str) else "".join(part["text"] for part in content)
