@@ -41,6 +41,8 @@ class Setting:
     turns: int
     reply: float
     """Seconds that a reply takes."""
+    cores: int | None = None
+    """On which everything runs, of those that the machine has; None = on all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +75,24 @@ def raylets(nodes: int) -> Iterator[Any]:
         cluster.shutdown()
 
 
+@contextmanager
+def _on_cores(count: int | None) -> Iterator[None]:
+    """Keep this thread, and threads and processes that it starts meanwhile, on so many cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def play(setting: Setting) -> Played:
     """Play a run on as many raylets as it has nodes, each with a worker and a server."""
-    with raylets(setting.nodes) as cluster, tempfile.TemporaryDirectory() as folder:
+    with (
+        _on_cores(setting.cores),
+        raylets(setting.nodes) as cluster,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         config = RunConfig(
             environments=("echo",),
             policies=parse_policies(f"benchmark.scale.sleeper:policy:{setting.reply}"),

@@ -7,16 +7,21 @@ with replies of a second, so that the machine is not the limit, then with none, 
 
 Either is predicted by costs of its own. A process that rests between turns is woken for each, and
 sends and reads a message for each; one that never rests finds several waiting, answers them in one
-message, and takes half as much for a turn. Nothing is calibrated on a run that is predicted; what
-others use of the machine meanwhile is measured, and is no cost of ours.
+message, and takes half as much for a turn. Where many processes share a core, an episode costs two
+and three times as much: they find each other's data in its caches, and have shorter messages to
+read. So costs of processes that never rest are told by runs on the smallest part of the machine
+that is as crowded: for four nodes on two cores, by two nodes on one. Nothing is calibrated on a run
+that is predicted; what others use of the machine meanwhile is measured, and is no cost of ours.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import median_low
 from typing import Any, Final
 
 import psutil
@@ -29,7 +34,7 @@ from benchmark.scale.model import Cluster, Costs, Workload
 from benchmark.scale.real_runs import Played, Setting
 from benchmark.scale.simulation import Simulation
 
-__all__ = ["calibrate", "main", "predict"]
+__all__ = ["calibrate", "main", "predict", "smallest_as_crowded"]
 
 RESULT: Final = DRIVER.with_name("validation.json")
 _TURNS: Final = (2, 8)
@@ -53,8 +58,10 @@ class Options:
     """Of the episodes that are predicted."""
     lives: int = 6
     """Episodes of a run for each that is live at once; 0 = only runs whose replies take no time."""
-    busy_episodes: int = 6000
+    busy_episodes: int = 4000
     """Of a run for each node, where replies take no time; 0 = no such runs."""
+    repeats: int = 3
+    """Runs of each of those, in turns: their rates differ by a fifth. The median counts."""
     costs: Path | None = None
     """File of an earlier result whose costs count; `None` = calibrate."""
     out: Path | None = RESULT
@@ -92,7 +99,7 @@ def calibrate(runs: Sequence[tuple[Setting, Played]], driver: dict[str, float]) 
 
 def predict(setting: Setting, costs: Costs, elsewhere: float = 0.0) -> tuple[float, float]:
     """Return episodes a second as `real_runs` takes them, and the mean seconds of an episode."""
-    cores = psutil.cpu_count() or 1
+    cores = setting.cores or _cores()
     simulation = Simulation(
         Workload(episodes=setting.episodes, turns=setting.turns, reply=setting.reply),
         Cluster(
@@ -162,15 +169,24 @@ def _calibrate_resting(options: Options, driver: dict[str, float]) -> _Calibrati
     return _Calibration(calibrate(runs, driver), runs)
 
 
-def _calibrate_busy(options: Options, driver: dict[str, float]) -> _Calibration:
+def smallest_as_crowded(nodes: int, cores: int) -> tuple[int, int]:
+    """Return the fewest nodes and cores of which as many nodes share a core."""
+    times = math.gcd(nodes, cores)
+    return nodes // times, cores // times
+
+
+def _calibrate_busy(
+    options: Options, driver: dict[str, float], nodes: int, cores: int
+) -> _Calibration:
     """Return the costs of processes that never rest; what they wait is for each other."""
     settings = [
         Setting(
-            nodes=1,
-            concurrency=options.busy_live,
-            episodes=options.busy_episodes,
+            nodes=nodes,
+            concurrency=options.busy_live * nodes,
+            episodes=options.busy_episodes * nodes,
             turns=turns,
             reply=0.0,
+            cores=cores,
         )
         for turns in _TURNS
     ]
@@ -200,21 +216,37 @@ def _compare_resting(options: Options, costs: Costs) -> list[dict[str, Any]]:
     ]
 
 
-def _compare_busy(options: Options, costs: Costs) -> list[dict[str, Any]]:
-    return [
-        _compare(
-            Setting(
-                nodes=nodes,
-                concurrency=options.busy_live * nodes,
-                # Longer than all workers take to start, on cores that they share.
-                episodes=options.busy_episodes * nodes,
-                turns=options.turns,
-                reply=0.0,
-            ),
-            costs,
+def _compare_busy(
+    options: Options, calibrations: Mapping[tuple[int, int], _Calibration]
+) -> list[dict[str, Any]]:
+    """Return the median of several runs of each size, which take turns, with all their rates."""
+    settings = [
+        Setting(
+            nodes=nodes,
+            concurrency=options.busy_live * nodes,
+            # Longer than all workers take to start, on cores that they share.
+            episodes=options.busy_episodes * nodes,
+            turns=options.turns,
+            reply=0.0,
         )
         for nodes in options.nodes
     ]
+    rows: list[list[dict[str, Any]]] = [[] for _ in settings]
+    for _ in range(options.repeats):
+        for setting, runs in zip(settings, rows, strict=True):
+            costs = calibrations[smallest_as_crowded(setting.nodes, _cores())].costs
+            runs.append(_compare(setting, costs))
+    return [_median(runs) for runs in rows]
+
+
+def _median(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    rates = [run["measured_per_second"] for run in runs]
+    middle = next(run for run in runs if run["measured_per_second"] == median_low(rates))
+    return {**middle, "rates": rates}
+
+
+def _cores() -> int:
+    return psutil.cpu_count() or 1
 
 
 def main(options: Options) -> None:
@@ -231,10 +263,10 @@ def main(options: Options) -> None:
         "replies without time": [],
     }
     if options.busy_episodes:
-        busy = _calibrate_busy(options, driver)
-        print(busy.costs, flush=True)
-        result["never resting"] = busy.to_json()
-        result["replies without time"] = _compare_busy(options, busy.costs)
+        crowds = {smallest_as_crowded(nodes, _cores()) for nodes in options.nodes}
+        busy = {crowd: _calibrate_busy(options, driver, *crowd) for crowd in sorted(crowds)}
+        result["never resting"] = [it.to_json() for it in busy.values()]
+        result["replies without time"] = _compare_busy(options, busy)
     if options.out is not None:
         options.out.write_text(json.dumps(result, indent=2) + "\n")
 

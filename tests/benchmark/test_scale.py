@@ -18,7 +18,7 @@ from benchmark.scale.inputs import read_inputs
 from benchmark.scale.model import Cluster, Costs, Death, Deaths, Workload
 from benchmark.scale.real_runs import Played, Setting
 from benchmark.scale.simulation import Simulation, simulate
-from benchmark.scale.validation import calibrate, predict
+from benchmark.scale.validation import calibrate, predict, smallest_as_crowded
 from orchestrator.leases import LeasePolicy
 from orchestrator.placement import Placement
 from orchestrator.ray_cluster.messages import Orders
@@ -223,6 +223,22 @@ def test_sizes_that_make_no_sense_are_refused() -> None:
         Simulation(replace(workload, spread=1.0), Cluster(nodes=1, concurrency=1), FREE)
     with pytest.raises(ValueError, match="warming up"):
         simulate(workload, Cluster(nodes=1, concurrency=1), FREE, until=1.0, warm_up=1.0)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cores", "fewest"),
+    [(1, 2, (1, 2)), (2, 2, (1, 1)), (4, 2, (2, 1)), (3, 2, (3, 2)), (6, 4, (3, 2))],
+)
+def test_costs_are_told_on_the_smallest_machine_that_is_as_crowded(
+    nodes: int, cores: int, fewest: tuple[int, int]
+) -> None:
+    assert smallest_as_crowded(nodes, cores) == fewest
+
+
+def test_a_run_on_fewer_cores_is_predicted_for_as_many() -> None:
+    setting = Setting(nodes=4, concurrency=64, episodes=2000, turns=4, reply=0.0)
+    two, one = (predict(replace(setting, cores=cores), DEAR)[0] for cores in (2, 1))
+    assert one == pytest.approx(two / 2, rel=0.05)
 
 
 def test_costs_are_told_apart_by_two_runs_and_a_third_one_is_predicted_by_them() -> None:
