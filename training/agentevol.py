@@ -80,6 +80,7 @@ __all__ = [
     "open_seeds",
     "plan",
     "row_notes",
+    "seed_devices",
 ]
 
 BASE: Final = "BC_base"
@@ -344,7 +345,7 @@ def evolve(
             # The processes do the stages; the loop below finds them finished.
             work = [(recipe, seed) for seed in recipe.seeds]
             run_in_processes(
-                evolve_seed, work, max_workers=recipe.max_workers, devices=_devices(recipe)
+                evolve_seed, work, max_workers=recipe.max_workers, devices=seed_devices(recipe)
             )
         for seed in seeds:
             seed.run()
@@ -400,7 +401,7 @@ def evolve_seed(recipe: AgentEvolRecipe, seed: int) -> None:
         own.run()
 
 
-def _devices(recipe: AgentEvolRecipe) -> list[str]:
+def seed_devices(recipe: AgentEvolRecipe) -> list[str]:
     """Return the GPUs of each seed that runs at a time; none where seeds learn on the CPU.
 
     Raises:

@@ -31,6 +31,7 @@ from typing import Any, Final
 import tyro
 from rich.console import Console
 
+from agent_runtime.logs import bind_context, configure_logging
 from orchestrator.atomic_file import write_atomically
 from orchestrator.command_line import make_console, run_command
 from orchestrator.configuration import to_plain
@@ -42,6 +43,7 @@ from training.agentevol import (
     SeedRun,
     open_seeds,
     row_notes,
+    seed_devices,
 )
 from training.config.recipe import load_recipe
 from training.config.start import Start
@@ -58,6 +60,7 @@ from training.rollouts.judgement import (
     rows_as_markdown,
 )
 from training.rollouts.results import Metric, metrics_from_plain, read_metric
+from training.runs.parallel import run_in_processes
 from training.runs.run_dir import RunDir
 
 __all__ = ["JudgeRun", "Judgement", "judge", "main"]
@@ -147,13 +150,7 @@ def judge(config: JudgeRun, *, console: Console | None = None) -> dict[str, Any]
             "write down a seed, which draws the tasks, and commit the recipe", field="judge.seed"
         )
     RunDir.read(config.run)  # a folder without a run is refused before anything is written
-    run_dir = _FinishedRun.open(
-        config.run,
-        to_plain(recipe),
-        algorithm="agentevol",
-        start=Start.RESUME,
-        free=(*FREE_KEYS, "out"),
-    )
+    run_dir = _open(recipe)
     wanted = Judgement(
         recipe=config.recipe.name,
         commit=_commit(config.recipe),
@@ -169,6 +166,12 @@ def judge(config: JudgeRun, *, console: Console | None = None) -> dict[str, Any]
         judgements = _record(run_dir, wanted, again=config.again)
         number = len(judgements)
         items = _draw(seeds[0], seed=wanted.seed)
+        if recipe.max_workers > 1 and not judgements[-1].ended:
+            # The processes play; `_play_rows` finds their stages finished.
+            work = [(recipe, seed, items, number) for seed in recipe.seeds]
+            run_in_processes(
+                _judge_seed, work, max_workers=recipe.max_workers, devices=seed_devices(recipe)
+            )
         rows = _play_rows(seeds, items, number)
         judgements = _finish(run_dir, judgements)
     result = _result(recipe, judgements, items, rows)
@@ -177,6 +180,17 @@ def judge(config: JudgeRun, *, console: Console | None = None) -> dict[str, Any]
     write_atomically(config.run / "judgement.md", text)
     console.print(text, highlight=False, markup=False, soft_wrap=True)
     return result
+
+
+def _open(recipe: AgentEvolRecipe) -> _FinishedRun:
+    """Open the run that a recipe describes; raises RecipeChanged where it was another's."""
+    return _FinishedRun.open(
+        recipe.out,
+        to_plain(recipe),
+        algorithm="agentevol",
+        start=Start.RESUME,
+        free=(*FREE_KEYS, "out"),
+    )
 
 
 def _require_all_seeds(recipe: AgentEvolRecipe, run_dir: RunDir) -> None:
@@ -305,12 +319,24 @@ def _play_rows(seeds: Sequence[SeedRun], items: Items, number: int) -> dict[str,
         played = _play(seeds[0], recipe.baseline_policy(name), name, items, number)
         add(name, "", {seed.seed: played for seed in seeds})
     for name in seeds[0].agents:
-        by_seed: dict[int, PartMetrics] = {}
-        for seed in seeds:
-            policy = RolloutPolicy(policy=str(seed.agents[name].checkpoint), seed=seed.seed)
-            by_seed[seed.seed] = _play(seed, policy, f"seed-{seed.seed}/{name}", items, number)
-        add(name, notes[name], by_seed)
+        add(name, notes[name], {it.seed: _play_agent(it, name, items, number) for it in seeds})
     return rows
+
+
+def _judge_seed(recipe: AgentEvolRecipe, seed: int, items: Items, number: int) -> None:
+    """Play one seed's agents, in a process of its own."""
+    run_dir = _open(recipe)
+    configure_logging()
+    with run_dir.logging(), bind_context(seed=seed):
+        (own,) = open_seeds(replace(recipe, seeds=(seed,)), run_dir, Console(stderr=True))
+        own.run()
+        for name in own.agents:
+            _play_agent(own, name, items, number)
+
+
+def _play_agent(seed: SeedRun, name: str, items: Items, number: int) -> PartMetrics:
+    policy = RolloutPolicy(policy=str(seed.agents[name].checkpoint), seed=seed.seed)
+    return _play(seed, policy, f"seed-{seed.seed}/{name}", items, number)
 
 
 def _play(

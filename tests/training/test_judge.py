@@ -155,7 +155,8 @@ def test_a_run_is_judged_once_on_contents_that_nobody_met(tmp_path, server):
         judge(JudgeRun(run=out, recipe=fewer), console=quiet())
     assert not (out / "judgements.json").exists()
 
-    result = judge(JudgeRun(run=out, recipe=commit(tmp_path, recipe)), console=quiet())
+    parallel = commit(tmp_path, replace(recipe, max_workers=2))
+    result = judge(JudgeRun(run=out, recipe=parallel), console=quiet())
     assert (result["judged"], len(result["judgements"])) == ("once", 1)
     assert len(result["judgements"][0]["commit"]) == 40
     for part, count in (("same generator", 3), ("evaluation split", 2)):
