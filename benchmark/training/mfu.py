@@ -50,6 +50,15 @@ SIZES: dict[str, dict[str, Any]] = {
         "context": 4096,
         "vocab_size": 16_384,
     },
+    "smollm2": {
+        "hidden_size": 576,
+        "layers": 30,
+        "heads": 9,
+        "kv_heads": 3,
+        "intermediate_size": 1536,
+        "context": 4096,
+        "vocab_size": 49_152,
+    },
     "tiny": {"hidden_size": 64, "layers": 2, "heads": 4, "context": 256, "vocab_size": 512},
 }
 """Shapes of the models; the large one has 1.04e9 parameters."""
@@ -62,14 +71,14 @@ Variant = Literal["eager", "compiled", "checkpointed"]
 class MfuOptions:
     """Measure behavioural cloning on one device."""
 
-    size: Literal["1b", "150m", "tiny"] = "1b"
+    size: Literal["1b", "150m", "smollm2", "tiny"] = "1b"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     out: Path | None = None
     """Write the results as JSON; it is replaced."""
     variants: tuple[Variant, ...] = ("eager", "compiled", "checkpointed")
     """What to measure, one after the other; checkpointed is compiled, too."""
     attention: Literal["auto", "packed", "sdpa"] = "auto"
-    """As `model.attention`; packed needs torch 2.12 on a GPU."""
+    """As `model.attention`; packed needs torch 2.11 on a GPU."""
     rows: int = 4
     """Packed rows of the full context that are computed at once."""
     accumulate: int = 8

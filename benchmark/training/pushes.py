@@ -55,7 +55,7 @@ class PushOptions:
     """The model; smollm2 becomes 150m, of random weights, where it cannot be made."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     attention: Literal["auto", "packed", "sdpa"] = "auto"
-    """As `model.attention`; packed needs torch 2.12 on a GPU."""
+    """As `model.attention`; packed needs torch 2.11 on a GPU."""
     steps: int = 3
     tasks: int = 16
     group: int = 8

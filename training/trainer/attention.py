@@ -22,9 +22,17 @@ from training.errors import ModelUnusable
 
 __all__ = ["PACKED", "register", "require_kernel"]
 
-_OLDEST_TORCH: Final = (2, 12)
-"""Its kernel for variable lengths takes a scale, a window and shared heads; see `varlen_attn`."""
+_OLDEST_TORCH: Final = (2, 11)
+"""Its kernel for variable lengths takes a scale and a window; see `varlen_attn`."""
 
+
+def _installed() -> tuple[int, int]:
+    major, minor = version("torch").split(".")[:2]
+    return int(major), int(minor)
+
+
+_SHARES_HEADS: Final = _installed() >= (2, 12)
+"""Whether the kernel takes fewer heads of keys and values than of queries."""
 PACKED: Final = "packed"
 """The name under which it is registered with `transformers`."""
 
@@ -39,12 +47,10 @@ def register() -> None:
 
 def require_kernel(device: torch.device) -> None:
     """Check that `packed` can be computed on a device; raises ModelUnusable."""
-    installed = version("torch")
-    major, minor = installed.split(".")[:2]
-    if device.type == "cuda" and (int(major), int(minor)) < _OLDEST_TORCH:
+    if device.type == "cuda" and _installed() < _OLDEST_TORCH:
         raise ModelUnusable(
             f"packed attention needs torch {'.'.join(map(str, _OLDEST_TORCH))} on a GPU, this is "
-            f'{installed}: install a newer one, or set "sdpa"',
+            f'{version("torch")}: install a newer one, or set "sdpa"',
             field="model.attention",
         )
 
@@ -116,6 +122,12 @@ def _flash(
 ) -> torch.Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
+    shared: dict[str, bool] = {}
+    if (groups := query.shape[1] // key.shape[1]) > 1:
+        if _SHARES_HEADS:
+            shared = {"enable_gqa": True}
+        else:
+            key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     q, k, v = (tensor[0].transpose(0, 1).contiguous() for tensor in (query, key, value))
     out: Any = varlen_attn(
         q,
@@ -127,6 +139,6 @@ def _flash(
         max_seqlen,
         scale=scaling,
         window_size=(-1, 0),  # no limit to the left, nothing to the right: causal
-        enable_gqa=k.shape[1] != q.shape[1],
+        **shared,
     )
     return out[None]
