@@ -346,21 +346,21 @@ def _play(
     shared = seed.shared
     name = f"judgement-{number}/{label}".replace(" ", "-")
 
-    def work() -> dict[str, Any]:
+    def play_part(part: str) -> dict[str, Any]:
+        # A part by itself: environments that are played together have each of them once.
+        folder = shared.recipe.out / name / part.replace(" ", "-")
         jobs = [
-            RolloutJob(
-                tasks,
-                items[part][tasks.name],
-                shared.recipe.out / name / part.replace(" ", "-") / tasks.name,
-            )
-            for part in PARTS
+            RolloutJob(tasks, items[part][tasks.name], folder / tasks.name)
             for tasks in shared.environments
         ]
-        runs = iter(play(shared.recipe.rollout, policy, jobs, console=shared.console))
+        runs = play(shared.recipe.rollout, policy, jobs, console=shared.console)
         return {
-            part: {tasks.name: read_metric(next(runs)).to_plain() for tasks in shared.environments}
-            for part in PARTS
+            tasks.name: read_metric(run).to_plain()
+            for tasks, run in zip(shared.environments, runs, strict=True)
         }
+
+    def work() -> dict[str, Any]:
+        return {part: play_part(part) for part in PARTS}
 
     played = shared.run_dir.stage(name, work)
     return {part: metrics_from_plain(played[part]) for part in PARTS}

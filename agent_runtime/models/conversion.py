@@ -1,7 +1,8 @@
 """From one GGUF file to a checkpoint in the Hugging Face layout, by transformers and gguf.
 
 transformers dequantises the tensors and reads tokenizer and chat template. Mended here: what it
-would save as still quantised, and a tokenizer without the rule that takes numbers apart.
+would save as still quantised, a tokenizer without the rule that takes numbers apart, and special
+tokens that are not those of the file (transformers 5.17 ends turns of SmolLM2 where they begin).
 """
 
 # transformers leaves most of its methods untyped.
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import torch
+from gguf import GGUFReader
 from huggingface_hub import save_torch_state_dict
 from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -25,6 +27,13 @@ __all__ = ["StoredAs", "convert_gguf"]
 StoredAs = Literal["bfloat16", "float32"]
 _DIGITS_APART: Final = frozenset({"smollm"})
 """Kinds of tokenizers, as GGUF names them, that encode every digit by itself."""
+_SPECIAL: Final = {
+    "bos_token": "bos",
+    "eos_token": "eos",
+    "pad_token": "padding",
+    "unk_token": "unknown",
+}
+"""Special tokens by transformers' name and by GGUF's."""
 
 
 def convert_gguf(gguf: Path, folder: Path, stored_as: StoredAs) -> None:
@@ -58,7 +67,8 @@ def convert_gguf(gguf: Path, folder: Path, stored_as: StoredAs) -> None:
 def _save_tokenizer(tokenizer: Any, gguf: Path, folder: Path) -> None:
     if not tokenizer.chat_template:
         raise PolicyMisconfigured(f"{gguf.name} has no chat template: nobody can converse with it")
-    if _tokenizer_kind(gguf) in _DIGITS_APART:
+    reader = GGUFReader(gguf)
+    if _read(reader, "pre") in _DIGITS_APART:
         # transformers gives every byte-level tokenizer GPT-2's rule alone, which keeps the space
         # before a number in one word with it: other ids than the model learned from.
         tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -67,11 +77,13 @@ def _save_tokenizer(tokenizer: Any, gguf: Path, folder: Path) -> None:
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
             ]
         )
+    for attribute, name in _SPECIAL.items():
+        if (index := _read(reader, f"{name}_token_id")) is not None:
+            setattr(tokenizer, attribute, tokenizer.convert_ids_to_tokens(int(index)))
     tokenizer.save_pretrained(folder)
 
 
-def _tokenizer_kind(gguf: Path) -> str:
-    from gguf import GGUFReader
-
-    field = GGUFReader(gguf).get_field("tokenizer.ggml.pre")
-    return "" if field is None else str(field.contents())
+def _read(reader: GGUFReader, name: str) -> Any:
+    """Return what a file says of its tokenizer; None = nothing."""
+    field = reader.get_field(f"tokenizer.ggml.{name}")
+    return None if field is None else field.contents()

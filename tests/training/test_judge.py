@@ -51,7 +51,7 @@ def judged_recipe(
 ):
     wanted = values(out, wordle={**WORDLE, **(wordle or {})}, judge={"seed": 0}, **changes)
     wanted["cloning"] |= {"max_steps": 2, "shares": {"wordle": 1.0}}
-    wanted["rollout"]["max_new_tokens"] = 8
+    wanted["rollout"] |= {"max_new_tokens": 8, "together": True}
     if servers:
         wanted["rollout"]["fleet"] = {"servers": servers}
     return build(AgentEvolRecipe, wanted)
