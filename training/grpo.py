@@ -383,6 +383,7 @@ class _TrainingSteps:
             steps=recipe.steps,
             versions=self._versions,
             max_rounds=recipe.max_rounds,
+            replacements=recipe.dynamic_sampling * recipe.tasks,
         )
         order = GroupOrder(self._step_tasks, recipe.group)
         return GroupFeed(self._rollouts_folder, order, settings, rollouts, self._dist)
@@ -452,7 +453,7 @@ class _TrainingSteps:
             versions = self._versions
             if feed is not None:
                 with self._clock.measure(step, "wait"):
-                    sampled = SampledGroups(await feed.next(step))
+                    sampled = await feed.next(step)
             elif step == 0 and recipe.replay:
                 sampled, others = _read_replay(recipe)
                 versions = replace(versions, others=others)

@@ -63,7 +63,8 @@ class GRPORecipe:
     """Episodes per task."""
     dynamic_sampling: int = 0
     """Groups whose rewards agree teach nothing: so many times at most, further tasks of their
-    environments are played in their place before a step is learned from (DAPO); 0 = never."""
+    environments are played in their place before a step is learned from (DAPO); 0 = never. With
+    `asynchronous` it is the groups that were to come next, at most so many times `tasks` a step."""
     temperature: float = 1.0
     normalise: bool = True
     """Divide advantages by a deviation: their group's, or as `advantages` says."""
@@ -144,9 +145,13 @@ class GRPORecipe:
             raise ValueError("model.path is a checkpoint: GRPO improves an agent that can play")
 
     def _check_asynchronous(self) -> None:
-        if self.asynchronous and (self.replay or self.dynamic_sampling):
+        if self.asynchronous and self.replay:
+            raise ValueError("replay is of a step with a barrier: leave out asynchronous")
+        if self.asynchronous and self.dynamic_sampling and self.turn_curriculum:
             raise ValueError(
-                "replay and dynamic_sampling are of steps with a barrier: leave out asynchronous"
+                "turn_curriculum grows by the steps that groups were planned for, which "
+                "dynamic_sampling runs ahead of without a barrier: leave one of them out, or "
+                "asynchronous"
             )
 
     def _check_branches(self) -> None:
