@@ -17,6 +17,7 @@ pytest.importorskip("accelerate", reason="the extra `train` is not installed")
 
 import numpy as np
 import torch
+from aiohttp import web
 from anyio.from_thread import start_blocking_portal
 from rich.console import Console
 from safetensors.torch import load_file
@@ -447,6 +448,28 @@ def test_a_server_with_another_tokenizer_is_refused_before_anything_is_played(
     with pytest.raises(TokenizerMismatch, match=r"rollout.url: .* makes \[.*serve") as refused:
         train(recipe, console=Console(quiet=True))
     assert refused.value.field == "rollout.url"
+    assert not list((tmp_path / "run" / "rollouts").glob("step-*"))
+
+
+class MuteSGLang(FakeSGLang):
+    """A server of a release that cannot say how it tokenises."""
+
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        raise web.HTTPNotFound
+
+
+def test_prompts_of_another_tokenizer_are_refused_where_the_server_cannot_tell(
+    base, speaker, tmp_path
+):
+    engine = MuteSGLang(FakeModel(model_path=str(speaker), reply_tokens=4))
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(fake_sglang.serving(engine)) as address,
+    ):
+        recipe = on_server(base, tmp_path / "run", address)
+        with pytest.raises(TokenizerMismatch, match=r"prompts for .* would be \[") as refused:
+            train(recipe, console=Console(quiet=True))
+    assert refused.value.field == "rollout.sglang.tokenizer"
     assert not list((tmp_path / "run" / "rollouts").glob("step-*"))
 
 
