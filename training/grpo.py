@@ -46,6 +46,8 @@ from agent_runtime.engine.checkpoint import weights_digest
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.engine import engine_context
 from agent_runtime.engine.torch_backend import MEMORY_SHARE, engine_bytes
+from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.huggingface import load_renderer
 from agent_runtime.scores import perfect_score
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
@@ -62,7 +64,7 @@ from training.config.cli import run_recipe
 from training.config.start import Start
 from training.data.contents import HeldOutContents, list_some, record_content
 from training.data.trajectories import WeightVersions
-from training.errors import TrainingError
+from training.errors import ModelUnusable, TrainingError
 from training.policy_gradient.recipe import GRPORecipe, TurnLimit
 from training.policy_gradient.scoring import ScoredStep, episode_reward, score_groups
 from training.policy_gradient.update import Learning, learn
@@ -132,6 +134,7 @@ def train(recipe: GRPORecipe, *, start: Start = Start.NEW, console: Console | No
     """
     console = console or Console(stderr=True)
     final = recipe.out / "final"
+    _require_template(recipe)
     with distributed_context(recipe.device) as dist:
         available = available_bytes(dist.device)
         memory = _require_memory(recipe, dist, console)
@@ -152,7 +155,9 @@ def plan(
 
     Raises:
         NotEnoughMemory: A device has less memory than the training needs.
+        ModelUnusable: Nobody can converse with the model.
     """
+    _require_template(recipe)
     with distributed_context(recipe.device) as dist:
         return _require_memory(recipe, dist, console or Console(stderr=True))
 
@@ -231,6 +236,16 @@ class _Program:
             self._run_dir.stage(name, work)
         elif not done:
             work()
+
+
+def _require_template(recipe: GRPORecipe) -> None:
+    """Raise ModelUnusable where a model has no chat template, before anything is started."""
+    rollout = recipe.rollout
+    options = rollout.embedded if rollout.engine == "embedded" else rollout.sglang
+    try:
+        load_renderer(recipe.model.source, options.chat_template, options.template_date)
+    except PolicyMisconfigured as error:
+        raise ModelUnusable(str(error), field="model.path") from error
 
 
 def _require_memory(recipe: GRPORecipe, dist: DistributedContext, console: Console) -> MemoryPlan:

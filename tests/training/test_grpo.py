@@ -37,6 +37,7 @@ from tests.training.makers import (
     stopped_in_branches,
     stopped_in_step,
     train_speaker,
+    without_template,
     write_echo_recipe,
 )
 from training import grpo
@@ -49,6 +50,8 @@ from training.errors import (
     CheckpointDamaged,
     Contaminated,
     DataError,
+    ModelUnusable,
+    NotEnoughMemory,
     RecipeError,
     TokenizerMismatch,
     TrainingError,
@@ -66,6 +69,7 @@ from training.trainer.critic import Critic
 from training.trainer.distributed import distributed_context
 from training.trainer.learner import Learner
 from training.trainer.models import InitConfig, create_base, load_for_training
+from training.trainer.policy_loss import ClipConfig, Loss, SampledTokens
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
@@ -579,6 +583,40 @@ def test_recorded_runs_without_logprobs_are_refused(base, tmp_path):
     HeldOutContents({"echo": judged}).write(held_out)
     with pytest.raises(Contaminated, match=r"replay: 1 tasks .* echo_1000000 \(as judged\)"):
         grpo._read_replay(replace(recipe, held_out_contents=str(held_out)))
+
+
+def test_a_model_without_chat_template_is_refused_before_anything_is_started(base, tmp_path):
+    folder = without_template(shutil.copytree(base, tmp_path / "model"))
+    for act in (plan, train):
+        with pytest.raises(ModelUnusable, match="put the model's own there") as refused:
+            act(whole(folder, tmp_path / "run"), console=Console(quiet=True))
+        assert refused.value.field == "model.path"
+    assert not (tmp_path / "run").exists()
+    own = tmp_path / "own.jinja"
+    own.write_text("{% for message in messages %}{{ message.content }}\n{% endfor %}")
+    embedded = {"chat_template": str(own), "context_length": 512}
+    recipe = whole(folder, tmp_path / "run", rollout={"embedded": embedded})
+    assert plan(recipe, console=Console(quiet=True)).total > 0
+
+
+def test_too_little_memory_is_known_before_anything_is_loaded(base, tmp_path, monkeypatch):
+    monkeypatch.setattr("training.trainer.memory.available_bytes", lambda _: 1 << 20)
+    with pytest.raises(NotEnoughMemory, match=r"micro_tokens"):
+        train(whole(base, tmp_path / "run"), console=Console(quiet=True))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_of_ones_own_is_what_is_learned_by(speaker, tmp_path):
+    recipe = whole(speaker, tmp_path / "run", objective=f"{__name__}:no_loss")
+    final = load_file(train(recipe, console=Console(quiet=True)) / "model.safetensors")
+    learned = [it for it in metrics(recipe.out) if "loss" in it]
+    assert learned and all(it["clip_frac"] == 1.0 and it["grad_norm"] == 0.0 for it in learned)
+    for name, weights in load_file(speaker / "model.safetensors").items():
+        assert torch.equal(weights, final[name]), name
+
+
+def no_loss(tokens: SampledTokens, _: ClipConfig) -> Loss:
+    return Loss(0.0 * tokens.logprobs.sum(), clipped=float(len(tokens.logprobs)))
 
 
 # Several processes -------------------------------------------------------------
