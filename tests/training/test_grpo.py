@@ -131,7 +131,7 @@ def recipe_of(base: Path, out: Path, **changes) -> GRPORecipe:
     [
         ("tokens", {}),
         ("sequences", {"clip": {"ratio": "sequence"}}),
-        ("constant", {"average_tokens": 10, "clip": {"importance_cap": 2.0}}),
+        ("constant", {"average_tokens": 10, "clip": {"importance_cap": 2.0}, "tasks": 1, "group": 2}),
     ],
 )
 def test_an_update_moves_probability_to_what_was_better_than_its_group(
@@ -154,6 +154,25 @@ def test_an_update_moves_probability_to_what_was_better_than_its_group(
         # Three tokens of advantage 1 and two of -1, at a ratio of 1.
         loss = {"tokens": -1 / 5, "sequences": 0.0, "constant": -1 / 20}[average]
         assert metrics_of_step["loss"] == pytest.approx(loss, abs=1e-5)
+
+
+@pytest.mark.parametrize("minibatches", [1, 2])
+def test_a_constant_average_counts_a_token_alike_however_few_groups_teach(
+    base, tmp_path, minibatches
+):
+    changes = {"average": "constant", "average_tokens": 10, "tasks": 4, "group": 2}
+    changes |= {"optimizer": {"lr": 1e-9, "schedule": "constant", "warmup": 0.0}}
+    recipe = recipe_of(base, tmp_path, minibatches=minibatches, normalise=False, **changes)
+    losses: list[float] = []
+    for teach in (1, 2, 4):
+        with distributed_context("cpu") as dist:
+            model = load_for_training(base, recipe.model, dist)
+            it = recorded_by(model, example([5, 6, 7, 8, 9], 2, 1.0), 1.0)
+            learner = Learner(model, recipe.optimizer, dist, seed=0, total=2)
+            learned = learn(learner, [it] * teach, Learning(recipe=recipe, dist=dist))
+            losses.append(learned["loss"] * learner.step / teach)
+    # Of an update's share of eight planned episodes of ten tokens, three of each that teaches.
+    assert losses == pytest.approx([-3 / (80 / minibatches)] * 3, rel=1e-5)
 
 
 def test_micro_batches_decide_memory_and_never_the_result(base, tmp_path):

@@ -69,8 +69,9 @@ class GRPORecipe:
     normalise: bool = True
     """Divide advantages by a deviation: their group's, or as `advantages` says."""
     average: Literal["tokens", "sequences", "constant"] = "tokens"
-    """What counts alike: every token of a step, every episode however long, or every token of every
-    step: then the sum is over the number of sequences times `average_tokens` (Dr. GRPO)."""
+    """What counts alike: every token of a step, every episode however long (of those with an
+    advantage: groups that agree make no step smaller), or every token of every step: then the sum
+    is over `tasks` x `group` x `average_tokens` (Dr. GRPO)."""
     average_tokens: int = 0
     """Of an episode, for `average = "constant"`: the same number in every step."""
     minibatches: int = 1

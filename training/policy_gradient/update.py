@@ -267,10 +267,12 @@ def _weights(
 ) -> torch.Tensor:
     """Return what each target counts, [targets]; `sequences` and `targets` are the update's."""
     counts = np.array([it.sequence.targets for it in examples])
+    # Planned, not met: else a token would count the more, the fewer groups differ in their rewards.
+    planned = recipe.tasks * recipe.group * max(recipe.average_tokens, 1) / recipe.minibatches
     of_sequences = {
         "tokens": np.full(len(counts), 1 / targets),
         "sequences": 1 / (counts * sequences),
-        "constant": np.full(len(counts), 1 / (sequences * max(recipe.average_tokens, 1))),
+        "constant": np.full(len(counts), 1 / planned),
     }[recipe.average]
     return _put(np.repeat(of_sequences, counts).astype(np.float32), batch)
 
