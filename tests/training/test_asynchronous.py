@@ -214,6 +214,18 @@ def test_a_server_whose_every_answer_is_useless_ends_the_run(speaker, engine, tm
 # Several processes -------------------------------------------------------------
 
 
+def launch(recipe: GRPORecipe, file: Path) -> None:
+    """Two processes of torchrun."""
+    file.write_text(dump_toml(recipe))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", "-m", "training.grpo", str(file)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 def test_two_processes_take_the_same_groups_and_learn_what_one_learns(speaker, tmp_path):
     changes = {"max_off_policy_steps": 0, "clip": {"importance_cap": 2.0}}
@@ -222,17 +234,22 @@ def test_two_processes_take_the_same_groups_and_learn_what_one_learns(speaker, t
     alone = recipe_of(speaker, tmp_path / "alone", **changes)
     train(alone, console=QUIET)
     shared = recipe_of(speaker, tmp_path / "shared", **changes)
-    (tmp_path / "recipe.toml").write_text(dump_toml(shared))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "2", "-m", "training.grpo", str(tmp_path / "recipe.toml")]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    launch(shared, tmp_path / "recipe.toml")
     assert taken_by(alone) == taken_by(shared)
     for one, other in zip(log_of(alone), log_of(shared), strict=True):
         assert one["reward"] == other["reward"]
         assert one["replacements"] == other["replacements"]
         assert one.get("loss") == pytest.approx(other.get("loss"), abs=1e-5)
-    assert_equal_weights(alone.out / "final", shared.out / "final", atol=1e-5)
+    # Who shares a batch of the engine decides the last bits of recorded logprobs.
+    assert_equal_weights(alone.out / "final", shared.out / "final", atol=1e-4)
+
+
+@pytest.mark.slow
+def test_two_processes_learn_beside_a_server_whose_episodes_live_on(speaker, engine, tmp_path):
+    recipe = on_server(speaker, tmp_path / "run", engine, steps=4)
+    launch(recipe, tmp_path / "recipe.toml")
+    assert [row["step"] for row in log_of(recipe)] == [1, 2, 3, 4]
+    assert all(row["token_age_max"] <= 2 for row in log_of(recipe))
+    assert pushed(recipe) == sorted(pushed(recipe)) and set(pushed(recipe)) == set(range(5))
+    numbers = [number for step in taken_by(recipe) for number in step]
+    assert len(numbers) == len(set(numbers)) == 4 * recipe.tasks

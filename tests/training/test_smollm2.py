@@ -29,8 +29,8 @@ from agent_runtime.models.making import make_model
 from agent_runtime.models.wheel import extract_gguf, fetch_wheel
 from orchestrator import sample
 from orchestrator.store import RunReader
-from tests.training.makers import write_conversations, write_recipe
-from training import bc
+from tests.training.makers import write_conversations, write_echo_recipe, write_recipe
+from training import bc, grpo
 from training.config.recipe import build
 from training.errors import ModelUnusable
 from training.runs.tracking import read_log
@@ -110,6 +110,17 @@ def test_a_recipe_names_the_command_that_makes_its_model(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(ModelUnusable, match=r"model\.path: .*agent_runtime\.models smollm2"):
         planned_hf_config(ModelConfig(path="smollm2"))
+
+
+def test_a_recipe_of_grpo_knows_it_by_its_name(home: Path, tmp_path: Path) -> None:
+    values = write_echo_recipe(tmp_path / "run", Path("smollm2"))
+    values["model"] |= {"lora": {"rank": 4}}
+    adapters = grpo.plan(build(grpo.GRPORecipe, values), console=Console(quiet=True))
+    del values["model"]["lora"]
+    whole = grpo.plan(build(grpo.GRPORecipe, values), console=Console(quiet=True))
+    # All of its weights have gradients and two moments each, in float32; adapters have next to none.
+    assert whole.total - adapters.total > 3 * 4 * SMOLLM2.parameters
+    assert adapters.engine > 2 * SMOLLM2.parameters
 
 
 def test_it_explores_and_is_trained_by_its_name(home: Path, tmp_path: Path) -> None:
