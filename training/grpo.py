@@ -257,7 +257,7 @@ def _require_memory(recipe: GRPORecipe, dist: DistributedContext, console: Conso
         micro_tokens=recipe.micro_tokens,
         world_size=dist.world_size,
         sharded=dist.has_group,
-        reference=recipe.clip.kl_coef > 0,
+        reference=recipe.clip.kl_coef > 0 and recipe.model.lora is None,
         engine=sum(engine) if engine else 0,
     )
     if dist.is_main:
@@ -408,7 +408,9 @@ class _TrainingSteps:
         model = load_for_training(recipe.model.source, recipe.model, self._dist, seed=recipe.seed)
         model.to(self._dist.device)
         reference = None
-        if recipe.clip.kl_coef:
+        if recipe.clip.kl_coef and recipe.model.lora is not None:
+            reference = model  # below its adapters are the starting weights
+        elif recipe.clip.kl_coef:
             reference = load_for_training(
                 recipe.model.source, recipe.model, self._dist, frozen=True
             ).to(self._dist.device)

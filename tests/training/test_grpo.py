@@ -68,7 +68,7 @@ from training.trainer.batches import collate, target_logprobs
 from training.trainer.critic import Critic
 from training.trainer.distributed import distributed_context
 from training.trainer.learner import Learner
-from training.trainer.models import InitConfig, create_base, load_for_training
+from training.trainer.models import InitConfig, LoraSettings, create_base, load_for_training
 from training.trainer.policy_loss import ClipConfig, Loss, SampledTokens
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
@@ -131,7 +131,10 @@ def recipe_of(base: Path, out: Path, **changes) -> GRPORecipe:
     [
         ("tokens", {}),
         ("sequences", {"clip": {"ratio": "sequence"}}),
-        ("constant", {"average_tokens": 10, "clip": {"importance_cap": 2.0}, "tasks": 1, "group": 2}),
+        (
+            "constant",
+            {"average_tokens": 10, "clip": {"importance_cap": 2.0}, "tasks": 1, "group": 2},
+        ),
     ],
 )
 def test_an_update_moves_probability_to_what_was_better_than_its_group(
@@ -154,6 +157,37 @@ def test_an_update_moves_probability_to_what_was_better_than_its_group(
         # Three tokens of advantage 1 and two of -1, at a ratio of 1.
         loss = {"tokens": -1 / 5, "sequences": 0.0, "constant": -1 / 20}[average]
         assert metrics_of_step["loss"] == pytest.approx(loss, abs=1e-5)
+
+
+def test_below_adapters_is_the_reference(base, tmp_path):
+    """A second model gives the same divergence, and takes as much memory again."""
+    clip, lora = {"kl_coef": 0.5}, {"rank": 4, "dropout": 0.5}
+    changes = {"clip": clip, "ppo_epochs": 3, "minibatches": 2}
+    recipe = recipe_of(base, tmp_path, **changes)
+    recipe = replace(recipe, model=replace(recipe.model, lora=build(LoraSettings, lora)))
+    found = []
+    with distributed_context("cpu") as dist:
+        for own in (True, False):
+            model = load_for_training(base, recipe.model, dist)
+            reference = model if own else load_for_training(base, recipe.model, dist, frozen=True)
+            learner = Learner(model, recipe.optimizer, dist, seed=0, total=6)
+            torch.manual_seed(0)
+            parts = [example([5, 6, 7, 8, 9], 2, 1.0), example([5, 6, 17, 18], 1, -1.0)]
+            model.eval()
+            parts = [recorded_by(model, it, 1.0) for it in parts]
+            model.train()
+            torch.manual_seed(0)
+            learning = Learning(recipe=recipe, dist=dist, reference=reference)
+            found.append(learn(learner, parts, learning))
+            assert model.training and any(it.requires_grad for it in model.parameters())
+    assert found[0]["kl"] > 0
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+    plans = [plan(it, console=Console(quiet=True)) for it in (recipe, without_kl(recipe))]
+    assert plans[0].total == plans[1].total
+
+
+def without_kl(recipe: GRPORecipe) -> GRPORecipe:
+    return replace(recipe, clip=replace(recipe.clip, kl_coef=0.0))
 
 
 @pytest.mark.parametrize("minibatches", [1, 2])
@@ -712,6 +746,27 @@ def test_two_processes_with_a_value_head_learn_what_one_learns_and_go_on(speaker
     train(alone, start=Start.RESUME, console=Console(quiet=True))
     for one, other in zip(straight, metrics(alone.out), strict=True):
         assert {name: one[name] for name in close} == {name: other[name] for name in close}
+
+
+@pytest.mark.slow
+def test_two_processes_with_adapters_measure_the_divergence_from_what_is_below(speaker, tmp_path):
+    changes = {
+        "micro_tokens": 160,
+        "minibatches": 2,
+        "ppo_epochs": 2,
+        "clip": {"kl_coef": 0.1},
+        "optimizer": {"lr": 1e-2, "schedule": "constant", "warmup": 0.0},
+        "model": {"path": str(speaker), "precision": "float32", "lora": {"rank": 4}},
+    }
+    alone, shared = (whole(speaker, tmp_path / it, **changes) for it in ("alone", "shared"))
+    train(alone, console=Console(quiet=True))
+    done = launch(shared, tmp_path / "recipe.toml")
+    assert done.returncode == 0, done.stderr
+    curves = [metrics(it.out) for it in (alone, shared)]
+    assert any(it.get("kl", 0.0) > 0 for it in curves[0])
+    for one, other in zip(*curves, strict=True):
+        for name in ("reward", "kl", "loss", "grad_norm", "ratio_dev"):
+            assert one.get(name) == pytest.approx(other.get(name), abs=1e-4), name
 
 
 def forget_step_three(recipe: GRPORecipe) -> None:

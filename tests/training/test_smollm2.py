@@ -118,7 +118,7 @@ def test_a_recipe_of_grpo_knows_it_by_its_name(home: Path, tmp_path: Path) -> No
     adapters = grpo.plan(build(grpo.GRPORecipe, values), console=Console(quiet=True))
     del values["model"]["lora"]
     whole = grpo.plan(build(grpo.GRPORecipe, values), console=Console(quiet=True))
-    # All of its weights have gradients and two moments each, in float32; adapters have next to none.
+    # All of its weights have a gradient and two moments in float32; adapters have next to none.
     assert whole.total - adapters.total > 3 * 4 * SMOLLM2.parameters
     assert adapters.engine > 2 * SMOLLM2.parameters
 
