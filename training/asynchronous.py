@@ -18,9 +18,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self
 
-from agentgym.episode.v1 import episode_pb2
 from orchestrator.store import RunReader
 from training.errors import CheckpointDamaged
+from training.rollouts.dynamic_sampling import SampledGroups
 from training.rollouts.groups import GroupOrder, TakenGroups
 from training.rollouts.on_policy import Rollouts
 from training.rollouts.stream import (
@@ -86,8 +86,8 @@ class GroupFeed:
         """Tell whether an earlier process took the groups of a step: nothing is played for it."""
         return step < self._recorded
 
-    async def next(self, step: int) -> list[episode_pb2.Episode]:
-        """Return the episodes of a step, by their groups' numbers; the same on every process.
+    async def next(self, step: int) -> SampledGroups:
+        """Return what a step reads, by its groups' numbers; the same on every process.
 
         Raises:
             CheckpointDamaged: The ledger does not reach the saved state.
@@ -101,14 +101,15 @@ class GroupFeed:
         self._idle = time.monotonic() - began
         # In a thread: episodes go on while the others come here.
         numbers = await asyncio.to_thread(self._dist.broadcast, list(numbers))
+        replaced = len(numbers) - self._settings.batch
         if self._stream is not None:
-            return self._stream.read(numbers)
+            return SampledGroups(self._stream.read(numbers), replaced)
         with RunReader.open(self._folder / STREAM_FOLDER) as reader:
-            return read_groups(reader, self._order, numbers)
+            return SampledGroups(read_groups(reader, self._order, numbers), replaced)
 
     async def _numbers(self, step: int, ledger: TakenGroups) -> tuple[int, ...]:
         if self.replays(step):
-            return ledger.steps[step]
+            return ledger.read_by(step)
         if step != len(ledger.steps):
             raise CheckpointDamaged(
                 f"step {step} is next, and {LEDGER_FILE} has {len(ledger.steps)} steps: "

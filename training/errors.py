@@ -8,7 +8,7 @@ OrchestratorError               of `orchestrator`: commands turn it into an exit
     ├── CheckpointDamaged       a saved state is incomplete or of another run
     ├── DataError               a source cannot be trained on
     │   ├── NothingToTrainOn    no token of it is a target (empty masks, all left out)
-    │   ├── TokenizerMismatch   recorded ids do not belong to the model's tokenizer
+    │   ├── TokenizerMismatch   ids do not belong to the tokenizer of the model that is trained
     │   ├── Contaminated        tasks are learned from whose contents are held out
     │   ├── LogprobsMissing     an algorithm needs sampled logprobs and the source has none
     │   └── ImagesNotLearned    its observations have images, and models here read texts only

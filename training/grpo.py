@@ -46,6 +46,8 @@ from agent_runtime.engine.checkpoint import weights_digest
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.engine import engine_context
 from agent_runtime.engine.torch_backend import MEMORY_SHARE, engine_bytes
+from agent_runtime.errors import PolicyMisconfigured
+from agent_runtime.huggingface import load_renderer
 from agent_runtime.scores import perfect_score
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
@@ -62,7 +64,7 @@ from training.config.cli import run_recipe
 from training.config.start import Start
 from training.data.contents import HeldOutContents, list_some, record_content
 from training.data.trajectories import WeightVersions
-from training.errors import TrainingError
+from training.errors import ModelUnusable, TrainingError
 from training.policy_gradient.recipe import GRPORecipe, TurnLimit
 from training.policy_gradient.scoring import ScoredStep, episode_reward, score_groups
 from training.policy_gradient.update import Learning, learn
@@ -132,6 +134,7 @@ def train(recipe: GRPORecipe, *, start: Start = Start.NEW, console: Console | No
     """
     console = console or Console(stderr=True)
     final = recipe.out / "final"
+    _require_template(recipe)
     with distributed_context(recipe.device) as dist:
         available = available_bytes(dist.device)
         memory = _require_memory(recipe, dist, console)
@@ -152,7 +155,9 @@ def plan(
 
     Raises:
         NotEnoughMemory: A device has less memory than the training needs.
+        ModelUnusable: Nobody can converse with the model.
     """
+    _require_template(recipe)
     with distributed_context(recipe.device) as dist:
         return _require_memory(recipe, dist, console or Console(stderr=True))
 
@@ -233,6 +238,16 @@ class _Program:
             work()
 
 
+def _require_template(recipe: GRPORecipe) -> None:
+    """Raise ModelUnusable where a model has no chat template, before anything is started."""
+    rollout = recipe.rollout
+    options = rollout.embedded if rollout.engine == "embedded" else rollout.sglang
+    try:
+        load_renderer(recipe.model.source, options.chat_template, options.template_date)
+    except PolicyMisconfigured as error:
+        raise ModelUnusable(str(error), field="model.path") from error
+
+
 def _require_memory(recipe: GRPORecipe, dist: DistributedContext, console: Console) -> MemoryPlan:
     size = measure_model(hf_config(recipe.model.source))
     engine = _engine_beside(recipe, dist.device)
@@ -242,7 +257,7 @@ def _require_memory(recipe: GRPORecipe, dist: DistributedContext, console: Conso
         micro_tokens=recipe.micro_tokens,
         world_size=dist.world_size,
         sharded=dist.has_group,
-        reference=recipe.clip.kl_coef > 0,
+        reference=recipe.clip.kl_coef > 0 and recipe.model.lora is None,
         engine=sum(engine) if engine else 0,
     )
     if dist.is_main:
@@ -383,6 +398,7 @@ class _TrainingSteps:
             steps=recipe.steps,
             versions=self._versions,
             max_rounds=recipe.max_rounds,
+            replacements=recipe.dynamic_sampling * recipe.tasks,
         )
         order = GroupOrder(self._step_tasks, recipe.group)
         return GroupFeed(self._rollouts_folder, order, settings, rollouts, self._dist)
@@ -392,7 +408,9 @@ class _TrainingSteps:
         model = load_for_training(recipe.model.source, recipe.model, self._dist, seed=recipe.seed)
         model.to(self._dist.device)
         reference = None
-        if recipe.clip.kl_coef:
+        if recipe.clip.kl_coef and recipe.model.lora is not None:
+            reference = model  # below its adapters are the starting weights
+        elif recipe.clip.kl_coef:
             reference = load_for_training(
                 recipe.model.source, recipe.model, self._dist, frozen=True
             ).to(self._dist.device)
@@ -452,7 +470,7 @@ class _TrainingSteps:
             versions = self._versions
             if feed is not None:
                 with self._clock.measure(step, "wait"):
-                    sampled = SampledGroups(await feed.next(step))
+                    sampled = await feed.next(step)
             elif step == 0 and recipe.replay:
                 sampled, others = _read_replay(recipe)
                 versions = replace(versions, others=others)

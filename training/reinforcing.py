@@ -15,10 +15,12 @@ from rich.console import Console
 from orchestrator.training_folder import LOG_FILE
 from training.config.start import Start
 from training.data.advantages import AdvantageConfig
-from training.grpo import GRPORecipe, train
+from training.grpo import GRPORecipe, TurnLimit, train
+from training.rollouts.branches import BranchConfig
 from training.rollouts.jobs import RolloutConfig
 from training.rollouts.tasks import EnvironmentTasks
 from training.runs.tracking import TrackingConfig, read_log
+from training.trainer.critic import ValueConfig
 from training.trainer.learner import OptimizerConfig
 from training.trainer.models import ModelConfig
 from training.trainer.policy_loss import ClipConfig
@@ -48,14 +50,30 @@ class Reinforcing:
         default_factory=lambda: OptimizerConfig(lr=1e-6, schedule="constant", warmup=0.0)
     )
     clip: ClipConfig = field(default_factory=ClipConfig)
+    objective: str = ""
     advantages: AdvantageConfig = field(default_factory=AdvantageConfig)
+    branches: BranchConfig = field(default_factory=BranchConfig)
+    value: ValueConfig = field(default_factory=ValueConfig)
+    dynamic_sampling: int = 0
+    turn_curriculum: tuple[TurnLimit, ...] = ()
     micro_tokens: int = 4096
     save_every: int = 10
+
+    def __post_init__(self) -> None:
+        # What cannot be is known before the agent to begin with is trained.
+        GRPORecipe(
+            **_own_fields(self), model=ModelConfig(path="agent"), environments=(), evaluate=False
+        )
 
     @property
     def episodes(self) -> int:
         """Of a run."""
         return self.steps * self.tasks * self.group
+
+
+def _own_fields(config: Reinforcing) -> dict[str, Any]:
+    """Return the fields, all of which `GRPORecipe` has, too."""
+    return {it.name: getattr(config, it.name) for it in fields(config)}
 
 
 def reinforce(
@@ -92,10 +110,8 @@ def reinforce(
         TrainingError: As `training.grpo.train`.
         OrchestratorError: Episodes could not be played.
     """
-    # Fields that both have are the recipe's own; its checks are the only ones.
-    own = {it.name: getattr(config, it.name) for it in fields(config)}
     recipe = GRPORecipe(
-        **own,
+        **_own_fields(config),
         model=model,
         environments=tuple(environments),
         items={name: tuple(ids) for name, ids in items.items()},

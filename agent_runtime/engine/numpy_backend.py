@@ -18,9 +18,9 @@ from agent_runtime.engine.checkpoint import Architecture, weight_files
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.generation import SampledTokens
 from agent_runtime.engine.layout import Layout
-from agent_runtime.engine.memory import available_memory
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.extras import install_command
+from agent_runtime.memory import available_memory
 from agent_runtime.sampling import Sampling
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ from agent_runtime.engine.generation import SampledTokens
 from agent_runtime.engine.layout import Layout
 from agent_runtime.engine.linear import has_fast_bfloat16
 from agent_runtime.engine.llama import KeyValueCache, Llama, make_batch
-from agent_runtime.engine.memory import available_memory
 from agent_runtime.engine.sampler import sample, score
 from agent_runtime.errors import MemoryTooSmall, PolicyMisconfigured
+from agent_runtime.memory import available_memory
 from agent_runtime.sampling import Sampling
 
 __all__ = ["MEMORY_SHARE", "TorchBackend", "engine_bytes", "read_weights"]

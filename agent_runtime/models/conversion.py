@@ -66,7 +66,10 @@ def convert_gguf(gguf: Path, folder: Path, stored_as: StoredAs) -> None:
 
 def _save_tokenizer(tokenizer: Any, gguf: Path, folder: Path) -> None:
     if not tokenizer.chat_template:
-        raise PolicyMisconfigured(f"{gguf.name} has no chat template: nobody can converse with it")
+        raise PolicyMisconfigured(
+            f"{gguf.name} has no chat template, so nobody can converse with the model: convert one "
+            "that was taught to (its name often ends with Instruct or chat)"
+        )
     reader = GGUFReader(gguf)
     if _read(reader, "pre") in _DIGITS_APART:
         # transformers gives every byte-level tokenizer GPT-2's rule alone, which keeps the space

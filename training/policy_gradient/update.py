@@ -20,7 +20,7 @@ from training.trainer.batches import Batch, collate, target_logprobs
 from training.trainer.critic import Critic
 from training.trainer.distributed import DistributedContext
 from training.trainer.learner import Learner
-from training.trainer.models import precision_context
+from training.trainer.models import before_training, precision_context
 from training.trainer.packing import Step, local_micro_batches
 from training.trainer.policy_loss import Objective, SampledTokens, policy_loss
 
@@ -39,6 +39,8 @@ class Learning:
     recipe: GRPORecipe
     dist: DistributedContext
     reference: torch.nn.Module | None = None
+    """The starting weights, or the model itself where it trains adapters on them; None = there is
+    no divergence to be measured."""
     objective: Objective = policy_loss
     critic: Critic | None = None
     """None = advantages come without one."""
@@ -185,7 +187,7 @@ def _update(
             logprobs = _logprobs(learner.model, batch, learning)
         ref_logprobs = None
         if learning.reference is not None:
-            with torch.no_grad():
+            with torch.no_grad(), before_training(learning.reference):
                 ref_logprobs = _logprobs(learning.reference, batch, learning)
         if not examples:
             # This process has no micro-batch left, but the others wait for it in the collective
@@ -267,10 +269,12 @@ def _weights(
 ) -> torch.Tensor:
     """Return what each target counts, [targets]; `sequences` and `targets` are the update's."""
     counts = np.array([it.sequence.targets for it in examples])
+    # Planned, not met: else a token would count the more, the fewer groups differ in their rewards.
+    planned = recipe.tasks * recipe.group * max(recipe.average_tokens, 1) / recipe.minibatches
     of_sequences = {
         "tokens": np.full(len(counts), 1 / targets),
         "sequences": 1 / (counts * sequences),
-        "constant": np.full(len(counts), 1 / (sequences * max(recipe.average_tokens, 1))),
+        "constant": np.full(len(counts), 1 / planned),
     }[recipe.average]
     return _put(np.repeat(of_sequences, counts).astype(np.float32), batch)
 

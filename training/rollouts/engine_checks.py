@@ -1,7 +1,9 @@
 """Whether a model server fits the checkpoint whose weights it is to serve.
 
 A server is started with some model, and gets the trainer's weights later. Where its tokenizer is
-another one, ids mean other texts there, and everything that is sampled teaches nonsense.
+another one, ids mean other texts there, and everything that is sampled teaches nonsense. So it does
+where the policy makes prompts by another one, which is what is left to ask of a server that cannot
+tell.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
+from agent_runtime.conversation import Message, Role
 from agent_runtime.huggingface import ModelTokenizer
 from agent_runtime.logs import get_logger
 from agent_runtime.policies.sglang import SGLangPolicy
@@ -30,7 +33,9 @@ _SHOWN: Final = 60
 
 
 async def require_same_tokenizer(policy: SGLangPolicy, checkpoint: Path, url: str) -> None:
-    """Compare a server's tokenizer with a checkpoint's on texts, control tokens among them.
+    """Compare a checkpoint's tokenizer on texts with the server's and with the one for prompts.
+
+    Control tokens are among them.
 
     Args:
         policy: Of the server; started.
@@ -46,7 +51,7 @@ async def require_same_tokenizer(policy: SGLangPolicy, checkpoint: Path, url: st
         theirs = await policy.engines.tokenize(text)
         if theirs is None:
             log.warning("the server cannot tell its tokenizer's ids", server=url)
-            return
+            break
         ours = tokenizer.encode(text)
         if theirs != ours:
             raise TokenizerMismatch(
@@ -54,6 +59,16 @@ async def require_same_tokenizer(policy: SGLangPolicy, checkpoint: Path, url: st
                 f"{checkpoint} {_some(ours)}: serve {checkpoint}, or train the model that is "
                 "served there",
                 field="rollout.url",
+            )
+    for text in _PROBES:
+        prompt = policy.renderer.begin([Message(Role.USER, text)])
+        ours = tokenizer.encode(prompt.text)
+        if prompt.ids != ours:
+            raise TokenizerMismatch(
+                f"prompts for the server at {url} would be {_some(prompt.ids)}, of which the "
+                f"tokenizer of {checkpoint} makes {_some(ours)}: serve {checkpoint}, and leave "
+                "out rollout.sglang.tokenizer",
+                field="rollout.sglang.tokenizer",
             )
 
 

@@ -94,7 +94,10 @@ class TakenGroups:
             self.steps = [_numbers(row["groups"]) for row in rows]
             """By step, from 0."""
             self.dropped = {number for row in rows for number in _numbers(row["dropped"])}
-            """Groups that no step will learn from."""
+            """Groups that no step reads."""
+            # Earlier releases replaced none.
+            self.beside = [_numbers(row.get("beside", ())) for row in rows]
+            """By step: groups that were replaced, whose rewards agree; it reads them as well."""
             order = [row["step"] for row in rows]
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointDamaged(f"{path} is damaged: {error!r}", field="out") from error
@@ -109,14 +112,34 @@ class TakenGroups:
         """All groups that steps learned from."""
         return {number for numbers in self.steps for number in numbers}
 
-    def append(self, numbers: Sequence[int], dropped: Sequence[int]) -> None:
-        """Note what the next step learns from, and what was dropped before; durable on return."""
+    @property
+    def passed(self) -> set[int]:
+        """All groups that no step counts: those that were dropped, or replaced."""
+        return self.dropped.union(*self.beside)
+
+    def read_by(self, step: int) -> tuple[int, ...]:
+        """Return all groups whose episodes a step reads."""
+        return self.steps[step] + self.beside[step]
+
+    def append(
+        self, numbers: Sequence[int], dropped: Sequence[int], beside: Sequence[int] = ()
+    ) -> None:
+        """Note what the next step learns from; durable on return.
+
+        Args:
+            numbers: The groups that it counts.
+            dropped: Groups that were dropped since the step before.
+            beside: Groups that were replaced since the step before, which it reads as well.
+        """
         row = {"step": len(self.steps), "groups": list(numbers), "dropped": list(dropped)}
+        if beside:
+            row["beside"] = list(beside)
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(row) + "\n")
             stream.flush()
             os.fsync(stream.fileno())
         self.steps.append(tuple(numbers))
+        self.beside.append(tuple(beside))
         self.dropped.update(dropped)
 
 

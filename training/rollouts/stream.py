@@ -12,12 +12,13 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final, Self
 
 from agent_runtime.agent import EpisodePlan
 from agent_runtime.logs import get_logger
+from agent_runtime.scores import recorded_score
 from agent_runtime.supervision import cancel_tasks, supervise
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
@@ -92,6 +93,8 @@ class StreamSettings:
     """How weights are named."""
     max_rounds: Callable[[int], int]
     """The most replies of an episode by its group's step; 0 = each environment's number."""
+    replacements: int = 0
+    """Groups that others take the place of before a step, at most, because their rewards agree."""
 
 
 @dataclass(slots=True)
@@ -102,6 +105,12 @@ class _Unfinished:
     """Episodes that have not ended yet."""
     newest: int | None = None
     """The step of the newest weights that sampled a token; None = no episode has ended well."""
+    rewards: set[float] = field(default_factory=set[float])
+
+    @property
+    def agrees(self) -> bool:
+        """Whether there is nothing to compare: its episodes have one reward, or are one."""
+        return len(self.rewards) < 2
 
 
 class RolloutStream:
@@ -133,8 +142,6 @@ class RolloutStream:
         self._settings = settings
         self._plays = cache(rollouts.environment_plays)
         self._unfinished: dict[int, _Unfinished] = {}
-        self._ended: list[tuple[int, int | None]] = []
-        """Groups whose last episode has ended, with their newest step; not yet admitted as such."""
         self._lost_in_a_row = 0
         self._changed = asyncio.Event()
         self._stack = AsyncExitStack()
@@ -175,11 +182,13 @@ class RolloutStream:
 
     @property
     def dropped(self) -> int:
-        """Groups that nothing is learned from, since the run began."""
-        return len(self._admission.dropped)
+        """Groups that nothing is learned from, since this was entered."""
+        return len(self._admission.dropped) - self._dropped_before
 
     async def take(self) -> tuple[int, ...]:
         """Wait for the groups of the next step; they are in the ledger when this returns.
+
+        Those that were replaced since the step before come last.
 
         Raises:
             TrainingError: Episodes are lost, one group after the other.
@@ -187,12 +196,16 @@ class RolloutStream:
             PolicyUnavailable: The policy's server was down for too long.
         """
         while True:
-            self._settle()
+            if self._loses_all:
+                raise TrainingError(
+                    f"all episodes of {self._lost_in_a_row} groups in a row were lost; "
+                    f"`python -m orchestrator.show {self._store.folder}` tells why"
+                )
             numbers = self._admission.take()
             if numbers is not None:
-                dropped = sorted(self._admission.dropped - self._ledger.dropped)
-                self._ledger.append(numbers, dropped)
-                return numbers
+                dropped = sorted(self._admission.dropped - self._ledger.passed)
+                self._ledger.append(numbers, dropped, self._admission.beside)
+                return numbers + self._admission.beside
             if self._playing.done():
                 self._playing.result()
                 raise RuntimeError("playing has ended, and nobody stopped it")
@@ -218,13 +231,15 @@ class RolloutStream:
         """Take up what an earlier process played."""
         finished, failed = self._store.finished_keys(), self._store.failed_keys()
         numbers = [self._order.number(key) for key in (*finished, *failed)]
+        self._dropped_before = len(self._ledger.passed)
         self._admission = GroupAdmission(
             batch=self._settings.batch,
             staleness=self._settings.staleness,
             steps=self._settings.steps,
             taken=self._ledger.taken,
-            dropped=self._ledger.dropped,
+            dropped=self._ledger.passed,
             begun=max(numbers, default=-1) + 1,
+            replacements=self._settings.replacements,
         )
         for number in sorted(self._admission.playing):
             keys = self._order.keys(number)
@@ -232,16 +247,18 @@ class RolloutStream:
                 left=sum(key not in finished for key in keys)
             )
             for episode in self.read([number]):
-                self._note_newest(group, episode)
+                self._note(group, episode)
             if group.left:
                 self._scheduler.add(keys, finished=finished, failed=failed)
             else:
                 self._end(number)
         if numbers:
-            log.info("rollouts resumed", begun=len(set(numbers)), ready=len(self._ended))
+            ready = len(self._admission.ready)
+            log.info("rollouts resumed", begun=len(set(numbers)), ready=ready)
 
     def _begin_groups(self) -> None:
-        while (number := self._admission.begin()) is not None:
+        # Where all are lost, none takes the place of another before `take` has said so.
+        while not self._loses_all and (number := self._admission.begin()) is not None:
             keys = self._order.keys(number)
             self._unfinished[number] = _Unfinished(left=len(keys))
             self._scheduler.add(keys)
@@ -275,11 +292,13 @@ class RolloutStream:
         group = self._unfinished[number]
         group.left -= 1
         if not lost:
-            self._note_newest(group, record)
+            self._note(group, record)
         if not group.left:
             self._end(number)
+            self._begin_groups()  # in the place of one that was dropped or replaced
 
-    def _note_newest(self, group: _Unfinished, episode: episode_pb2.Episode) -> None:
+    def _note(self, group: _Unfinished, episode: episode_pb2.Episode) -> None:
+        group.rewards.add(recorded_score(episode) or 0.0)
         step = newest_step(episode, self._settings.versions)
         if step is None:
             # Whoever learns from it says what it lacks; dropping it would hide that.
@@ -287,21 +306,14 @@ class RolloutStream:
         group.newest = step if group.newest is None else max(group.newest, step)
 
     def _end(self, number: int) -> None:
-        self._ended.append((number, self._unfinished.pop(number).newest))
+        group = self._unfinished.pop(number)
+        self._admission.finish(number, group.newest, agrees=group.agrees)
+        self._lost_in_a_row = 0 if group.newest is not None else self._lost_in_a_row + 1
         self._changed.set()
 
-    def _settle(self) -> None:
-        """Report groups that have ended; replace those that are dropped."""
-        for number, newest in self._ended:
-            self._admission.finish(number, newest)
-            self._lost_in_a_row = 0 if newest is not None else self._lost_in_a_row + 1
-        self._ended.clear()
-        if self._lost_in_a_row >= self._settings.batch:
-            raise TrainingError(
-                f"all episodes of {self._lost_in_a_row} groups in a row were lost; "
-                f"`python -m orchestrator.show {self._store.folder}` tells why"
-            )
-        self._begin_groups()
+    @property
+    def _loses_all(self) -> bool:
+        return self._lost_in_a_row >= self._settings.batch
 
 
 def read_groups(

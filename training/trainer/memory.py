@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from agent_runtime.engine.memory import available_memory
+from agent_runtime.memory import available_memory
 from training.errors import NotEnoughMemory
 from training.trainer.distributed import DistributedContext
 from training.trainer.models import ModelConfig, uses_bf16

@@ -14,7 +14,7 @@ import contextlib
 import json
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -36,6 +36,7 @@ __all__ = [
     "LoraSettings",
     "ModelConfig",
     "adapter_scale",
+    "before_training",
     "create_base",
     "gather_adapter",
     "gather_weights",
@@ -546,6 +547,25 @@ def save_checkpoint(
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
     dist.barrier()
+
+
+@contextlib.contextmanager
+def before_training(model: Any) -> Generator[None]:
+    """Have a model that trains adapters compute without them meanwhile, and without dropout.
+
+    One without adapters stays as it is. Not to be used before the first forward pass with them:
+    FSDP would take the adapters for frozen ones ever after.
+    """
+    if not hasattr(model, "peft_config"):
+        yield
+        return
+    training = model.training
+    model.eval()
+    try:
+        with model.disable_adapter():
+            yield
+    finally:
+        model.train(training)
 
 
 def gather_weights(

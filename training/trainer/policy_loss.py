@@ -34,8 +34,8 @@ class ClipConfig:
     eps_high: float = 0.2
     """Where the ratio rises above 1 + eps_high, making the token likelier gains nothing."""
     kl_coef: float = 0.0
-    """Weight of the divergence from the reference, which are the starting weights; 0 = no
-    reference model is loaded."""
+    """Weight of the divergence from the reference, which are the starting weights: a second model,
+    or the one below `model.lora`; 0 = none."""
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"
     """With d = ref logprob - logprob: k3 = exp(d) - d - 1 and k2 = d d / 2 are added to the loss.
     k1 = -d has no gradient there on average: it is taken off the token's advantage instead."""

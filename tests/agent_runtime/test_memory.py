@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_runtime.engine.memory import available_memory
+from agent_runtime.memory import available_memory
 
 MIB = 2**20
 
