@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestrator import audit, compare, export, list, replay, rescore, show
+from orchestrator import audit, compare, export, replay, rescore, show
+from orchestrator import list as list_runs
 from orchestrator.config import RunConfig, parse_policies
 from orchestrator.fleet import FleetConfig
 from orchestrator.formats import WRITERS
@@ -97,7 +98,7 @@ def test_a_list_of_runs_has_its_figures(told: Told) -> None:
         (entry,) = listed["runs"] if isinstance(listed, dict) else listed
         return {name: entry[name] for name in ("state", "finished", "policies")}
 
-    one, union = data(told(list.main, "--json", of=""))
+    one, union = data(told(list_runs.main, "--json", of=""))
     assert figures(union) == figures(one)
 
 
