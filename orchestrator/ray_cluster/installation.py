@@ -16,6 +16,8 @@ __all__ = ["describe_differences", "installed_versions"]
 
 _DISTRIBUTION: Final = "agentgym-grpc"
 _OWN: Final = "this package"
+_SHOWN: Final = 12
+"""Digits of a hash that people can tell from others."""
 EXTRAS: Final = frozenset(
     {
         *("agent", "alfworld-reference", "babyai", "litellm", "mcp", "sciworld", "searchqa"),
@@ -32,7 +34,7 @@ def installed_versions(code: str) -> dict[str, str]:
     Args:
         code: Hash of this package's modules: between two releases the version says too little.
     """
-    return {"Python": platform.python_version(), _OWN: code, **dict(_libraries())}
+    return {"Python": platform.python_version(), _OWN: code[:_SHOWN], **dict(_libraries())}
 
 
 def describe_differences(there: Mapping[str, str], here: Mapping[str, str]) -> str:
