@@ -215,6 +215,16 @@ def test_workers_that_join_late_get_their_part() -> None:
     assert result.per_second == pytest.approx(400.0, rel=0.05)
 
 
+@pytest.mark.parametrize("workers", [1, 4, 16, 64])
+def test_messages_cost_the_driver_as_much_whatever_the_number_of_workers(workers: int) -> None:
+    """Of 16 episodes each, or every two seconds of workers that have fewer to tell."""
+    workload = Workload(episodes=10**6, turns=1, reply=1.0, spread=0.5)
+    cluster = Cluster(nodes=workers, concurrency=640)
+    result = simulate(workload, cluster, FREE, until=24.0, warm_up=12.0)
+    assert result.per_second == pytest.approx(640, rel=0.1)
+    assert result.messages_per_second <= max(result.per_second / 16, workers / 2)
+
+
 def test_sizes_that_make_no_sense_are_refused() -> None:
     workload = Workload(episodes=1, turns=1, reply=1.0)
     with pytest.raises(ValueError, match="cohort"):
