@@ -207,6 +207,28 @@ def test_a_killed_server_is_started_again_and_its_episodes_are_rebuilt(cluster, 
     command.check_like_a_calm_run()
 
 
+def test_a_worker_that_is_stopped_is_fenced_and_writes_nothing_when_it_goes_on(
+    cluster, tmp_path
+) -> None:
+    command = Command(cluster, tmp_path)
+    process = command.begin()
+    stopped = psutil.Process(command.workers()[0])
+    stopped.suspend()
+    try:
+        command.open_gate()
+        assert process.wait(300) == 0, command.log.read_text()
+        assert "it is silent" in command.log.read_text()
+        before = records(command.folder)
+        assert len(before) == 20
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):  # Ray may have ended it
+            stopped.resume()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        stopped.wait(60)
+    assert records(command.folder) == before
+    command.check_like_a_calm_run()
+
+
 def test_a_node_that_dies_takes_no_episode_with_it(cluster, tmp_path) -> None:
     node = start_node(cluster)
     command = Command(cluster, tmp_path)
