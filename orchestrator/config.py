@@ -101,10 +101,11 @@ class RunConfig:
     """Episodes per task and policy; 0 = the suite's number, or 1."""
     policies: Annotated[PolicySpecs, tyro.conf.arg(name="policy")] = ()
     """Policies, separated by commas: expert, random, noop, agent (or agent:FOLDER), openai:MODEL,
-    litellm:PROVIDER/MODEL, sglang:URL, embedded:PATH, or sglang or embedded with --model; NAME or
-    NAME:TARGET of an installed package, MODULE:FACTORY or MODULE:FACTORY:TARGET. Empty =
-    expert,random, and agent in the demo. An agent's settings (options, openings, rounds) hold for
-    all who play beside it; in suites other than the demo they do not."""
+    litellm:PROVIDER/MODEL, sglang:URL (of several engines URL+URL), embedded:PATH, or sglang or
+    embedded with --model; NAME or NAME:TARGET of an installed package, MODULE:FACTORY or
+    MODULE:FACTORY:TARGET. Empty = expert,random, and agent in the demo. An agent's settings
+    (options, openings, rounds) hold for all who play beside it; in suites other than the demo they
+    do not."""
     model: str = ""
     """Checkpoint folder, known model (`python -m agent_runtime.models list`) or name on the hub, to
     serve while the run lasts, for --policy sglang; or to load into this process, for --policy

@@ -32,6 +32,13 @@ __all__ = ["OnRay", "check_room", "main", "start"]
 
 TRAININGS: Final = ("training.bc", "training.dpo", "training.grpo")
 """Commands that several processes make together."""
+_OTHERWISE: Final = {
+    "training.agentevol": (
+        ": start it by itself, with --ray for what it plays; its cloning is learned where it runs, "
+        "by as many processes as cloning.processes says"
+    )
+}
+"""What else has to do with clusters, and how it is started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +76,10 @@ def start(config: OnRay, module: str, arguments: Sequence[str]) -> None:
         ClusterError: The cluster was lost.
     """
     if module not in TRAININGS:
-        raise UsageError(f"{module!r} is not made by several processes", valid=TRAININGS)
+        raise UsageError(
+            f"{module!r} is not one training of several processes{_OTHERWISE.get(module, '')}",
+            valid=TRAININGS,
+        )
     ray = import_ray()
     train = _import_train()
     asyncio.run(check_address(config.address))

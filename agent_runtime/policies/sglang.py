@@ -50,6 +50,7 @@ from agent_runtime.request_sender import RequestSender
 from agent_runtime.sampled_reply import SampledReply
 from agent_runtime.sampling import FinishReason
 from agent_runtime.sglang.engines import EngineGroup, WeightUpdate
+from agent_runtime.sglang.fronts import Fronts
 from agent_runtime.sglang.groups import GroupSettings
 from agent_runtime.sglang.tensors import WeightTensors
 from agent_runtime.sglang.wire import Streamed, generate_body, read_reply, read_scores
@@ -63,6 +64,8 @@ _LOAD_SECONDS: Final = 0.5
 _MAX_STALLED: Final = 4
 """Resumptions in a row that sampled nothing: an engine that gives everything back at once, because
 somebody keeps aborting, must not be asked for ever."""
+_SCORED_TOGETHER: Final = 256
+"""Ids that scored texts begin with alike are scored by one engine, which has them cached."""
 _STALL_PAUSE: Final = 0.2
 """Seconds by which each of them waits longer than the one before."""
 _PROBE: Final = [Message(Role.USER, "Which tokens is this, and <which> are 12.5% of them?")]
@@ -74,7 +77,7 @@ Listener = Callable[[Sequence[int]], None]
 
 
 class SGLangPolicy(TrainablePolicy):
-    """The model that one server or router serves."""
+    """The model that one server or router serves, or several servers."""
 
     def __init__(
         self, url: str, config: PolicyConfig, renderer: ChatRenderer | None = None
@@ -82,7 +85,8 @@ class SGLangPolicy(TrainablePolicy):
         """Prepare the policy; nothing is connected before `start`.
 
         Args:
-            url: Address of an engine or a router, http(s)://HOST:PORT.
+            url: Address of an engine or a router, http(s)://HOST:PORT; of several, with `+` between
+                them.
             config: Sampling, limits and SGLang's own settings.
             renderer: Takes the place of the one made from the server's tokenizer.
 
@@ -94,17 +98,17 @@ class SGLangPolicy(TrainablePolicy):
         self._config = config
         self._renderer = renderer
         self._key = _api_key(config.sglang)
-        self._endpoint = self._connect(url)
+        self._fronts = Fronts(url, self._connect)
         self._concurrency = ConcurrencyController(ConcurrencyRules().within(config.max_requests))
         self._sender = RequestSender(
-            self._endpoint.base_url,
+            self._fronts.base_url,
             config.request_retry,
             self._concurrency,
             requests_per_minute=config.requests_per_minute,
             watch=False,
         )
-        self.engines = EngineGroup(self._endpoint, self._connect, recovery=config.sglang.recovery)
-        """The engines behind the address: health, load, weights."""
+        self.engines = EngineGroup(self._fronts, self._connect, recovery=config.sglang.recovery)
+        """The engines behind the addresses: health, load, weights."""
         self._limit = config.sglang.context_length or 0
         self._stream = config.sglang.stream or bool(config.sglang.early_stop)
         self._aborts = Supervisor()
@@ -112,18 +116,18 @@ class SGLangPolicy(TrainablePolicy):
 
     async def start(self) -> None:
         """Check that the server is up and generates, and load its tokenizer. Raises PolicyError."""
-        await self._endpoint.open()
+        await self._fronts.open()
         try:
             model = await self.engines.start()
             if model.get("is_generation") is False:
-                raise PolicyMisconfigured(f"{self._endpoint.base_url} serves no generating model")
+                raise PolicyMisconfigured(f"{self._fronts.base_url} serves no generating model")
             self._limit = _context_limit(self._limit, await self.engines.server_info())
             if self._renderer is None:
                 self._renderer = await self._load_renderer(model)
             await self._check_tokenizer(self._renderer)
         except BaseException:
             await self.engines.close()
-            await self._endpoint.close()
+            await self._fronts.close()
             raise
         served = model.get("served_model_name") or model.get("model_path")
         self.name = f"sglang:{served}" if served else self.name
@@ -149,7 +153,7 @@ class SGLangPolicy(TrainablePolicy):
         await cancel_tasks(self._load_watch)
         await self._aborts.finish()
         await self.engines.close()
-        await self._endpoint.close()
+        await self._fronts.close()
 
     @property
     def config(self) -> PolicyConfig:
@@ -242,7 +246,8 @@ class SGLangPolicy(TrainablePolicy):
 
         async def ask() -> list[float | None]:
             named = _named_weights(self.engines.health.versions, self.engines.adapter)
-            return read_scores(await self._endpoint.post("/generate", {**body, **named}), ids)
+            endpoint = self.engines.front(f"{ids[:_SCORED_TOGETHER]}")
+            return read_scores(await endpoint.post("/generate", {**body, **named}), ids)
 
         return await self._sender.send(ask, before=self.engines.wait_ready)
 
@@ -282,7 +287,7 @@ class SGLangPolicy(TrainablePolicy):
                 raise
             used = {span.version for span in reply.versions if span.end > span.start}
             if not await self.engines.are_current(used, versions):
-                text = f"{self._endpoint.base_url}: sampled by stale weights {sorted(used)}"
+                text = f"{self._fronts.base_url}: sampled by stale weights {sorted(used)}"
                 raise PolicyStale(text, trouble=Trouble.STALE)
             # Engines report the weights below an adapter. It is one for a whole reply: they refuse
             # a name that they do not have, and keep an adapter until its replies have ended.
@@ -301,11 +306,12 @@ class SGLangPolicy(TrainablePolicy):
         # The server aborts by id prefix: ids of one length, none a prefix of another.
         rid = uuid.uuid4().hex
         request, headers = {**body, "rid": rid}, {"X-SMG-Routing-Key": routing_key}
+        endpoint = self.engines.front(routing_key)
         prompt_tokens = len(body["input_ids"])
         try:
             if self._stream:
-                return await self._streamed(request, headers, rid, stop_at, on_ids)
-            answer = await self._endpoint.post("/generate", request, headers=headers)
+                return await self._streamed(endpoint, request, headers, rid, stop_at, on_ids)
+            answer = await endpoint.post("/generate", request, headers=headers)
         except (asyncio.CancelledError, PolicyUnavailable):
             self._abort_later(rid)
             raise
@@ -313,6 +319,7 @@ class SGLangPolicy(TrainablePolicy):
 
     async def _streamed(
         self,
+        endpoint: Endpoint,
         request: Mapping[str, Any],
         headers: Mapping[str, str],
         rid: str,
@@ -321,7 +328,7 @@ class SGLangPolicy(TrainablePolicy):
     ) -> SampledReply:
         reply = Streamed(stop_at)
         aborted = False
-        events = self._endpoint.stream("/generate", {**request, "stream": True}, headers=headers)
+        events = endpoint.stream("/generate", {**request, "stream": True}, headers=headers)
         async with aclosing(events):
             async for event in events:
                 reply.add(event)
@@ -332,7 +339,7 @@ class SGLangPolicy(TrainablePolicy):
                     aborted = True
                     self._abort_later(rid)
         if not reply.ended:
-            text = f"{self._endpoint.base_url}: the stream broke off"
+            text = f"{endpoint.base_url}: the stream broke off"
             raise PolicyLost(text, trouble=Trouble.BROKEN)
         whole = read_reply(reply.answer(), len(request["input_ids"]))
         return whole if reply.enough is None else whole.cut(reply.enough, FinishReason.STOP)
@@ -376,7 +383,7 @@ class SGLangPolicy(TrainablePolicy):
         theirs = await self.engines.tokenize(rendered.text)
         if theirs is not None and theirs != rendered.ids:
             raise PolicyMisconfigured(
-                f"{self._endpoint.base_url} serves a model with another tokenizer than the one "
+                f"{self._fronts.base_url} serves a model with another tokenizer than the one "
                 "used here: leave out --sglang.tokenizer, or serve the model that belongs to it"
             )
 

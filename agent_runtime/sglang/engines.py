@@ -1,6 +1,6 @@
-"""The engines behind one address: what they report, which may serve, and their weights.
+"""The engines behind some addresses: what they report, which may serve, and their weights.
 
-This is the control side of an SGLang server, or of a router with several: discovery, load, aborts,
+This is the control side of SGLang servers, or of a router with several: discovery, load, aborts,
 weight updates, and the gate that requests wait at while no engine may serve. It is open only while
 every engine that answers has the weights that it should have (`agent_runtime.sglang.health`).
 
@@ -14,9 +14,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from agent_runtime.concurrency import Load
 from agent_runtime.endpoint import Endpoint, is_loopback
@@ -31,6 +31,7 @@ from agent_runtime.errors import (
 from agent_runtime.logs import get_logger
 from agent_runtime.request_retry import Outage
 from agent_runtime.sglang.adapters import Adapter, Adapters, load_adapter, unload_adapter
+from agent_runtime.sglang.fronts import Fronts
 from agent_runtime.sglang.groups import Ask, GroupSender, GroupSettings, tensor_parallel_size
 from agent_runtime.sglang.health import EngineHealth, EngineInfo, EngineState, GroupHealth
 from agent_runtime.sglang.tensors import WeightTensors
@@ -44,7 +45,10 @@ _START_TIMEOUT: Final = 30.0
 _ABORT_TIMEOUT: Final = 5.0
 _PAUSE_TIMEOUT: Final = 60.0
 _RECOVERY_PAUSE: Final = 0.5
+_REVISIT_SECONDS: Final = 5.0
+"""Between two looks at those of several addresses that do not answer."""
 
+T = TypeVar("T")
 log = get_logger(__name__)
 
 
@@ -77,23 +81,26 @@ class EngineGroup:
     """Engines by address; use between `start` and `close`."""
 
     def __init__(
-        self, front: Endpoint, connect: Callable[[str], Endpoint], *, recovery: float
+        self, fronts: Fronts, connect: Callable[[str], Endpoint], *, recovery: float
     ) -> None:
-        """Know the address, not yet the engines behind it.
+        """Know the addresses, not yet the engines behind them.
 
         Args:
-            front: Takes the requests: a server or a router.
+            fronts: Take the requests: servers or routers.
             connect: Makes a client for one engine's address.
             recovery: Seconds that requests wait at the closed gate before they fail.
         """
         self.health = GroupHealth(())
         self.recoveries = 0
         """How often the gate was closed and opened again."""
-        self._front = front
+        self._fronts = fronts
+        self._behind: dict[str, tuple[str, ...]] = {}
+        """The engines of each front, by its address."""
         self._connect = connect
         self._recovery_seconds = recovery
         self._clients: dict[str, Endpoint] = {}
-        self._routed = False
+        self._routers: set[str] = set()
+        self._revisiting: asyncio.Task[None] | None = None
         self._gate = asyncio.Event()
         self._gate_closed_at = 0.0
         self._suspicion = ""
@@ -126,26 +133,46 @@ class EngineGroup:
             What one of them says of its model.
 
         Raises:
-            PolicyError: None of them may serve.
+            PolicyError: None of them may serve, or they serve several models.
         """
         await self._discover()
-        path = "/readiness" if self._routed else "/health"
-        await self._front.get(path, timeout=_START_TIMEOUT)
-        model = await self._model_info(self._front, _START_TIMEOUT)
+        models = await _answers(self._ask_front(front) for front in self._fronts)
+        named = sorted(
+            {str(it["served_model_name"]) for it in models if it.get("served_model_name")}
+        )
+        if len(named) > 1:
+            raise PolicyMisconfigured(
+                f"{self._fronts.base_url} serve several models, {', '.join(named)}: name addresses "
+                "of one, and play each model as a policy of its own"
+            )
         await self.probe()
         if not self.health.may_serve:
-            raise PolicyUnavailable(f"{self._front.base_url}: {self.health.describe()}")
+            raise PolicyUnavailable(f"{self._fronts.base_url}: {self.health.describe()}")
         self._gate.set()
-        log.info("engines found", server=self._front.base_url, engines=list(self._clients))
-        return model
+        if len(self._fronts) > 1:
+            self._revisiting = supervise(self._revisit(), "revisit engines")
+        log.info("engines found", server=self._fronts.base_url, engines=list(self._clients))
+        return models[0]
 
     async def close(self) -> None:
         """Stop recovering and disconnect."""
-        await cancel_tasks(self._recovering)
+        await cancel_tasks(self._recovering, self._revisiting)
         await asyncio.gather(*(sender.close() for sender in self._senders.values()))
-        for client in self._clients.values():
-            if client is not self._front:
+        for address, client in self._clients.items():
+            if address not in self._fronts:
                 await client.close()
+
+    def front(self, key: str) -> Endpoint:
+        """Return where a request of a key is sent: of several addresses, one whose engines serve.
+
+        A router is asked whatever its engines do: it knows of them before we do.
+        """
+        serving = {
+            address
+            for address, engines in self._behind.items()
+            if any(self.health[engine].may_serve for engine in engines)
+        }
+        return self._fronts.choose(key, serving)
 
     async def server_info(self) -> dict[str, Any]:
         """Ask an engine for its limits and settings; empty where none tells."""
@@ -217,13 +244,13 @@ class EngineGroup:
             return None
         seconds = time.monotonic() - self._gate_closed_at
         over = seconds >= self._recovery_seconds
-        return Outage(self._front.base_url, self._suspicion, seconds, over)
+        return Outage(self._fronts.base_url, self._suspicion, seconds, over)
 
     def report_failure(self, reason: str) -> None:
         """Let no request pass until the engines were looked at: one was cut off, for example."""
         if self._gate.is_set():
             self._suspicion = reason
-            log.warning("engines suspected", server=self._front.base_url, reason=reason)
+            log.warning("engines suspected", server=self._fronts.base_url, reason=reason)
         self._close_gate()
         if self._recovering is None or self._recovering.done():
             self._recovering = supervise(self._recover(), "recover engines")
@@ -447,7 +474,7 @@ class EngineGroup:
                 self._gate.set()
                 log.info(
                     "engines recovered",
-                    server=self._front.base_url,
+                    server=self._fronts.base_url,
                     versions=sorted(self.health.versions),
                     seconds=round(time.monotonic() - self._gate_closed_at, 3),
                 )
@@ -455,14 +482,49 @@ class EngineGroup:
             await asyncio.sleep(_RECOVERY_PAUSE)
 
     def _not_ready(self) -> PolicyUnavailable:
-        url, state = self._front.base_url, self.health.describe()
+        url, state = self._fronts.base_url, self.health.describe()
         if self.health.stale:
             return PolicyStale(f"{url}: {state}; update its weights before it may serve")
         return PolicyUnavailable(f"{url}: {state}, for {self._recovery_seconds:g} s")
 
+    async def _revisit(self) -> None:
+        """Look again and again whether those that do not answer have come back.
+
+        Of a single address that is found out by its requests; to others' no request goes.
+        """
+        while True:
+            await asyncio.sleep(_REVISIT_SECONDS)
+            down = [
+                address
+                for address in self._clients
+                if self.health[address].state is EngineState.DOWN
+            ]
+            await asyncio.gather(*map(self._probe_one, down))
+            if self.health.stale and self._gate.is_set():
+                self.report_failure("an engine came back with other weights")
+
+    async def _ask_front(self, front: Endpoint) -> dict[str, Any]:
+        path = "/readiness" if front.base_url in self._routers else "/health"
+        await front.get(path, timeout=_START_TIMEOUT)
+        return await self._model_info(front, _START_TIMEOUT)
+
     async def _discover(self) -> None:
+        """Find the engines; of several addresses those that do not answer count as engines."""
+        await _answers(self._find_engines(front) for front in self._fronts)
+        for front in self._fronts:
+            if front.base_url not in self._behind:
+                self._add_engines(front, {})
+        self._updating = {address: asyncio.Lock() for address in self._clients}
+        self.health = GroupHealth(self._clients)
+
+    def _add_engines(self, front: Endpoint, engines: Mapping[str, Endpoint]) -> None:
+        found = engines or {front.base_url: front}
+        self._clients |= found
+        self._behind[front.base_url] = tuple(found)
+
+    async def _find_engines(self, front: Endpoint) -> None:
         try:
-            listed = await self._front.get("/workers", timeout=_START_TIMEOUT)
+            listed = await front.get("/workers", timeout=_START_TIMEOUT)
         except PolicyRejected:  # an engine, not a router
             listed = {}
         workers = listed.get("workers")
@@ -471,9 +533,13 @@ class EngineGroup:
             for worker in cast("list[dict[str, Any]]", workers if isinstance(workers, list) else [])
             if isinstance(url := worker.get("url"), str) and url.startswith("http")
         ]
-        self._routed = bool(urls)
+        if urls:
+            self._routers.add(front.base_url)
         clients: dict[str, Endpoint] = {}
         for url in urls:
+            if url in self._clients:  # of another router, too
+                clients[url] = self._clients[url]
+                continue
             client = self._connect(url)
             await client.open()
             try:
@@ -482,9 +548,7 @@ class EngineGroup:
                 await client.close()
                 continue
             clients[url] = client
-        self._clients = clients or {self._front.base_url: self._front}
-        self._updating = {address: asyncio.Lock() for address in self._clients}
-        self.health = GroupHealth(self._clients)
+        self._add_engines(front, clients)
 
     async def _probe_one(self, address: str) -> None:
         try:
@@ -531,6 +595,16 @@ class EngineGroup:
     async def _abort_at(self, client: Endpoint, rid: str) -> None:
         with contextlib.suppress(PolicyError):  # dead servers need none, routers forward none
             await client.control("/abort_request", {"rid": rid}, timeout=_ABORT_TIMEOUT)
+
+
+async def _answers(asking: Iterable[Awaitable[T]]) -> list[T]:
+    """Return what those answer that do; raises a PolicyError where none does."""
+    results = await asyncio.gather(*asking, return_exceptions=True)
+    failures = [it for it in results if isinstance(it, BaseException)]
+    for failure in failures:
+        if len(failures) == len(results) or not isinstance(failure, PolicyError):
+            raise failure
+    return [it for it in results if not isinstance(it, BaseException)]
 
 
 async def _send_handles(

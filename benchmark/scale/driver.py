@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import platform
 import sys
 import threading
 import time
@@ -191,7 +190,6 @@ async def measure(
 def _make_driver(
     options: Options, total: int, hire: Hire, on_outcome: Callable[[object], None]
 ) -> RolloutDriver:
-    session = _session()
     return RolloutDriver(
         Scheduler(
             (EpisodeKey(_ENVIRONMENT, f"echo_{number}", 0, "idle") for number in range(total)),
@@ -204,8 +202,7 @@ def _make_driver(
             welcome=_welcome,
             release=lambda _slot, actor: actor.kill(),
             stores=(),
-            code=session.code_hash or "",
-            python=platform.python_version(),
+            versions={},  # workers are processes of this program
             concurrency=options.live,
             source=None,
             patience=60.0,

@@ -28,6 +28,7 @@ from orchestrator.fleet import Fleet
 from orchestrator.leases import LeasePolicy, Leases
 from orchestrator.progress import EpisodeCounts
 from orchestrator.ray_cluster.actors import Actor, ActorLost
+from orchestrator.ray_cluster.installation import describe_differences
 from orchestrator.ray_cluster.messages import (
     Introduction,
     Orders,
@@ -69,9 +70,8 @@ class Staffing:
     """Takes back the process of a worker that has ended in order."""
     stores: Sequence[RunStore]
     """Of the runs that are played; each worker has a shard of each."""
-    code: str
-    """Hash of this program's modules: a worker has to have the same ones."""
-    python: str
+    versions: Mapping[str, str]
+    """What is installed here: a worker has to have the same versions."""
     concurrency: int
     """Episodes that are live at once, on all workers together."""
     source: ToldSource | None
@@ -364,18 +364,12 @@ class RolloutDriver:
             telling.cancel()
 
     def _code_problem(self, said: Introduction) -> Problem | None:
-        """Return what of a worker's code is other code than the driver's."""
-        there = {"Python": said.session.machine["python"], "this package": said.session.code_hash}
-        here = {"Python": self._staffing.python, "this package": self._staffing.code}
-        other = [
-            f"{name} {there[name]}, not {here[name]}" for name in here if here[name] != there[name]
-        ]
+        """Return what of a worker's code and libraries is another than the driver's."""
+        other = describe_differences(said.versions, self._staffing.versions)
         if not other:
             return None
         host = said.session.machine["host"]
-        return Problem(
-            "usage", f"node {host} has {' and '.join(other)}: install the same on every node"
-        )
+        return Problem("usage", f"node {host} has {other}: install the same on every node")
 
     async def _attend(self, seat: _Seat) -> None:
         """Ask a worker again and again, until it is lost, has retired, or the run ends."""

@@ -77,6 +77,8 @@ class Introduction:
     pid: int
     session: Session
     """Its machine and its code."""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What is installed there (`installation.installed_versions`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

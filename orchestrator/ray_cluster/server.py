@@ -62,7 +62,9 @@ class EnvironmentServer:
             address=f"{host}:{_free_port(host)}",
             data=data,
             # Plain text, which the token does not protect from who listens within the cluster.
-            options=("--insecure", *options),
+            # Its clients are workers of one run, which shares its places out itself: a server that
+            # kept some free for those that ask for none now would take fewer than it says.
+            options=("--insecure", "--no-fair-shares", *options),
             skip_unavailable=skip_unavailable,
             drain=_DRAIN_SECONDS,
         )

@@ -40,6 +40,7 @@ from orchestrator.errors import (
 from orchestrator.fleet import Fleet
 from orchestrator.manifest import begin_session, differences
 from orchestrator.progress import EpisodeCounts
+from orchestrator.ray_cluster.installation import installed_versions
 from orchestrator.ray_cluster.messages import (
     Introduction,
     Orders,
@@ -283,7 +284,8 @@ class RolloutWorker:
             stores |= dict.fromkeys(part.tasks, store)
             planners |= dict.fromkeys(part.tasks, planner)
         self._dispatcher = self._make_dispatcher(stores, planners, fleet)
-        return Introduction(pid=os.getpid(), session=session)
+        versions = await asyncio.to_thread(installed_versions, session.code_hash or "")
+        return Introduction(pid=os.getpid(), session=session, versions=versions)
 
     def _open_logs(self, part: RunPart) -> AbstractContextManager[RunLogs]:
         """Begin the worker's log in its shard; raises UsageError where the run is not seen here."""

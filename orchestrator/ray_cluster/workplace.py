@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
@@ -27,6 +26,7 @@ from orchestrator.progress import EpisodeCounts
 from orchestrator.ray_cluster.actors import Actor, Host
 from orchestrator.ray_cluster.cluster import open_cluster
 from orchestrator.ray_cluster.driver import RolloutDriver, Staffing
+from orchestrator.ray_cluster.installation import installed_versions
 from orchestrator.ray_cluster.messages import RunPart, Welcome
 from orchestrator.ray_cluster.placement import Needs, Node, Slot, check_room, place, server_needs
 from orchestrator.ray_cluster.servers import ServerPool
@@ -269,8 +269,7 @@ class Workplace:
             welcome=lambda name, slot: self._welcome(name, slot.node, parts, policies),
             release=self._release,
             stores=stores,
-            code=sessions[-1].code_hash or "",
-            python=platform.python_version(),
+            versions=installed_versions(sessions[-1].code_hash or ""),
             concurrency=self._config.concurrency,
             source=self.source,
             patience=self._config.fleet.wait_for_servers,

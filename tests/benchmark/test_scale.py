@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from collections import Counter
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from benchmark.scale.clock import Clock, Cores, Engines, Process
 from benchmark.scale.driver import Figures, fit
 from benchmark.scale.idle import IdleWorker
-from benchmark.scale.inputs import read_inputs
+from benchmark.scale.inputs import RESULTS, read_inputs
 from benchmark.scale.model import Cluster, Costs, Death, Deaths, Workload
 from benchmark.scale.real_runs import Played, Setting
 from benchmark.scale.simulation import Simulation, simulate
@@ -24,6 +25,7 @@ from orchestrator.placement import Placement
 from orchestrator.ray_cluster.messages import Orders
 from orchestrator.records import EpisodeKey
 from orchestrator.scheduler import Assignment
+from tests.kit.data import REPOSITORY
 
 FREE = Costs(
     driver_message=0.0,
@@ -215,6 +217,16 @@ def test_workers_that_join_late_get_their_part() -> None:
     assert result.per_second == pytest.approx(400.0, rel=0.05)
 
 
+@pytest.mark.parametrize("workers", [1, 4, 16, 64])
+def test_messages_cost_the_driver_as_much_whatever_the_number_of_workers(workers: int) -> None:
+    """Of 16 episodes each, or every two seconds of workers that have fewer to tell."""
+    workload = Workload(episodes=10**6, turns=1, reply=1.0, spread=0.5)
+    cluster = Cluster(nodes=workers, concurrency=640)
+    result = simulate(workload, cluster, FREE, until=24.0, warm_up=12.0)
+    assert result.per_second == pytest.approx(640, rel=0.1)
+    assert result.messages_per_second <= max(result.per_second / 16, workers / 2)
+
+
 def test_sizes_that_make_no_sense_are_refused() -> None:
     workload = Workload(episodes=1, turns=1, reply=1.0)
     with pytest.raises(ValueError, match="cohort"):
@@ -300,3 +312,34 @@ def test_every_figure_of_the_table_is_in_the_result_that_it_names_or_says_why_it
         assert figure.value > 0, name
         assert figure.source.startswith(("benchmark/results/", "assumed: ")), name
     assert inputs.costs("sciworld").server_step > inputs.costs("games").server_step
+
+
+def test_the_committed_table_stands_on_the_figures_that_are_committed_now() -> None:
+    """Who measures a cost anew computes the sizes anew: `python -m benchmark.scale`."""
+    committed = json.loads((RESULTS / "scale" / "sizes.json").read_text())
+    used = {name: figure["value"] for name, figure in committed["inputs"].items()}
+    assert used == {name: figure.value for name, figure in read_inputs().figures.items()}
+    table = (RESULTS / "scale" / "sizes.md").read_text()
+    assert all(f"| {name} | {value:.4g} |" in table for name, value in used.items())
+
+
+def test_the_committed_table_says_what_is_full_first_and_reaches_a_million_episodes() -> None:
+    committed = json.loads((RESULTS / "scale" / "sizes.json").read_text())
+    for rows in committed["cases"].values():
+        assert [row["nodes"] for row in rows] == [1, 10, 100, 1000]
+        assert rows[-1]["live"] == 1_000_000
+    limits = {row["limit"] for rows in committed["cases"].values() for row in rows}
+    assert limits == {"", "driver", "engines", "servers", "workers"}
+    advice = (
+        (REPOSITORY / "docs" / "how-to" / "ray.md").read_text().partition("What is full\nfirst")
+    )
+    for limit in limits - {""}:
+        assert f"| {limit} |" in advice[2] or f"| the {limit} |" in advice[2]
+
+
+@pytest.mark.parametrize("name", ["validation", "validation_busy"])
+def test_measured_rates_were_predicted_within_15_percent(name: str) -> None:
+    result = json.loads((RESULTS / "scale" / f"{name}.json").read_text())
+    rows = [*result["replies of a second"], *result["replies without time"]]
+    assert [row["nodes"] for row in rows] == [1, 2, 4]
+    assert all(abs(row["error"]) <= 0.15 for row in rows)

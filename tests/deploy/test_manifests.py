@@ -22,6 +22,19 @@ FOREIGN = {
 """Kinds of others' operators: no schema of Kubernetes has them."""
 
 
+FIELDS = {
+    "Certificate": {
+        *("commonName", "dnsNames", "duration", "isCA", "issuerRef", "privateKey"),
+        *("renewBefore", "secretName", "usages"),
+    },
+    "Issuer": {"ca", "selfSigned"},
+    "PodMonitor": {"namespaceSelector", "podMetricsEndpoints", "selector"},
+    "PrometheusRule": {"groups"},
+}
+"""What of their `spec` is used here, by those operators' documentation: a field that they do not
+know they leave out without a word."""
+
+
 def container(deployment: Object) -> dict[str, Any]:
     (found,) = deployment["spec"]["template"]["spec"]["containers"]
     return found
@@ -38,6 +51,14 @@ def validate(objects: list[Object]) -> None:
 def test_every_file_of_objects_is_one_by_kubernetes_schema() -> None:
     for path in files():
         validate(read(path))
+
+
+def test_objects_of_others_operators_have_fields_that_those_know() -> None:
+    found = [it for path in files() for it in read(path) if it["kind"] in FIELDS]
+    assert {it["kind"] for it in found} == set(FIELDS)
+    for each in found:
+        assert each["kind"] in FOREIGN[each["apiVersion"]]
+        assert each["spec"].keys() <= FIELDS[each["kind"]]
 
 
 @pytest.mark.slow
@@ -94,6 +115,44 @@ def test_all_that_selects_servers_selects_those_of_its_fleet(fleet: str) -> None
     assert only(objects, "Service")["spec"]["clusterIP"] == "None"
     assert only(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == labels
     assert only(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"] == labels
+
+
+def test_certificates_have_an_issuer_and_servers_mount_what_holds_theirs() -> None:
+    objects = read(KUBERNETES / "namespace" / "certificates.yaml")
+    issuers = {it["metadata"]["name"]: it["spec"] for it in objects if it["kind"] == "Issuer"}
+    issued = {it["metadata"]["name"]: it["spec"] for it in objects if it["kind"] == "Certificate"}
+    assert {it["issuerRef"]["name"] for it in issued.values()} == set(issuers)
+    assert issuers["authority"]["ca"]["secretName"] == issued["authority"]["secretName"]
+    deployment = read(KUBERNETES / "base" / "deployment.yaml")[0]
+    volumes = {it["name"]: it for it in deployment["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["tls"]["secret"]["secretName"] == issued["server"]["secretName"]
+    assert (issued["server"]["usages"], issued["client"]["usages"]) == (
+        ["server auth"],
+        ["client auth"],
+    )
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_the_name_that_runs_look_up_is_one_of_the_servers_certificate(fleet: str) -> None:
+    service = only(rendered(KUBERNETES / fleet), "Service")["metadata"]
+    name = f"{service['name']}.{service['namespace']}.svc.cluster.local"
+    (served,) = (
+        it["spec"]["dnsNames"]
+        for it in read(KUBERNETES / "namespace" / "certificates.yaml")
+        if it["metadata"]["name"] == "server" and it["kind"] == "Certificate"
+    )
+    # A wildcard stands for one label alone.
+    assert f"*.{name.partition('.')[2]}" in served
+
+
+def test_ports_are_asked_for_by_names_that_servers_have() -> None:
+    server = container(read(KUBERNETES / "base" / "deployment.yaml")[0])
+    policy = read(KUBERNETES / "base" / "networkpolicy.yaml")[0]["spec"]
+    (service,) = read(KUBERNETES / "base" / "service.yaml")[0]["spec"]["ports"]
+    (endpoint,) = read(DEPLOY / "monitoring" / "podmonitor.yaml")[0]["spec"]["podMetricsEndpoints"]
+    let_in = {port["port"] for rule in policy["ingress"] for port in rule["ports"]}
+    assert let_in == {it["name"] for it in server["ports"]}
+    assert {service["targetPort"], endpoint["port"]} <= let_in
 
 
 def test_servers_run_as_nobody_on_a_root_that_they_cannot_write() -> None:

@@ -205,3 +205,21 @@ def test_importing_the_package_imports_nothing_heavy():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_run_without_a_cluster_imports_nothing_of_ray_and_nothing_heavy(tmp_path):
+    script = (
+        "import sys\n"
+        "from orchestrator import sample\n"
+        "flags = ['--env', 'maze', '--policy', 'expert', '--episodes', '1', '--out', sys.argv[1]]\n"
+        "status = sample.main(flags)\n"
+        "heavy = {'numpy', 'pyarrow', 'ray', 'torch', 'transformers'}\n"
+        "print(status, sorted({it.partition('.')[0] for it in sys.modules} & heavy))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "0 []"

@@ -33,7 +33,8 @@ pytestmark = pytest.mark.torch
     ("words", "told"),
     [
         ([], "say what to start"),
-        (["--", "training.agentevol", "r.toml"], "not made by several processes (valid: "),
+        (["--", "training.ship", "r.toml"], "is not one training of several processes (valid: "),
+        (["--", "training.agentevol", "r.toml"], "as many processes as cloning.processes says"),
         (["--ray", "127.0.0.1:1", "--", "training.bc", "r.toml"], "no Ray cluster answers at"),
     ],
 )

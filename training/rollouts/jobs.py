@@ -58,8 +58,9 @@ class RolloutConfig:
     engine: Literal["embedded", "sglang"] = "embedded"
     """Where the agent's model runs: in this process, or in SGLang."""
     url: str = ""
-    """A running SGLang server, whose weights are replaced through its update API; empty = SGLang
-    is launched for each exploration and ended before learning, so that both may use the GPUs."""
+    """A running SGLang server, whose weights are replaced through its update API, or several with
+    `+` between them; empty = SGLang is launched for each exploration and ended before learning, so
+    that both may use the GPUs."""
     push: Literal["disk", "tensors", "distributed"] = "disk"
     """How the server at `url` is given weights: as a checkpoint on a disk that it sees, as tensors
     in the memory of this machine, or through a process group (NCCL or gloo)."""

@@ -9,6 +9,7 @@ import pytest
 from agent_runtime.endpoint import Endpoint
 from agent_runtime.errors import PolicyMisconfigured, PolicyRejected
 from agent_runtime.sglang.engines import EngineGroup, WeightUpdate
+from agent_runtime.sglang.fronts import Fronts
 from agent_runtime.sglang.health import EngineInfo, GroupHealth
 from agent_runtime.sglang.tensors import WeightTensors
 
@@ -35,7 +36,7 @@ def test_no_tensors_are_no_weights() -> None:
 
 async def test_tensors_are_not_handed_to_another_machine() -> None:
     front = Endpoint("http://192.0.2.1:30000", timeout=1.0)
-    group = EngineGroup(front, lambda url: front, recovery=0.0)
+    group = EngineGroup(Fronts(front.base_url, lambda _: front), lambda _: front, recovery=0.0)
     group._clients = {front.base_url: front}  # type: ignore[reportPrivateUsage]  # what discovery finds
     with pytest.raises(PolicyMisconfigured, match="another one"):
         await group.update(WeightUpdate(version="v1", tensors=_tensors()))
@@ -44,7 +45,7 @@ async def test_tensors_are_not_handed_to_another_machine() -> None:
 async def test_an_engine_gets_one_update_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The recovery's retry of a bad update does not meet the good one that comes after it."""
     front = Endpoint("http://192.0.2.1:30000", timeout=1.0)
-    group = EngineGroup(front, lambda url: front, recovery=60.0)
+    group = EngineGroup(Fronts(front.base_url, lambda _: front), lambda _: front, recovery=60.0)
     addresses = (front.base_url,)
     group._clients = {front.base_url: front}  # type: ignore[reportPrivateUsage]  # what discovery finds
     group._updating = {front.base_url: asyncio.Lock()}  # type: ignore[reportPrivateUsage]

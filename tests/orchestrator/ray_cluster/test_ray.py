@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from rich.console import Console
 
@@ -81,6 +83,19 @@ def test_two_nodes_play_what_one_process_plays(cluster, tmp_path) -> None:
     assert sum(shard_counts(tmp_path / "shared")) == 40
 
 
+def played(folder: Path) -> dict[tuple[str, int], list[tuple[str, bytes]]]:
+    """Observations and state hashes of each episode, by its task and sample."""
+    with RunReader.open(folder) as reader:
+        assert reader.verify() == []
+        return {
+            (it.item_id, it.sample): [
+                *((message.text, b"") for message in it.messages),
+                *(("", step.state_hash) for step in it.steps),
+            ]
+            for it in reader.episodes()
+        }
+
+
 class Command:
     """A run on the cluster in a process of its own, held up by a gate."""
 
@@ -92,7 +107,10 @@ class Command:
         self._arguments = [
             *("--env", "textcraft", "--split", "train", "--episodes", "20"),
             *("--policy", f"tests.orchestrator.gated_policy:Gated:{tmp_path}"),
-            *("--concurrency", "4", "--ray", cluster.address, "--ray-lease", "10"),
+            *("--concurrency", "4"),
+        ]
+        self._on_cluster = [
+            *("--ray", cluster.address, "--ray-lease", "10"),
             *("--ray-workers", "1", "--ray-servers", "1"),
         ]
 
@@ -105,7 +123,7 @@ class Command:
 
     def begin(self) -> subprocess.Popen:
         """Start the run and let it play until two workers at least have recorded some."""
-        process = self.start("--out", str(self.folder), *self._arguments)
+        process = self.start("--out", str(self.folder), *self._arguments, *self._on_cluster)
         while not (self._counts and sorted(self._counts)[-2] >= 1 and sum(self._counts) >= 3):
             assert process.poll() is None, self.log.read_text()
             if self._counts:
@@ -123,6 +141,14 @@ class Command:
 
     def open_gate(self) -> None:
         (self.gate / "open").touch()
+
+    def check_like_a_calm_run(self) -> None:
+        """Play the same in one process, where nothing dies: every transcript is the same."""
+        self.open_gate()
+        calm = self.folder.with_name("calm")
+        process = self.start("--out", str(calm), *self._arguments, "--spawn", "1")
+        assert process.wait(300) == 0, self.log.read_text()
+        assert played(self.folder) == played(calm)
 
     def workers(self) -> list[int]:
         """Process ids of the workers, as the locks of their shards say."""
@@ -150,6 +176,57 @@ def test_a_killed_worker_and_a_killed_driver_lose_nothing_and_double_nothing(
     assert before.items() <= after.items()
     with RunReader.open(command.folder) as reader:
         assert len(reader.manifest.sessions) == 2
+    command.check_like_a_calm_run()
+
+
+def servers() -> list[psutil.Process]:
+    """The environment servers of this test's raylets."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "env_servers serve" in " ".join(process.cmdline()):
+                found.append(process)
+    return found
+
+
+def test_a_killed_server_is_started_again_and_its_episodes_are_rebuilt(cluster, tmp_path) -> None:
+    command = Command(cluster, tmp_path)
+    process = command.begin()
+    victim = servers()[0]
+    flags = victim.cmdline()
+    victim.kill()
+    # One with its flags, its address among them, takes its place.
+    while flags not in [it.cmdline() for it in servers() if it != victim and it.is_running()]:
+        assert process.poll() is None, command.log.read_text()
+        time.sleep(0.2)
+    command.open_gate()
+    assert process.wait(300) == 0, command.log.read_text()
+    assert len(records(command.folder)) == 20 == sum(shard_counts(command.folder))
+    logs = [path.read_text() for path in command.folder.rglob("run.jsonl")]
+    assert any("episode rebuilt" in log for log in logs)
+    command.check_like_a_calm_run()
+
+
+def test_a_worker_that_is_stopped_is_fenced_and_writes_nothing_when_it_goes_on(
+    cluster, tmp_path
+) -> None:
+    command = Command(cluster, tmp_path)
+    process = command.begin()
+    stopped = psutil.Process(command.workers()[0])
+    stopped.suspend()
+    try:
+        command.open_gate()
+        assert process.wait(300) == 0, command.log.read_text()
+        assert "it is silent" in command.log.read_text()
+        before = records(command.folder)
+        assert len(before) == 20
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):  # Ray may have ended it
+            stopped.resume()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        stopped.wait(60)
+    assert records(command.folder) == before
+    command.check_like_a_calm_run()
 
 
 def test_a_node_that_dies_takes_no_episode_with_it(cluster, tmp_path) -> None:
@@ -216,3 +293,27 @@ def test_a_head_that_is_gone_is_noticed_before_ray_ends_the_process(monkeypatch)
         asyncio.run(lose_head())
     finally:
         alone.shutdown()
+
+
+def test_a_run_that_loses_its_head_ends_with_1_and_is_resumed_without_a_cluster(tmp_path) -> None:
+    from ray.cluster_utils import Cluster
+
+    alone = Cluster()
+    try:
+        for settings in ({"include_dashboard": False}, {}):
+            start_node(alone, **settings)
+        command = Command(alone, tmp_path)
+        process = command.begin()
+        alone.head_node.kill_gcs_server(check_alive=False)
+        assert process.wait(120) == 1, command.log.read_text()
+    finally:
+        alone.shutdown()
+    told = command.log.read_text()
+    assert "the head of the Ray cluster does not answer" in told and "resume the run" in told
+    kept = records(command.folder)
+    assert kept
+    command.open_gate()
+    process = command.start("--resume", str(command.folder), "--ray", "")
+    assert process.wait(300) == 0, command.log.read_text()
+    assert len(records(command.folder)) == 20
+    assert kept.items() <= records(command.folder).items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import tomllib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,8 +15,14 @@ from orchestrator import errors
 from orchestrator.fleet import FleetConfig
 from orchestrator.manifest import begin_session
 from orchestrator.ray_cluster import cluster, servers, worker
+from orchestrator.ray_cluster.installation import (
+    EXTRAS,
+    describe_differences,
+    installed_versions,
+)
 from orchestrator.ray_config import RayConfig
 from orchestrator.run import run
+from tests.kit.data import REPOSITORY
 from tests.orchestrator.ray_cluster.small_runs import (
     QUIET,
     allow,
@@ -88,33 +95,53 @@ async def test_a_lost_head_ends_the_run_with_what_it_has_and_a_resume_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("other", "named"),
     [
-        ({"code_hash": "0ther"}, r"node old has this package 0ther, not \w+"),
-        ({"python": "3.9.1"}, r"node old has Python 3.9.1, not 3\.\d+"),
+        ({"this package": "0ther"}, r"node old has this package 0ther, not \w+"),
+        ({"Python": "3.9.1"}, r"node old has Python 3.9.1, not 3\.\d+"),
+        (
+            {"grpcio": "1.2.3", "orjson": "0.1"},
+            r"node old has grpcio 1.2.3, not [\d.]+, orjson 0.1, not [\d.]+",
+        ),
     ],
 )
-async def test_a_node_with_other_code_or_python_is_named(
-    host, tmp_path, monkeypatch, change, named
+async def test_a_node_with_another_python_code_or_library_is_named(
+    host, tmp_path, monkeypatch, other, named
 ) -> None:
     host()
 
     def begin(fields):
         session = begin_session(fields)
-        machine = {
-            **session.machine,
-            "host": "old",
-            "python": change.get("python", session.machine["python"]),
-        }
-        code = change.get("code_hash", session.code_hash)
-        return replace(session, machine=machine, code_hash=code)
+        return replace(session, machine={**session.machine, "host": "old"})
 
     monkeypatch.setattr(worker, "begin_session", begin)
+    monkeypatch.setattr(worker, "installed_versions", lambda it: installed_versions(it) | other)
     async with serving_maze() as fleet:
         with pytest.raises(errors.UsageError, match=named) as caught:
             await run(config(fleet), tmp_path / "run", resume=False, console=QUIET)
     assert caught.value.exit_code == 2
     assert "install the same on every node" in str(caught.value)
+
+
+def test_a_library_that_only_one_node_has_is_no_difference() -> None:
+    here = {"Python": "3.11.7", "torch": "2.13.0", "numpy": "2.4.6"}
+    there = {"Python": "3.11.7", "minigrid": "3.2.0", "numpy": "2.4.6"}
+    assert describe_differences(there, here) == "" == describe_differences(here, there)
+    told = describe_differences(there | {"numpy": "1.26.0"}, here)
+    assert told == "numpy 1.26.0, not 2.4.6"
+
+
+def test_all_libraries_of_environments_and_policies_are_compared() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert extras.keys() >= EXTRAS
+    (whole,) = extras["all"]
+    environments = whole.partition("[")[2].rstrip("]").split(",")
+    assert set(environments) <= EXTRAS
+    known = installed_versions("code")
+    assert known["this package"] == "code"
+    assert {"grpcio", "protobuf"} <= known.keys()
+    assert known.keys().isdisjoint({"pytest", "ruff", "ray"})
 
 
 async def test_what_lacks_is_told_for_each_environment(host, tmp_path) -> None:

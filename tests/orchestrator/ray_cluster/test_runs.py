@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import psutil
 import pytest
 
 from orchestrator import errors
@@ -16,6 +17,7 @@ from orchestrator.ray_config import RayConfig
 from orchestrator.run import run
 from orchestrator.run_limits import RunLimits
 from orchestrator.store import RunReader
+from tests.kit.servers import serving
 from tests.orchestrator.ray_cluster.local_host import LocalHost
 from tests.orchestrator.ray_cluster.small_runs import (
     QUIET,
@@ -125,15 +127,57 @@ async def test_servers_are_started_on_the_nodes_and_end_with_the_run(
 ) -> None:
     monkeypatch.setenv("AGENTGYM_TOKEN", "of-a-test")
     cluster = host()
-    settings = config(FleetConfig(), episodes=4)
-    outcome = await run(settings, tmp_path / "run", resume=False, console=QUIET)
-    assert outcome.complete
+    settings = config(FleetConfig(), episodes=4, policies=gated(tmp_path))
+    playing = await begin(settings, tmp_path / "run")
     servers = [it.made for it in cluster.actors if it not in cluster.workers()]
     assert len(servers) == 2
+    await until(lambda: all(it._server._process is not None for it in servers), playing)
+    # Workers of one run need no places kept free for each other.
+    assert all("--no-fair-shares" in psutil.Process(it._server.pid).cmdline() for it in servers)
+    (tmp_path / "open").touch()
+    outcome = await playing
+    assert outcome.complete
     assert [it.made._welcome.node for it in cluster.workers()] == ["node-0", "node-1"]
     known = cluster.workers()[0].made._source.members
     assert {it.node for it in known} <= {"node-0", "node-1"} and known
     assert all(it._server._process.returncode is not None for it in servers)
+
+
+def limits(episodes: int) -> dict[str, object]:
+    """Of a server whose clients are all of one run."""
+    return {"max_episodes": episodes, "fair_shares": False}
+
+
+async def test_no_more_is_live_than_the_servers_of_the_moment_take(host, tmp_path) -> None:
+    cluster = host()
+    folder = tmp_path / "run"
+    listed = tmp_path / "servers"
+    async with (
+        serving(environments=("maze",), execution={}, limits=limits(2)) as first,
+        serving(environments=("maze",), execution={}, limits=limits(3)) as second,
+    ):
+        listed.write_text(first.addresses[0])
+        settings = config(
+            FleetConfig(servers_file=listed),
+            policies=gated(tmp_path),
+            cluster=RayConfig(address="local", ray_workers=1, ray_lease=8.0),
+        )
+        playing = await begin(settings, folder)
+
+        def live() -> list[int]:
+            workers = sum(it.made._dispatcher.live for it in cluster.workers())
+            return [workers, len(first.table.episodes), len(second.table.episodes)]
+
+        await until(lambda: live() == [2, 2, 0], playing)
+        listed.write_text(f"{first.addresses[0]}\n{second.addresses[0]}\n")
+        while live() != [5, 2, 3]:
+            assert not playing.done()
+            assert live()[0] <= 5
+            allow(tmp_path, 1)  # workers are asked when something ends, or in seconds
+            await asyncio.sleep(0.05)
+        (tmp_path / "open").touch()
+        outcome = await playing
+    assert outcome.complete and len(records(folder)) == 24
 
 
 async def test_no_node_with_enough_room_is_an_error_that_says_what_lacks(host, tmp_path) -> None:
