@@ -122,7 +122,7 @@ def _flash(
 ) -> torch.Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
-    shared: dict[str, bool] = {}
+    shared: dict[str, Any] = {}
     if (groups := query.shape[1] // key.shape[1]) > 1:
         if _SHARES_HEADS:
             shared = {"enable_gqa": True}
