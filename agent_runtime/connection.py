@@ -351,11 +351,13 @@ class Connection:
             return pending.future
         waiting = self._pending
         waiting[pending.episode_id] = pending
-        if len(waiting) <= self._credits:
-            self._enqueue(pending)
-        else:
+        if len(waiting) > self._credits:
             # Sent when an answer makes room; dictionaries keep the order of arrival.
             self._queued.append(pending)
+        elif self._scheduled:
+            self._outgoing.append(pending)  # `_enqueue` without the call
+        else:
+            self._enqueue(pending)
         return pending.future
 
     def forget(self, pending: Pending) -> None:
@@ -452,8 +454,9 @@ class Connection:
                 and (event.HasField(pending.answer) or event.HasField("error"))
             ):
                 del waiting[episode_id]
-                if not pending.future.done():
-                    pending.future.set_result(event)
+                future = pending.future
+                if not future.done():
+                    future.set_result(event)
             elif event.HasField("credits"):
                 self._begin_stream(event.credits)
         while self._queued and len(waiting) - len(self._queued) < self._credits:

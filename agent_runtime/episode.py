@@ -87,7 +87,8 @@ class Transition(NamedTuple):
         return self.terminated or self.truncated
 
 
-def _to_transition(event: pb.Event, *, takes_images: bool) -> Transition:
+# No keyword parameters: CPython calls a function that has some more slowly, with or without them.
+def _to_transition(event: pb.Event, takes_images: bool) -> Transition:
     has = event.HasField
     # The named tuple's own constructor costs three times as much.
     return _new_transition(
@@ -115,6 +116,28 @@ def _images(event: pb.Event) -> tuple[Image, ...]:
 
 class RemoteEpisode:
     """An episode on a server; use it from one task at a time."""
+
+    # Thousands of episodes do not fit a cache: with slots a step reaches for fewer places.
+    __slots__ = (
+        "__weakref__",
+        "_deadline_ms",
+        "_deterministic",
+        "_hashes",
+        "_journal",
+        "_judgements",
+        "_patience",
+        "_pending",
+        "_rebuilds_in_a_row",
+        "_reroute",
+        "_reset",
+        "_seconds_alone",
+        "_suspicion",
+        "_takes_images",
+        "connection",
+        "episode_id",
+        "rebuilds",
+        "seq",
+    )
 
     def __init__(
         self,
@@ -167,7 +190,7 @@ class RemoteEpisode:
     async def reset(self) -> Transition:
         """Open the episode; raises EnvironmentFailure, ConnectionLost."""
         event = await self._command(0, "reset", self._reset, 0)
-        transition = _to_transition(event, takes_images=self._takes_images)
+        transition = _to_transition(event, self._takes_images)
         self._hashes.append(transition.state_hash)
         self.seq = 0
         self._note_progress()
@@ -203,7 +226,7 @@ class RemoteEpisode:
             self._require_same_state(self.seq + 1, event)
             self.seq += 1
         self._note_progress()
-        return _to_transition(event, takes_images=self._takes_images)
+        return _to_transition(event, self._takes_images)
 
     # The three below return the coroutine of `_step` itself: a layer less on the hot path.
 
@@ -286,7 +309,7 @@ class RemoteEpisode:
         """Await what was sent, and send it again where it has to be; raises as `step`."""
         sent = self._pending
         assert sent is not None
-        return self._step(sent.body, sent.value, sent.action_format, sent=sent)
+        return self._step(sent.body, sent.value, sent.action_format, sent)
 
     def received(self, event: pb.Event) -> Transition | None:
         """Take the event that answers what was sent: as `receive`, for who has awaited it.
@@ -320,7 +343,7 @@ class RemoteEpisode:
         return pending
 
     async def _step(
-        self, body: str, value: Any, action_format: int, *, sent: Pending | None = None
+        self, body: str, value: Any, action_format: int, sent: Pending | None = None
     ) -> Transition:
         connection = self.connection
         pending = sent or self._send(body, value, action_format)
@@ -347,10 +370,10 @@ class RemoteEpisode:
         self, event: pb.Event, seq: int, body: str, value: Any, action_format: int
     ) -> Transition:
         """Note a step that the server has applied."""
+        transition = _to_transition(event, self._takes_images)
         self._journal.append((body, value, action_format))
-        self._hashes.append(event.state_hash)
+        self._hashes.append(transition[7])  # the state hash; asking the event again costs more
         self.seq = seq
-        transition = _to_transition(event, takes_images=self._takes_images)
         if transition.info is not None:
             self._judgements += judgements_of(event.info)
         return transition

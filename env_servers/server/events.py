@@ -37,9 +37,8 @@ class Deferred:
 Answer = WriteAnswer | Deferred
 
 
-def write_result(
-    event: pb.Event, episode_id: str, seq: int, result: Result, *, replayed: bool = False
-) -> None:
+# No keyword parameters: CPython calls a function that has some more slowly, with or without them.
+def write_result(event: pb.Event, episode_id: str, seq: int, result: Result) -> None:
     """Write the outcome of a reset or step: the flat fields of the hot path."""
     observed, state_hash, parsed_action = result
     text, reward, score, terminated, truncated, stop_reason, info, images = observed
@@ -47,8 +46,6 @@ def write_result(
     event.seq = seq
     event.observation = text
     event.state_hash = state_hash
-    if replayed:
-        event.replayed = True
     if reward is not None:
         event.reward = reward
     if score is not None:
@@ -76,7 +73,13 @@ def observation(
     episode_id: str, seq: int, result: Result, *, replayed: bool = False
 ) -> WriteAnswer:
     """Answer with the outcome of a reset or step."""
-    return lambda event: write_result(event, episode_id, seq, result, replayed=replayed)
+
+    def write(event: pb.Event) -> None:
+        write_result(event, episode_id, seq, result)
+        if replayed:
+            event.replayed = True
+
+    return write
 
 
 def attached(seq: int, lease: float, *, in_flight: bool) -> WriteAnswer:

@@ -61,6 +61,8 @@ def boundary(name: str) -> Generator[None]:
 class Runner(ABC):
     """One open episode, wherever it executes."""
 
+    __slots__ = ()
+
     instance: EnvironmentInstance | None = None
     """Set only by inline runners: `step_now`, `consult_now` and `render_now` work, without a task
     switch."""
@@ -144,6 +146,9 @@ class Host(ABC):
 
 class InlineRunner(Runner):
     """Executes on the loop, under the guard."""
+
+    # Thousands of episodes do not fit a cache: with slots a step reaches for fewer places.
+    __slots__ = ("_cell", "_cells", "_guard", "_host", "_instance", "_item_id", "instance")
 
     def __init__(self, host: InlineHost, instance: EnvironmentInstance, item_id: str) -> None:
         self._host = host

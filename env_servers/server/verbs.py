@@ -88,7 +88,8 @@ class EpisodeVerbs:
         for seq, result in missed:
             self._table.cache_hits += 1
             event = stream.event(_sent_bytes(result))
-            events.write_result(event, episode.episode_id, seq, result, replayed=True)
+            events.write_result(event, episode.episode_id, seq, result)
+            event.replayed = True
         return events.attached(episode.seq, episode.lease, in_flight=episode.in_flight is not None)
 
     def consult(self, episode: Episode, command: pb.Command) -> Answer:

@@ -498,3 +498,7 @@ async def test_messages_keep_the_order_of_commands_and_their_own_limits():
     refused = sent[-2].future
     with pytest.raises(CommandTooLong, match="of 8,388,608 bytes"):
         await refused
+
+
+def test_an_episode_keeps_its_fields_in_slots():
+    assert not hasattr(RemoteEpisode(Connection("127.0.0.1:1"), "e", echo()), "__dict__")

@@ -13,6 +13,7 @@ from env_servers.server.episode import Episode
 from env_servers.server.errors import CommandError
 from env_servers.server.inputs import Action
 from env_servers.server.instance import ResetSpec, Result
+from env_servers.server.runners import InlineRunner
 from env_servers.server.stream import Stream
 from env_servers.server.table import EpisodeTable
 
@@ -190,3 +191,7 @@ def test_the_longest_unused_of_whoever_holds_most_makes_room_for_others(table):
     with pytest.raises(CommandError) as caught:
         table.find("long")
     assert caught.value.metadata["cause"] == "MEMORY"
+
+
+def test_an_inline_runner_keeps_its_fields_in_slots():
+    assert InlineRunner.__dictoffset__ == 0
