@@ -372,7 +372,7 @@ class RemoteEpisode:
         """Note a step that the server has applied."""
         transition = _to_transition(event, self._takes_images)
         self._journal.append((body, value, action_format))
-        self._hashes.append(transition[7])  # the state hash; asking the event again costs more
+        self._hashes.append(transition.state_hash)  # asking the event again costs more
         self.seq = seq
         if transition.info is not None:
             self._judgements += judgements_of(event.info)

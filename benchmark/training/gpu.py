@@ -210,7 +210,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _tests(options: GpuOptions, seconds: float) -> dict[str, Any]:
     command = [sys.executable, "-m", "pytest", *shlex.split(options.tests)]
-    command += ["-q", "-rs", "-p", "no:cacheprovider", "-m", "torch"]
+    command += ["-rs", "-p", "no:cacheprovider", "-m", "torch"]
     ended = _run(command, options.folder / "tests.log", seconds)
     lines = ended.output.strip().splitlines()
     return {

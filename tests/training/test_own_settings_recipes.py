@@ -23,7 +23,9 @@ pytestmark = pytest.mark.torch
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 LAPTOP = "agentevol-smollm2-laptop"
-NAMES = (LAPTOP, "agentevol-h100", "agentevol-8xa100-llama2-7b")
+SAME = (LAPTOP, "agentevol-smollm2-gpu")
+"""One experiment in two sizes."""
+NAMES = (*SAME, "agentevol-h100", "agentevol-8xa100-llama2-7b")
 LEAST_TOKENS = 500
 """Of a conversation with an environment's own instruction."""
 GIB = 2**30
@@ -57,15 +59,16 @@ def test_agents_make_equal_updates_and_are_judged_once_at_the_end(name):
     assert cloning.epochs * per_epoch > cloning.max_steps > 0
 
 
-def test_the_laptop_recipe_has_m_of_two_and_the_environments_that_were_asked_for():
-    recipe = read(LAPTOP)
+@pytest.mark.parametrize("name", SAME)
+def test_the_experiment_has_m_of_two_and_the_environments_that_were_asked_for(name):
+    recipe = read(name)
     assert recipe.iterations >= 2
     assert {"random", "untrained"} == set(recipe.baselines)
     names = {tasks.name for tasks in recipe.environments}
     assert names == {"textcraft", "wordle", "maze", "babyai", "alfworld", "academia"}
 
 
-@pytest.mark.parametrize("name", [LAPTOP, "agentevol-h100"])
+@pytest.mark.parametrize("name", [*SAME, "agentevol-h100"])
 def test_babyai_has_all_levels_of_one_room(name):
     pytest.importorskip("minigrid", reason="the extra `babyai` is not installed")
     from env_servers.environments.babyai.levels import LEVELS, build
