@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 __all__ = ["EpisodeLimits", "Limit", "Pricing", "Spent", "require_positive"]
 
@@ -40,9 +41,8 @@ class Limit(StrEnum):
     """Seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """What some replies came to."""
+class Spent(NamedTuple):
+    """What some replies came to; every reply makes several, which are summed up."""
 
     cost: float = 0.0
     """US dollars, as far as the prices are known."""
@@ -51,12 +51,9 @@ class Spent:
     seconds: float = 0.0
     """For which the policy made them, without waits for a busy or broken server."""
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(
-            cost=self.cost + other.cost,
-            tokens=self.tokens + other.tokens,
-            seconds=self.seconds + other.seconds,
-        )
+    def __add__(self, other: Spent) -> Spent:  # pyright: ignore[reportIncompatibleMethodOverride]
+        cost, tokens, seconds = other
+        return Spent(self.cost + cost, self.tokens + tokens, self.seconds + seconds)
 
     def beyond(
         self, *, cost: float | None, tokens: int | None, seconds: float | None
@@ -90,6 +87,8 @@ class EpisodeLimits:
 
     def reached(self, spent: Spent) -> Limit | None:
         """Return the limit that an episode has reached; None = it may go on."""
+        if self.max_cost is self.max_tokens is self.time_limit is None:
+            return None  # most episodes, and every turn asks
         return spent.beyond(cost=self.max_cost, tokens=self.max_tokens, seconds=self.time_limit)
 
 

@@ -69,8 +69,9 @@ class RunAccount:
 
     def add(self, key: EpisodeKey, spent: Spent, *, priced: bool = True) -> None:
         """Note a reply; `priced` says whether its cost is known."""
-        self._total += spent
-        self._open[key] += spent
+        if spent.cost or spent.tokens:  # the seconds mean nothing, and scripted players cost none
+            self._total += spent
+            self._open[key] += spent
         if not priced:
             self._unpriced = self._unpriced or key.policy
 
