@@ -216,6 +216,7 @@ class EpisodeRun:
         self._span = span
         self._on_reply = on_reply
         self._spent = Spent()
+        self._limited = plan.limits.any
         self._plan = plan
         self._live = live
         self._rounds = plan.rounds
@@ -257,9 +258,10 @@ class EpisodeRun:
         else:
             await self._begin_branch(branch, start)
             session.inherit(self._messages, branch.replies)
-        calls, limits = 0, self._plan.limits
+        calls = 0
         while not self.ended:
-            if (limit := limits.reached(self._spent)) is not None:
+            limit = self._plan.limits.reached(self._spent) if self._limited else None
+            if limit is not None:
                 self._truncate(_STOP_BY_LIMIT[limit])
                 return
             await self.take_turn(session, calls)
@@ -412,7 +414,8 @@ class EpisodeRun:
     def _spend(self, completion: Completion, seconds: float) -> None:
         tokens = completion.prompt_tokens + completion.completion_tokens
         spent = Spent(completion.cost_usd or 0.0, tokens, seconds)
-        self._spent += spent
+        if self._limited:
+            self._spent += spent
         if self._on_reply is not None:
             self._on_reply(completion, spent)
 

@@ -85,10 +85,13 @@ class EpisodeLimits:
         """Raises ValueError at values that make no sense."""
         require_positive(self.max_cost, self.max_tokens, self.time_limit)
 
+    @property
+    def any(self) -> bool:
+        """Whether there is a limit."""
+        return not (self.max_cost is self.max_tokens is self.time_limit is None)
+
     def reached(self, spent: Spent) -> Limit | None:
         """Return the limit that an episode has reached; None = it may go on."""
-        if self.max_cost is self.max_tokens is self.time_limit is None:
-            return None  # most episodes, and every turn asks
         return spent.beyond(cost=self.max_cost, tokens=self.max_tokens, seconds=self.time_limit)
 
 

@@ -54,6 +54,8 @@ def sampling_seeds(
     return seed
 
 
+# Asked for by every sample of an item.
+@lru_cache(maxsize=4096, typed=True)
 def episode_seed(run_seed: int, *, environment: str, item_id: str, step: int = 0) -> int:
     """Return the seed of an environment's episode, in [0, 2**63).
 
