@@ -143,6 +143,12 @@ class Host(ABC):
     ) -> tuple[Runner, list[Result]]:
         """Start an episode and play a journal; raises CommandError."""
 
+    def open_now(
+        self, reset: ResetSpec, hashes: Sequence[bytes]
+    ) -> tuple[Runner, list[Result]] | None:
+        """Start an episode before returning; None = only `open` can. Raises CommandError."""
+        return None
+
     async def step(self, runner: Runner, step_input: StepInput) -> Result:
         """Execute a step of one of this host's runners away from the loop; raises CommandError."""
         self.steps += 1
@@ -234,12 +240,31 @@ class InlineHost(Host):
     async def open(
         self, reset: ResetSpec, journal: Sequence[StepInput], hashes: Sequence[bytes]
     ) -> tuple[Runner, list[Result]]:
+        successor = self.successor
+        if successor is None:
+            try:
+                return await self._open(reset, journal, hashes)
+            except CommandError as error:
+                successor = self._moved_by(error)
+        return await successor.open(reset, journal, hashes)
+
+    def open_now(
+        self, reset: ResetSpec, hashes: Sequence[bytes]
+    ) -> tuple[Runner, list[Result]] | None:
+        if not self.loaded.prepared or self.successor is not None:
+            return None
         try:
-            return await self._open(reset, journal, hashes)
+            instance, first = self.call(lambda: self.loaded.begin(reset, hashes), reset.item_id)
         except CommandError as error:
-            if error.reason != pb.ERROR_REASON_ENVIRONMENT_HUNG or self.successor is None:
-                raise
-            return await self.successor.open(reset, journal, hashes)
+            self._moved_by(error)
+            return None
+        return InlineRunner(self, instance, reset.item_id), [first]
+
+    def _moved_by(self, error: CommandError) -> Host:
+        """Return where the environment runs since the call that raised this; else raise it."""
+        if error.reason != pb.ERROR_REASON_ENVIRONMENT_HUNG or self.successor is None:
+            raise error
+        return self.successor
 
     async def _open(
         self, reset: ResetSpec, journal: Sequence[StepInput], hashes: Sequence[bytes]
