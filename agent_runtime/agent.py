@@ -12,15 +12,16 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
 
 from google.protobuf import struct_pb2
 
 from agent_runtime import tracing
-from agent_runtime.answer_time import answers_timed
+from agent_runtime.answer_time import AnswerTime
 from agent_runtime.conversation import Message, Role, normalize_reply
+from agent_runtime.draft import Draft
 from agent_runtime.episode import RemoteEpisode, Transition
 from agent_runtime.errors import AgentRuntimeError, OutcomeNotFinite
 from agent_runtime.images import RecordedImages, require_texts
@@ -51,6 +52,11 @@ SCHEMA_VERSION = 1
 """Version of the episode record's layout."""
 
 
+_USER, _ASSISTANT = Role.USER, Role.ASSISTANT
+# The named tuple's own constructor costs three times as much, twice a turn.
+_new_message = cast("Callable[..., Message]", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
+
+
 def _turn_number(turn: int) -> int:
     return turn
 
@@ -68,9 +74,10 @@ class BranchStart:
     """Token ids of its replies, turn by turn; empty where they are not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen, because one is made for every episode: a frozen one takes three times as long.
+@dataclass(slots=True, kw_only=True)
 class EpisodePlan:
-    """What is to be played, and under which names it is recorded."""
+    """What is to be played, and under which names it is recorded; nobody changes it."""
 
     run_id: str
     episode_id: str
@@ -128,7 +135,7 @@ class EpisodePlan:
             Message(Role.ASSISTANT, start.acknowledgement),
         )
 
-    def context(self, live: LiveEpisode) -> EpisodeContext:
+    def context(self, live: LiveEpisode, draft: Draft | None = None) -> EpisodeContext:
         """Return what a policy's session may know of the episode."""
         return EpisodeContext(
             episode_id=self.episode_id,
@@ -137,6 +144,7 @@ class EpisodePlan:
             action_format=self.action_format,
             live=live,
             tools_json=self.environment.functions_json,
+            draft=draft or Draft(),
         )
 
     @property
@@ -208,11 +216,17 @@ class EpisodeRun:
         self._span = span
         self._on_reply = on_reply
         self._spent = Spent()
+        self._limited = plan.limits.any
         self._plan = plan
         self._live = live
+        self._rounds = plan.rounds
+        self.ended = False
+        """Whether nothing more can be played: the environment, or a limit, has ended it."""
         self._messages: list[Message] = []
         self._start = 0
         """Messages before the first observation."""
+        self._has_images = False
+        """Whether any message was shown with images."""
         self._record = _begin_record(plan, policy)
         self._images = RecordedImages(self._record)
         self._last: Transition | None = None
@@ -221,8 +235,7 @@ class EpisodeRun:
 
     async def play(self, policy: Policy) -> episode_pb2.Episode:
         """Play; the environment's episode and the policy's session are released in any case."""
-        context = replace(self._plan.context(self._live), draft=self._shown.draft)
-        session = policy.open(context)
+        session = policy.open(self._plan.context(self._live, self._shown.draft))
         self._shown.streams = session.streams
         try:
             await self._play(session)
@@ -245,12 +258,14 @@ class EpisodeRun:
         else:
             await self._begin_branch(branch, start)
             session.inherit(self._messages, branch.replies)
-        first = self.turn
+        calls = 0
         while not self.ended:
-            if (limit := self._plan.limits.reached(self._spent)) is not None:
+            limit = self._plan.limits.reached(self._spent) if self._limited else None
+            if limit is not None:
                 self._truncate(_STOP_BY_LIMIT[limit])
                 return
-            await self.take_turn(session, self.turn - first)
+            await self.take_turn(session, calls)
+            calls += 1
 
     @property
     def turn(self) -> int:
@@ -263,17 +278,12 @@ class EpisodeRun:
         assert self._last is not None
         return self._last
 
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more can be played: the environment, or a limit, has ended it."""
-        return self._record.truncated or (self._last is not None and self._last.ended)
-
     async def begin(self, start: Sequence[Message]) -> None:
         """Reset; `start` are the messages before the first observation."""
-        self._messages.extend(start)
+        self._say(start)
         self._start = len(start)
         await self._step(None)
-        self._count_round()
+        self._count_round(self.turn)
 
     async def _begin_branch(self, branch: BranchStart, start: Sequence[Message]) -> None:
         """Open the episode in the state that the parent's turns led to."""
@@ -288,16 +298,18 @@ class EpisodeRun:
         self.take_over(branch.messages, branch.steps, reached)
         self.restart(start)
 
-    async def take_turn(self, session: PolicySession, calls: int) -> None:
+    def take_turn(self, session: PolicySession, calls: int) -> Coroutine[Any, Any, None]:
         """Play a turn; `calls` is how often this session was asked for a reply before."""
         turn = self.turn
-        with tracing.span("turn", turn=turn):
-            reply = await self._reply(session, turn, calls)
-            if reply is None:
-                self._truncate(types_pb2.STOP_REASON_CONTEXT_EXHAUSTED)
-                return
-            await self._step(reply)
-        self._count_round()
+        return tracing.within_span("turn", self._take_turn(session, turn, calls), turn=turn)
+
+    async def _take_turn(self, session: PolicySession, turn: int, calls: int) -> None:
+        reply = await self._reply(session, turn, calls)
+        if reply is None:
+            self._truncate(types_pb2.STOP_REASON_CONTEXT_EXHAUSTED)
+            return
+        await self._step(reply)
+        self._count_round(turn + 1)
 
     def take_over(
         self,
@@ -312,19 +324,20 @@ class EpisodeRun:
             steps: What was played, the reset first.
             reached: The state in which the live episode is.
         """
-        self._messages.extend(messages)
+        self._say(messages)
         self._record.steps.extend(steps)
         self._start = len(messages) - 2 * self.turn - 1
         for turn, step in enumerate(self._record.steps):
             step.ClearField("seconds")  # nobody waits for them here
             step.images[:] = self._images.places(messages[self._start + 2 * turn].images)
         self._last = reached
-        self._count_round()
+        self._count_round(self.turn)
 
     def restart(self, start: Sequence[Message]) -> None:
         """Put other messages before the first observation: another policy wants its own."""
         self._messages[: self._start] = start
         self._start = len(start)
+        self._has_images |= any(said.images for said in start)
 
     def rewind(self, turn: int, live: RemoteEpisode, reached: Transition) -> None:
         """Take back what was played after a turn, and go on with a live episode in its state."""
@@ -340,7 +353,7 @@ class EpisodeRun:
         del record.images[max((at + 1 for step in record.steps for at in step.images), default=0) :]
         self._images = RecordedImages(record)
         self._live, self._last = live, reached
-        self._count_round()
+        self._count_round(self.turn)
 
     def so_far(self) -> episode_pb2.Episode:
         """Return the record as it would be if the episode ended now."""
@@ -350,63 +363,77 @@ class EpisodeRun:
         copied._images = RecordedImages(copied._record)
         return copied.finish()
 
-    def _count_round(self) -> None:
-        """End the episode where it has had all its rounds."""
-        if not self.ended and self.turn >= self._plan.rounds:
+    def _say(self, messages: Iterable[Message]) -> None:
+        """Add messages to the conversation."""
+        for said in messages:
+            self._messages.append(said)
+            if said.images:
+                self._has_images = True
+
+    def _count_round(self, turns: int) -> None:
+        """Note whether the environment has ended the episode; end it after all its rounds."""
+        last = self.reached
+        self.ended = last.terminated or last.truncated
+        if not self.ended and turns >= self._rounds:
             self._truncate(types_pb2.STOP_REASON_MAX_ROUNDS)
 
     async def _step(self, reply: str | None) -> Transition:
         """Apply a reply, or reset where there is none yet; the observation is recorded."""
         live = self._live
         self._shown.wait_for(Waiting.ENVIRONMENT)
+        step = live.reset() if reply is None else live.step_reply(reply)
         started = time.perf_counter()
-        with tracing.span("step", seq=live.seq + 1):
-            transition = await (live.reset() if reply is None else live.step_reply(reply))
+        transition = await tracing.within_span("step", step, seq=live.seq + 1)
         _require_finite(transition)
         self._observe(transition, reply, time.perf_counter() - started)
         return transition
 
     async def _reply(self, session: PolicySession, turn: int, calls: int) -> str | None:
         """Ask the policy for its next reply and record it; None = the context is full."""
-        if not session.takes_images:
+        if self._has_images and not session.takes_images:
             for said in self._messages:
-                if said.images:
-                    require_texts(said.images, self._record.policy)
+                require_texts(said.images, self._record.policy)
         seed = self._plan.turn_seed(turn)
         self._shown.wait_for(Waiting.POLICY)
         started = time.perf_counter()
-        with tracing.span("generation", turn=turn) as span, answers_timed() as timed:
-            completion = await session.reply(self._messages, turn=calls, seed=seed)
-            if span is not None:
-                _describe(span, completion)
+        asked = session.reply(self._messages, turn=calls, seed=seed)
+        if tracing.tracing_enabled():
+            asked = _traced(asked, turn)
+        with AnswerTime() as timed:
+            completion = await asked
         seconds = time.perf_counter() - started
         _record_generation(self._record.generations.add(), completion, turn, seed, seconds)
         self._record.policy_seconds += seconds
         self._spend(completion, timed.within(seconds))
         if completion.finish_reason is FinishReason.CONTEXT:
             return None
-        self._messages.append(Message(Role.ASSISTANT, completion.text, sampled=True))
-        return normalize_reply(completion.text)
+        text = completion.text
+        self._messages.append(_new_message(Message, (_ASSISTANT, text, True, ())))
+        return normalize_reply(text)
 
     def _spend(self, completion: Completion, seconds: float) -> None:
-        spent = Spent(
-            cost=completion.cost_usd or 0.0,
-            tokens=completion.prompt_tokens + completion.completion_tokens,
-            seconds=seconds,
-        )
-        self._spent += spent
+        tokens = completion.prompt_tokens + completion.completion_tokens
+        spent = Spent(completion.cost_usd or 0.0, tokens, seconds)
+        if self._limited:
+            self._spent += spent
         if self._on_reply is not None:
             self._on_reply(completion, spent)
 
     def _observe(self, transition: Transition, reply: str | None, seconds: float) -> None:
-        self._record.environment_seconds += seconds
-        places = self._images.places(transition.images) if transition.images else ()
-        self._messages.append(Message(Role.USER, transition.text, images=transition.images))
-        step = self._record.steps.add(seconds=seconds, images=places)
+        record, images = self._record, transition.images
+        record.environment_seconds += seconds
+        places = self._images.places(images) if images else ()
+        self._has_images |= bool(images)
+        self._messages.append(_new_message(Message, (_USER, transition.text, False, images)))
+        step = record.steps.add()
+        step.seconds = seconds
+        if places:
+            step.images.extend(places)
         _record_step(step, transition, reply)
         self._last = transition
 
     def _truncate(self, reason: types_pb2.StopReason) -> None:
+        self.ended = True
         self._record.truncated = True
         self._record.stop_reason = reason
 
@@ -431,9 +458,11 @@ class EpisodeRun:
 
 def _require_finite(transition: Transition) -> None:
     """Raise OutcomeNotFinite for a reward or score that no mean could take in."""
-    for name, value in (("reward", transition.reward), ("score", transition.score)):
-        if value is not None and not math.isfinite(value):
-            raise OutcomeNotFinite(f"the environment gave a {name} of {value} at {transition.seq}")
+    reward, score = transition.reward, transition.score
+    if reward is not None and not math.isfinite(reward):
+        raise OutcomeNotFinite(f"the environment gave a reward of {reward} at {transition.seq}")
+    if score is not None and not math.isfinite(score):
+        raise OutcomeNotFinite(f"the environment gave a score of {score} at {transition.seq}")
 
 
 _STOP_BY_LIMIT = {
@@ -471,6 +500,15 @@ def _begin_record(plan: EpisodePlan, policy: str) -> episode_pb2.Episode:
     return record
 
 
+async def _traced(asked: Coroutine[Any, Any, Completion], turn: int) -> Completion:
+    """Await a reply within a span that says what it was."""
+    with tracing.span("generation", turn=turn) as span:
+        completion = await asked
+        if span is not None:
+            _describe(span, completion)
+    return completion
+
+
 def _describe(span: Span, completion: Completion) -> None:
     span.set_attribute("agentgym.finish_reason", completion.finish_reason.value)
     span.set_attribute("agentgym.prompt_tokens", completion.prompt_tokens)
@@ -503,7 +541,7 @@ def _record_step(step: episode_pb2.Step, transition: Transition, reply: str | No
         step.reward = transition.reward
     if transition.score is not None:
         step.score = transition.score
-    if transition.ended:
+    if transition.terminated or transition.truncated:
         step.terminated, step.truncated = transition.terminated, transition.truncated
         step.stop_reason = transition.stop_reason  # pyright: ignore[reportAttributeAccessIssue]
     if transition.info is not None:
@@ -513,24 +551,37 @@ def _record_step(step: episode_pb2.Step, transition: Transition, reply: str | No
 def _record_generation(
     generation: episode_pb2.Generation, completion: Completion, turn: int, seed: int, seconds: float
 ) -> None:
-    generation.turn = turn
     generation.finish_reason = completion.finish_reason.value
-    generation.prompt_tokens = completion.prompt_tokens
-    generation.completion_tokens = completion.completion_tokens
-    generation.cached_tokens = completion.cached_tokens
     generation.sampling_seed = seed
     generation.seconds = seconds
-    generation.policy_version = completion.policy_version
-    # What most replies do not have is not set: that costs as much as what they have.
+    # What a reply does not have is not set: that costs as much as what it has.
+    if turn:
+        generation.turn = turn
+    if completion.policy_version:
+        generation.policy_version = completion.policy_version
     if completion.repeats:
         generation.repeats.update(completion.repeats)
     if completion.reasoning:
         generation.reasoning = normalize_reply(completion.reasoning)
-    generation.reasoning_tokens = completion.reasoning_tokens
-    generation.cache_write_tokens = completion.cache_write_tokens
-    generation.same_completion = completion.same_completion
-    generation.from_cache = completion.from_cache
     if completion.output_items:
         generation.output_items.extend(completion.output_items)
+    _record_usage(generation, completion)
+
+
+def _record_usage(generation: episode_pb2.Generation, completion: Completion) -> None:
+    if completion.prompt_tokens:
+        generation.prompt_tokens = completion.prompt_tokens
+    if completion.completion_tokens:
+        generation.completion_tokens = completion.completion_tokens
+    if completion.cached_tokens:
+        generation.cached_tokens = completion.cached_tokens
+    if completion.reasoning_tokens:
+        generation.reasoning_tokens = completion.reasoning_tokens
+    if completion.cache_write_tokens:
+        generation.cache_write_tokens = completion.cache_write_tokens
+    if completion.same_completion:
+        generation.same_completion = True
+    if completion.from_cache:
+        generation.from_cache = True
     if completion.cost_usd is not None:
         generation.cost_usd = completion.cost_usd

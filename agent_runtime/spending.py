@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 __all__ = ["EpisodeLimits", "Limit", "Pricing", "Spent", "require_positive"]
 
@@ -40,9 +41,8 @@ class Limit(StrEnum):
     """Seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """What some replies came to."""
+class Spent(NamedTuple):
+    """What some replies came to; every reply makes several, which are summed up."""
 
     cost: float = 0.0
     """US dollars, as far as the prices are known."""
@@ -51,12 +51,9 @@ class Spent:
     seconds: float = 0.0
     """For which the policy made them, without waits for a busy or broken server."""
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(
-            cost=self.cost + other.cost,
-            tokens=self.tokens + other.tokens,
-            seconds=self.seconds + other.seconds,
-        )
+    def __add__(self, other: Spent) -> Spent:  # pyright: ignore[reportIncompatibleMethodOverride]
+        cost, tokens, seconds = other
+        return Spent(self.cost + cost, self.tokens + tokens, self.seconds + seconds)
 
     def beyond(
         self, *, cost: float | None, tokens: int | None, seconds: float | None
@@ -87,6 +84,11 @@ class EpisodeLimits:
     def __post_init__(self) -> None:
         """Raises ValueError at values that make no sense."""
         require_positive(self.max_cost, self.max_tokens, self.time_limit)
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a limit."""
+        return not (self.max_cost is self.max_tokens is self.time_limit is None)
 
     def reached(self, spent: Spent) -> Limit | None:
         """Return the limit that an episode has reached; None = it may go on."""

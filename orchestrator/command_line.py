@@ -51,6 +51,9 @@ _MISUSED = frozenset(
     }
 )
 """What an operating system says where another path or address should have been given."""
+_NEW_OBJECTS = 250_000
+"""More containers than before, so that reference cycles are looked for: 2,000 live episodes are
+some 200,000, and to look through those takes as long as 2,000 of their steps."""
 _PLAIN_WIDTH = 120
 """Columns where the output is no terminal: tables must not be squeezed into 80."""
 
@@ -120,9 +123,10 @@ def run_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end or to a SIGTERM, on uvloop where it is installed.
 
     Reference cycles are looked for rarely: thousands of live episodes are many objects and almost
-    no cycles, and with Python's defaults the collector takes a fifth of the time.
+    no cycles (one object an episode), and with Python's defaults the collector takes a fifth of
+    the time.
     """
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(_NEW_OBJECTS, 20, 50)
     try:
         import uvloop
     except ImportError:  # not made for every platform

@@ -8,7 +8,6 @@ Whether the two may be compared at all is said by `orchestrator.fairness`. Knows
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -349,7 +348,7 @@ def _measure(
     shares = [
         record
         if record.score is None
-        else dataclasses.replace(record, score=record.score / _perfect(side, record))
+        else record._replace(score=record.score / _perfect(side, record))
         for record in records
     ]
     return measure_score(shares, planned, missing=missing)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-import secrets
+import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -46,6 +46,10 @@ log = get_logger(__name__)
 
 _PAUSE_SECONDS = 1.0
 """Longest wait without looking at the scheduler again."""
+
+_BURST = 128
+"""Episodes that are begun before servers hear of them: thousands at once would leave servers idle
+while they are planned, and the store while they are played."""
 
 Planner = Callable[[Assignment], EpisodePlan]
 Observer = Callable[[episode_pb2.Episode], None]
@@ -90,6 +94,8 @@ class Dispatcher:
         self._account = account
         self._on_limit = on_limit
         self._show = show
+        self._digits = random.Random()
+        """Seeded by the system, of which to ask anew for each episode is dear."""
         self._started = 0.0
         self._grace_ends: float | None = None
         """When live episodes are given up; None = no limit has been reached."""
@@ -144,16 +150,26 @@ class Dispatcher:
             async with asyncio.TaskGroup() as group:
                 while not self.scheduler.done:
                     self._keep_limits()
-                    while self.outage() is None:
-                        assignment = self.scheduler.start(time.monotonic())
-                        if assignment is None:
-                            break
-                        task = group.create_task(self._play(assignment))
-                        self._tasks.add(task)
-                        task.add_done_callback(partial(self._ended, assignment.key))
-                    await self._wait()
+                    if self._begin_some(group):
+                        await self._wait()
+                    else:
+                        # Let those reach their servers before the next ones are begun.
+                        await asyncio.sleep(0)
         if self._failure is not None:
             raise self._failure
+
+    def _begin_some(self, group: asyncio.TaskGroup) -> bool:
+        """Begin as many episodes as one message opens; whether no more may begin now."""
+        for _ in range(_BURST):
+            if self.outage() is not None:
+                return True
+            assignment = self.scheduler.start(time.monotonic())
+            if assignment is None:
+                return True
+            task = group.create_task(self._play(assignment))
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._ended, assignment.key))
+        return False
 
     def _follow_capacities(self) -> None:
         """Let as many episodes be live as the servers of now take."""
@@ -293,13 +309,8 @@ class Dispatcher:
         episode = self._remote_episode(plan, place)
         self._episodes.add(episode)
         try:
-            record = await play(
-                plan,
-                episode,
-                policy,
-                on_reply=lambda reply, spent: self._spend(assignment.key, reply, spent),
-                shown=shown,
-            )
+            on_reply = partial(self._spend, assignment.key)
+            record = await play(plan, episode, policy, on_reply=on_reply, shown=shown)
         except AgentRuntimeError as error:
             record = failed_record(plan, policy, error)
         except Exception as error:  # boundary of an episode: it fails alone
@@ -315,7 +326,7 @@ class Dispatcher:
         free = self._policies[key.policy].pricing is Pricing.FREE
         priced = free or reply.cost_usd is not None
         self._account.add(key, spent, priced=priced)
-        if self._account.reached(time.monotonic() - self._started):
+        if self._account.limited and self._account.reached(time.monotonic() - self._started):
             self._changed.set()
 
     def _remote_episode(self, plan: EpisodePlan, place: Place) -> RemoteEpisode:
@@ -324,7 +335,7 @@ class Dispatcher:
         # record's id and some digits that nobody else has.
         return RemoteEpisode(
             place.connection,
-            f"{plan.episode_id}.{secrets.token_hex(4)}",
+            f"{plan.episode_id}.{self._digits.getrandbits(32):08x}",
             plan.reset(),
             deterministic=pb.CAPABILITY_DETERMINISTIC in plan.environment.capabilities,
             reroute=place.reroute,

@@ -54,14 +54,14 @@ class EpisodeCounts(NamedTuple):
     @classmethod
     def of(cls, record: episode_pb2.Episode) -> Self:
         """Return what a record counts with."""
-        error = record.error
+        error = record.error if record.HasField("error") else None
         return cls(
             record.environment,
             record.policy,
             max(0, len(record.steps) - 1),
-            sum(call.completion_tokens for call in record.generations),
+            sum([call.completion_tokens for call in record.generations]),
             record.success if record.HasField("success") else None,
-            (error.fault, error.reason, error.message) if record.HasField("error") else None,
+            (error.fault, error.reason, error.message) if error is not None else None,
         )
 
 

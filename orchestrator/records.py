@@ -10,9 +10,8 @@ import hashlib
 import math
 import re
 import threading
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from typing import Final, Literal, NamedTuple, cast
 
 import zstandard
@@ -69,9 +68,11 @@ class EpisodeKey(NamedTuple):
     policy: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeSummary:
-    """The columns of one record; None = absent, which is never a stand-in for 0."""
+class EpisodeSummary(NamedTuple):
+    """The columns of one record; None = absent, which is never a stand-in for 0.
+
+    A tuple, because a run writes and reads one for each record.
+    """
 
     episode_id: str
     environment: str
@@ -132,11 +133,12 @@ def episode_key(episode: episode_pb2.Episode) -> EpisodeKey:
 
 def check(episode: episode_pb2.Episode, *, run_id: str) -> None:
     """Raise InvalidEpisode where a record must not enter a run's store."""
+    steps = list(episode.steps)  # each element that is asked for is made anew, so only once
     problem = (
         _identity_problem(episode, run_id)
         or _outcome_problem(episode)
-        or _figure_problem(episode)
-        or _image_problem(episode)
+        or _figure_problem(episode, steps)
+        or _image_problem(episode, steps)
     )
     if problem:
         raise InvalidEpisode(f"episode {episode.episode_id or '(no id)'}: {problem}")
@@ -147,9 +149,9 @@ def _identity_problem(episode: episode_pb2.Episode, run_id: str) -> str:
         return f"schema version {episode.schema_version}, this program writes {RECORD_SCHEMA}"
     if episode.run_id != run_id:
         return f"it belongs to run {episode.run_id!r}, not to {run_id!r}"
-    for field in ("episode_id", "environment", "item_id", "policy"):
-        if not getattr(episode, field):
-            return f"{field} is empty"
+    if not (episode.episode_id and episode.environment and episode.item_id and episode.policy):
+        named = ("episode_id", "environment", "item_id", "policy")
+        return f"{next(it for it in named if not getattr(episode, it))} is empty"
     if episode.attempt < 1:
         return "attempts count from 1"
     if max(episode.started_unix_ms, episode.ended_unix_ms) >= _TOO_LARGE:
@@ -158,8 +160,8 @@ def _identity_problem(episode: episode_pb2.Episode, run_id: str) -> str:
 
 
 def _outcome_problem(episode: episode_pb2.Episode) -> str:
-    for field in ("reward", "score"):
-        if episode.HasField(field) and not math.isfinite(getattr(episode, field)):
+    for field, value in (("reward", episode.reward), ("score", episode.score)):
+        if not math.isfinite(value):
             return f"{field} is not finite"
     if episode.HasField("error"):
         for field in ("reward", "score", "success"):
@@ -168,53 +170,56 @@ def _outcome_problem(episode: episode_pb2.Episode) -> str:
     return ""
 
 
-def _figure_problem(episode: episode_pb2.Episode) -> str:
-    calls = episode.generations
-    for field in ("prompt_tokens", "completion_tokens"):
-        if sum(getattr(call, field) for call in calls) >= _TOO_LARGE:
-            return f"its {field} are beyond 63 bits"
-    seconds = (
-        *(episode.environment_seconds, episode.policy_seconds),
-        *(step.seconds for step in episode.steps),
-    )
-    if not all(map(math.isfinite, (*seconds, *(call.cost_usd for call in calls)))):
+def _figure_problem(episode: episode_pb2.Episode, steps: Sequence[episode_pb2.Step]) -> str:
+    calls = [(it.prompt_tokens, it.completion_tokens, it.cost_usd) for it in episode.generations]
+    if sum(call[0] for call in calls) >= _TOO_LARGE:
+        return "its prompt_tokens are beyond 63 bits"
+    if sum(call[1] for call in calls) >= _TOO_LARGE:
+        return "its completion_tokens are beyond 63 bits"
+    figures = [episode.environment_seconds, episode.policy_seconds]
+    figures += [step.seconds for step in steps]
+    figures += [call[2] for call in calls]
+    if not all(map(math.isfinite, figures)):
         return "its seconds or costs are not finite"
     return ""
 
 
-def _image_problem(episode: episode_pb2.Episode) -> str:
+def _image_problem(episode: episode_pb2.Episode, steps: Sequence[episode_pb2.Step]) -> str:
     images = episode.images
     if any(image.media_type not in IMAGE_TYPES for image in images):
         return f"its images are {', '.join(sorted({image.media_type for image in images}))}"
     if (size := sum(len(image.content) for image in images)) > MAX_RECORDED_BYTES:
         return f"its images have {size:,} bytes; at most {MAX_RECORDED_BYTES:,}"
-    places = (place for part in (*episode.messages, *episode.steps) for place in part.images)
+    shown = [part.images for part in (*episode.messages, *steps)]
+    places = [place for some in shown if some for place in some]
     return "it shows images that it does not have" if max(places, default=-1) >= len(images) else ""
 
 
 def summarise(episode: episode_pb2.Episode) -> EpisodeSummary:
     """Return the columns of a record."""
-    failed = episode.HasField("error")
+    has = episode.HasField
+    error = episode.error if has("error") else None
+    calls = list(episode.generations)
     return EpisodeSummary(
-        episode_id=episode.episode_id,
-        environment=episode.environment,
-        item_id=episode.item_id,
-        sample=episode.sample,
-        policy=episode.policy,
-        category=episode.category,
-        split=episode.split,
-        attempt=episode.attempt,
-        reward=episode.reward if episode.HasField("reward") else None,
-        score=episode.score if episode.HasField("score") else None,
-        success=episode.success if episode.HasField("success") else None,
+        episode.episode_id,
+        episode.environment,
+        episode.item_id,
+        episode.sample,
+        episode.policy,
+        episode.category,
+        episode.split,
+        episode.attempt,
+        reward=episode.reward if has("reward") else None,
+        score=episode.score if has("score") else None,
+        success=episode.success if has("success") else None,
         stop_reason=stop_reason_name(episode.stop_reason),
-        fault=fault_name(episode.error.fault) if failed else None,
-        reason=episode.error.reason if failed else None,
-        retriable=episode.error.retriable if failed else None,
+        fault=fault_name(error.fault) if error is not None else None,
+        reason=error.reason if error is not None else None,
+        retriable=error.retriable if error is not None else None,
         rounds=max(len(episode.steps) - 1, 0),
-        prompt_tokens=sum(call.prompt_tokens for call in episode.generations),
-        completion_tokens=sum(call.completion_tokens for call in episode.generations),
-        cost_usd=_cost(episode.generations),
+        prompt_tokens=sum([call.prompt_tokens for call in calls]),
+        completion_tokens=sum([call.completion_tokens for call in calls]),
+        cost_usd=_cost(calls),
         started_unix_ms=episode.started_unix_ms,
         ended_unix_ms=episode.ended_unix_ms,
         environment_seconds=episode.environment_seconds,
@@ -222,10 +227,9 @@ def summarise(episode: episode_pb2.Episode) -> EpisodeSummary:
     )
 
 
-def _cost(generations: Iterable[episode_pb2.Generation]) -> float | None:
-    costs = [call.cost_usd if call.HasField("cost_usd") else None for call in generations]
-    prices = [cost for cost in costs if cost is not None]
-    return math.fsum(prices) if prices and len(prices) == len(costs) else None
+def _cost(generations: Sequence[episode_pb2.Generation]) -> float | None:
+    costs = [call.cost_usd for call in generations if call.HasField("cost_usd")]
+    return math.fsum(costs) if costs and len(costs) == len(generations) else None
 
 
 def encode(episode: episode_pb2.Episode) -> bytes:
@@ -285,11 +289,13 @@ def _without_seconds(episode: episode_pb2.Episode) -> episode_pb2.Episode:
     return timeless
 
 
+@lru_cache(maxsize=256)
 def stop_reason_name(value: types_pb2.StopReason) -> str:
     """Return a stop reason's name, for example `GOAL_REACHED`."""
     return enum_name(types_pb2.StopReason, value)
 
 
+@lru_cache(maxsize=256)
 def fault_name(value: types_pb2.Fault) -> str:
     """Return a fault's name, for example `POLICY`."""
     return enum_name(types_pb2.Fault, value)

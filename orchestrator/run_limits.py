@@ -55,6 +55,8 @@ class RunAccount:
             unrecorded: What they spent on others.
         """
         self.limits = limits
+        self.limited = not (limits.max_cost is limits.max_tokens is limits.time_limit is None)
+        """Whether there is a limit; most runs have none, and every reply asks."""
         self._total = (recorded or Spent()) + (unrecorded or Spent())
         self._open: defaultdict[EpisodeKey, Spent] = defaultdict(Spent)
         """What was spent on attempts that have no record yet."""
@@ -69,8 +71,9 @@ class RunAccount:
 
     def add(self, key: EpisodeKey, spent: Spent, *, priced: bool = True) -> None:
         """Note a reply; `priced` says whether its cost is known."""
-        self._total += spent
-        self._open[key] += spent
+        if spent.cost or spent.tokens:  # the seconds mean nothing, and scripted players cost none
+            self._total += spent
+            self._open[key] += spent
         if not priced:
             self._unpriced = self._unpriced or key.policy
 
@@ -98,8 +101,8 @@ class RunAccount:
 
     def _over(self, seconds: float) -> str:
         limits, total = self.limits, self._total
-        if limits.max_cost is limits.max_tokens is limits.time_limit is None:
-            return ""  # most runs, and every reply asks
+        if not self.limited:
+            return ""
         if limits.max_cost is not None and self._unpriced:
             return (
                 f"its limit of ${limits.max_cost:g} (--max-cost), which cannot be kept: "

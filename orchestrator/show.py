@@ -294,7 +294,7 @@ def _list_episodes(
         shown = listed[first : first + options.page_size]
     for summary in shown:
         if options.json:
-            _print_plain(json.dumps({name: getattr(summary, name) for name in summary.__slots__}))
+            _print_plain(json.dumps(summary._asdict()))
         else:
             line = Text(visible(_line(summary)), style="red" if summary.failed else "")
             console.print(line, soft_wrap=True)

@@ -27,7 +27,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from google.protobuf.message import EncodeError
 
@@ -464,7 +464,9 @@ class _Append(NamedTuple):
     """A record on its way to the writer thread."""
 
     episode: episode_pb2.Episode
-    stored: Future[None]
+    stored: Future[None] | asyncio.Future[None]
+    loop: asyncio.AbstractEventLoop | None = None
+    """Whose future `stored` is: only that loop's thread may touch it; None = any thread may."""
 
 
 class RunStore(RunReader):
@@ -612,7 +614,10 @@ class RunStore(RunReader):
         A cancelled append is still carried out. Raises InvalidEpisode (also as DuplicateEpisode)
         or StoreWriteFailed.
         """
-        await asyncio.shield(asyncio.wrap_future(self.submit(episode)))
+        loop = asyncio.get_running_loop()
+        stored = loop.create_future()
+        self._put(_Append(episode, stored, loop))
+        await stored
 
     def append_all(self, episodes: Iterable[episode_pb2.Episode]) -> None:
         """Store records from plain code; durable on return; raises the first error of any."""
@@ -625,13 +630,16 @@ class RunStore(RunReader):
         Raises InvalidEpisode at once where the record's own fields show it; what only the database
         refuses, DuplicateEpisode and StoreWriteFailed come by the future.
         """
-        check(episode, run_id=self.manifest.run_id)
         stored: Future[None] = Future()
+        self._put(_Append(episode, stored))
+        return stored
+
+    def _put(self, append: _Append) -> None:
+        check(append.episode, run_id=self.manifest.run_id)
         with self._gate:
             if self._closed:
                 raise StoreWriteFailed(f"{self.folder}: the store was closed")
-            self._queue.put(_Append(episode, stored))
-        return stored
+            self._queue.put(append)
 
     def close(self) -> None:
         """Wait until all that was submitted is durable, then give the run up.
@@ -687,13 +695,28 @@ _UNSTORABLE: Final = (
 )
 """What a single record's values raise; what a disk or a damaged database raises is not here."""
 
-_Outcome = tuple[Future[None], OrchestratorError | None]
+_Outcome = tuple[_Append, OrchestratorError | None]
 
 
-def _answer(outcomes: Iterable[_Outcome]) -> None:
+def _answer(outcomes: Sequence[_Outcome]) -> None:
     """Tell those who wait for an append how it went; who was cancelled meanwhile waits no more."""
-    for stored, failure in outcomes:
-        if not stored.set_running_or_notify_cancel():
+    for loop in {append.loop for append, _ in outcomes}:
+        answered = [(it.stored, failure) for it, failure in outcomes if it.loop is loop]
+        if loop is None:
+            _resolve(answered)
+            continue
+        with contextlib.suppress(RuntimeError):  # it was closed: nobody waits there any more
+            # All of a batch at once: to wake a loop for each record costs more than to write it.
+            loop.call_soon_threadsafe(_resolve, answered)
+
+
+def _resolve(
+    answered: Iterable[tuple[Future[None] | asyncio.Future[None], OrchestratorError | None]],
+) -> None:
+    for stored, failure in answered:
+        if stored.cancelled() or (
+            isinstance(stored, Future) and not stored.set_running_or_notify_cancel()
+        ):
             continue
         if failure is None:
             stored.set_result(None)
@@ -709,9 +732,9 @@ def _commit(
         connection.execute("BEGIN IMMEDIATE")
         tally = _read_tally(connection)
         outcomes: list[_Outcome] = []
-        for episode, stored in batch:
-            failure, row_sum = _insert_alone(connection, episode)
-            outcomes.append((stored, failure))
+        for append in batch:
+            failure, row_sum = _insert_alone(connection, append.episode)
+            outcomes.append((append, failure))
             tally = tally.with_row(row_sum) if row_sum is not None else tally
         _write_tally(connection, tally)
         connection.execute("COMMIT")
@@ -723,7 +746,7 @@ def _commit(
             f"{len(batch)} episodes were not stored ({error}); all that was stored before is safe: "
             "make room or mend the disk, then resume the run"
         )
-        return [(stored, failure) for _, stored in batch]
+        return [(append, failure) for append in batch]
     return outcomes
 
 
@@ -734,58 +757,71 @@ def _insert_alone(
 
     Of one that cannot be stored nothing is in the batch.
     """
-    connection.execute("SAVEPOINT record")
-    failure, row_sum = None, None
     try:
-        row_sum = _insert(connection, episode)
+        row = _to_row(episode)
+        if connection.execute(_INSERT_NEW, (*row, episode.episode_id)).rowcount:
+            return None, row[_ROW_SUM]
+        return None, _insert_beside(connection, episode, row)
     except DuplicateEpisode as error:
-        failure = error
+        return error, None
     except _UNSTORABLE as error:
-        failure = InvalidEpisode(f"episode {episode.episode_id}: it cannot be stored ({error})")
-    if failure is not None:
-        connection.execute("ROLLBACK TO record")
-    connection.execute("RELEASE record")
-    return failure, row_sum
+        reason = f"episode {episode.episode_id}: it cannot be stored ({error})"
+        return InvalidEpisode(reason), None
 
 
-def _insert(connection: sqlite3.Connection, episode: episode_pb2.Episode) -> bytes | None:
-    """Add a record; one that failed before moves to `attempts`. Raises DuplicateEpisode.
+def _to_row(episode: episode_pb2.Episode) -> tuple[Any, ...]:
+    """Return what `_ROW` names of a record."""
+    summary, record = summarise(episode), encode(episode)
+    record_sum = record_checksum(record)
+    row_sum = row_checksum(episode.run_id, summary, record_sum)
+    return (*summary, record_sum, row_sum, record)
 
-    Returns the checksum of the new row; None = the very record is there already.
+
+_ROW: Final = f"{SUMMARY_SQL}, record_sum, row_sum, record"
+_ROW_SUM: Final = -2
+_VALUES: Final = ", ".join("?" * (len(SUMMARY) + 3))
+_INSERT_NEW: Final = (
+    f"INSERT INTO episodes ({_ROW}) SELECT {_VALUES} "
+    "WHERE NOT EXISTS (SELECT 1 FROM attempts WHERE episode_id = ?) ON CONFLICT DO NOTHING"
+)
+"""Adds a row unless its key or its episode id is known: what nearly all records are."""
+
+
+def _insert_beside(
+    connection: sqlite3.Connection, episode: episode_pb2.Episode, row: tuple[Any, ...]
+) -> bytes | None:
+    """Add a record whose key or id is known: one that failed before moves to `attempts`.
+
+    Returns the checksum of the new row; None = the very record is there already. Raises
+    DuplicateEpisode; then nothing was changed.
     """
-    key, record = episode_key(episode), encode(episode)
-    row = connection.execute(
+    key = episode_key(episode)
+    found = connection.execute(
         f"SELECT id, attempt, fault, record FROM episodes WHERE {KEY_SQL}", tuple(key)
     ).fetchone()
-    if row is not None:
-        row_id, attempt, fault, stored = row
-        if stored == record:
-            return None
-        if fault is None or episode.attempt <= attempt:
-            outcome = "finished" if fault is None else f"failed in attempt {attempt}"
-            raise DuplicateEpisode(f"{key} has {outcome} already; not stored again")
-        columns = f"{SUMMARY_SQL}, record_sum, row_sum, record"
+    if found is None:
+        raise DuplicateEpisode(f"episode id {episode.episode_id!r} is taken")
+    row_id, attempt, fault, stored = found
+    if stored == row[-1]:
+        return None
+    if fault is None or episode.attempt <= attempt:
+        outcome = "finished" if fault is None else f"failed in attempt {attempt}"
+        raise DuplicateEpisode(f"{key} has {outcome} already; not stored again")
+    connection.execute("SAVEPOINT record")
+    try:
         connection.execute(
-            f"INSERT INTO attempts ({columns}) SELECT {columns} FROM episodes WHERE id = ?",
-            (row_id,),
+            f"INSERT INTO attempts ({_ROW}) SELECT {_ROW} FROM episodes WHERE id = ?", (row_id,)
         )
         connection.execute("DELETE FROM episodes WHERE id = ?", (row_id,))
-    _refuse_known_id(connection, episode)
-    summary, record_sum = summarise(episode), record_checksum(record)
-    row_sum = row_checksum(episode.run_id, summary, record_sum)
-    connection.execute(
-        f"INSERT INTO episodes ({SUMMARY_SQL}, record_sum, row_sum, record) "
-        f"VALUES ({', '.join('?' * (len(SUMMARY) + 3))})",
-        (*(getattr(summary, name) for name in SUMMARY), record_sum, row_sum, record),
-    )
-    return row_sum
-
-
-def _refuse_known_id(connection: sqlite3.Connection, episode: episode_pb2.Episode) -> None:
-    for table in ("episodes", "attempts"):
-        sql = f"SELECT 1 FROM {table} WHERE episode_id = ?"
-        if connection.execute(sql, (episode.episode_id,)).fetchone():
+        values = (*row, episode.episode_id)
+        if not connection.execute(_INSERT_NEW, values).rowcount:
             raise DuplicateEpisode(f"episode id {episode.episode_id!r} is taken")
+    except (DuplicateEpisode, *_UNSTORABLE):
+        connection.execute("ROLLBACK TO record")
+        connection.execute("RELEASE record")
+        raise
+    connection.execute("RELEASE record")
+    return row[_ROW_SUM]
 
 
 def _read_tally(connection: sqlite3.Connection) -> Tally:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -50,7 +49,9 @@ __all__ = [
 
 Noted = TypeVar("Noted")
 
-SUMMARY: Final = tuple(field.name for field in fields(EpisodeSummary))
+SUMMARY: Final = EpisodeSummary._fields
+_TRUTH_PLACES: Final = (SUMMARY.index("success"), SUMMARY.index("retriable"))
+"""Columns that SQLite gives back as numbers."""
 SUMMARY_SQL: Final = ", ".join(SUMMARY)
 TALLY: Final = "tally"
 """Name of the tally among what a database notes of itself."""
@@ -422,10 +423,11 @@ def _candidate(row: Sequence[Any]) -> Candidate:
 
 def to_summary(columns: Sequence[Any]) -> EpisodeSummary:
     """Return the columns of a row; raises TypeError where one cannot be read."""
-    values = dict(zip(SUMMARY, columns, strict=True))
-    for name in ("success", "retriable"):
-        values[name] = None if values[name] is None else bool(values[name])
-    return EpisodeSummary(**values)
+    values = list(columns)
+    for place in _TRUTH_PLACES:
+        if values[place] is not None:
+            values[place] = bool(values[place])
+    return EpisodeSummary._make(values)
 
 
 def _table(superseded: bool) -> str:

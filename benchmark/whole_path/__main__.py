@@ -1,10 +1,10 @@
 """`python -m benchmark.whole_path`: recorded episodes a second, and where their CPU goes.
 
-For each environment one server and one `orchestrator.sample`, two processes, play the expert's
-replies, which were worked out before (`replies`), from the reset to the durable record. Each
-environment is played with few and with many episodes of the same tasks: the difference is what an
-episode costs, without starting and ending. Both processes say themselves which part of the program
-their CPU went to (`split`). With `--against FOLDER`, another checkout, both alternate.
+For each environment one server and one `orchestrator.sample`, two processes, play the replies of
+the expert, or of random, which were worked out before (`replies`), from the reset to the durable
+record. Each environment is played with few and with many episodes of the same tasks: the difference
+is what an episode costs, without starting and ending. Both processes say themselves which part of
+the program their CPU went to (`split`). With `--against FOLDER`, another checkout, both alternate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmark.manifest import read_manifest
-from benchmark.whole_path.replies import write_replies
+from benchmark.whole_path.replies import Player, write_replies
 from orchestrator.store import RunReader
 
 __all__ = ["ROOT", "Benchmark", "Run", "main", "middle", "play"]
@@ -53,6 +53,9 @@ class Benchmark:
     """Episodes of the larger run; the smaller one has an episode of each task."""
     concurrency: int = 256
     """Episodes that are live at once."""
+    player: Player = "expert"
+    """Whose replies are played: the expert's episodes are short, those of random are as long as
+    those of a model that does not get there."""
     rounds: int = 1
     """Pairs of runs; medians count."""
     against: Path | None = None
@@ -91,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _print({name: figures[name]})
     if config.save is not None:
         said = {"manifest": manifest.as_json(), "busy machine": manifest.busy}
-        result = said | {"environments": figures}
+        result = said | {"player": config.player, "environments": figures}
         config.save.write_text(json.dumps(result, indent=2) + "\n")
     return 0
 
@@ -100,7 +103,7 @@ def _measure(tree: Path, name: str, config: Benchmark) -> dict[str, Any]:
     """Return what a step and an episode cost, by the difference of two runs."""
     with TemporaryDirectory() as folder:
         replies = Path(folder) / "replies.json"
-        items = write_replies(name, config.items, replies)
+        items = write_replies(name, config.items, replies, config.player)
         samples = max(2, config.episodes // len(items))
         few = play(tree, name, items, replies, 1, Path(folder), config.concurrency)
         many = play(tree, name, items, replies, samples, Path(folder), config.concurrency)

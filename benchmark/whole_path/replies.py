@@ -7,8 +7,10 @@ replies}.
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from agent_runtime.conversation import Message
 from agent_runtime.policies.base import Completion, EpisodeContext, Policy, PolicySession
@@ -16,11 +18,15 @@ from agent_runtime.policies.config import PolicyConfig
 from agent_runtime.spending import Pricing
 from env_servers.sdk import EnvironmentConfig, ResetOptions, load_environment
 
-__all__ = ["policy", "write_replies"]
+__all__ = ["Player", "policy", "write_replies"]
 
 
-def write_replies(name: str, items: int, file: Path) -> list[str]:
-    """Play train tasks as the expert does and write its replies; returns the item ids."""
+Player = Literal["expert", "random"]
+"""Who has worked the replies out."""
+
+
+def write_replies(name: str, items: int, file: Path, player: Player = "expert") -> list[str]:
+    """Play train tasks as a scripted player does and write its replies; returns the item ids."""
     environment = load_environment(name)
     tasks = environment.load_tasks(EnvironmentConfig())
     spec, replies = environment.spec, dict[str, list[str]]()
@@ -28,9 +34,14 @@ def write_replies(name: str, items: int, file: Path) -> list[str]:
     for seed, item_id in enumerate(tasks.item_ids("train", 0, items)):
         episode = environment(tasks)
         episode.reset(tasks.get(item_id), ResetOptions())
+        drawing = random.Random(seed)
         said = replies[item_id] = list[str]()
         while len(said) < spec.max_rounds:
-            advice = episode.advise_expert(seed)
+            advice = (
+                episode.advise_expert(seed)
+                if player == "expert"
+                else episode.advise_random(drawing)
+            )
             said.append(episode.grammar.write(advice, action_format))
             if episode.step(advice.action).terminated:
                 break

@@ -171,9 +171,9 @@ class CommandHandler:
         """Return the answer to a command, or what will give it; raises CommandError."""
         match body:
             case "reset":
-                return Deferred(self._opener.reset(stream, command))
+                return self._opener.reset(stream, command)
             case "fork":
-                return Deferred(self._opener.fork(stream, command))
+                return self._opener.fork(stream, command)
             case "close":
                 return self._verbs.close(stream, command)
             case None:

@@ -273,4 +273,5 @@ class Episode:
 
 def _long_bytes(result: Result) -> int:
     text, images = result.observation.text, result.observation.images
-    return (text.__sizeof__() if len(text) > RESULT_BYTES else 0) + bytes_of(images)
+    size = text.__sizeof__() if len(text) > RESULT_BYTES else 0
+    return size + bytes_of(images) if images else size

@@ -52,6 +52,8 @@ class InFlight(Generic[T]):
         self.cancel_waiters()
 
     async def _wait(self, cancelled: asyncio.Future[None], command: pb.Command) -> T:
+        if self.task.done():  # as an inline opening is by now
+            return self.task.result()
         timeout = command.deadline_ms / 1000 or None
         done, _ = await asyncio.wait(
             {self.task, cancelled}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED

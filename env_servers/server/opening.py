@@ -18,7 +18,7 @@ from env_servers.server.budget import Account
 from env_servers.server.config import ServerLimits
 from env_servers.server.episode import Episode, ForkOrigin, Origin
 from env_servers.server.errors import CommandError
-from env_servers.server.events import WriteAnswer
+from env_servers.server.events import Answer, Deferred, WriteAnswer
 from env_servers.server.in_flight import BackgroundTasks, InFlight
 from env_servers.server.inputs import StepInput
 from env_servers.server.instance import ResetSpec, Result
@@ -45,6 +45,10 @@ class OpenRequest(NamedTuple):
     """None for forks: their origin says it all."""
 
 
+def _not_now() -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class OpenPlan:
     """How an episode is to be opened."""
@@ -60,6 +64,8 @@ class OpenPlan:
     lease: float
     """Seconds."""
     start: Callable[[], Awaitable[tuple[Runner, list[Result]]]]
+    start_now: Callable[[], tuple[Runner, list[Result]] | None] = _not_now
+    """Does the same before it returns, where that is possible; None = only `start` can."""
 
     @property
     def size(self) -> int:
@@ -94,7 +100,7 @@ class EpisodeOpener:
     def _admission(self) -> AdmissionController:
         return self._table.admission
 
-    def reset(self, stream: Stream, command: pb.Command) -> Awaitable[WriteAnswer]:
+    def reset(self, stream: Stream, command: pb.Command) -> Answer:
         """Open an episode at its beginning, or at the end of a journal; raises CommandError."""
         reset = self._parser.reset_spec(command.reset)
         journal = self._parser.journal(command, reset)
@@ -109,7 +115,7 @@ class EpisodeOpener:
         elif existing is not None and (
             existing.origin == reset or (journal and existing.reset == reset)
         ):
-            return self._reopen(stream, existing, journal, hashes)
+            return Deferred(self._reopen(stream, existing, journal, hashes))
         host = self._hosts[reset.environment]
         plan = OpenPlan(
             stream.owner,
@@ -119,16 +125,18 @@ class EpisodeOpener:
             source=None,
             lease=self._parser.lease(command.reset.lease_ms),
             start=lambda: host.open(reset, journal, hashes),
+            # A journal is played in parts, between which others get their turn.
+            start_now=_not_now if journal else lambda: host.open_now(reset, hashes),
         )
         return self._open(stream, command, plan)
 
-    def fork(self, stream: Stream, command: pb.Command) -> Awaitable[WriteAnswer]:
+    def fork(self, stream: Stream, command: pb.Command) -> Answer:
         """Open an episode as a copy of another one; raises CommandError."""
         seq = command.seq
         origin = ForkOrigin(command.fork.from_episode_id, seq)
         existing = self._table.own(command.episode_id, stream.owner)
         if existing is not None and existing.origin == origin:
-            return self._reopen(stream, existing, existing.journal.inputs_to(seq), ())
+            return Deferred(self._reopen(stream, existing, existing.journal.inputs_to(seq), ()))
         pending = self._table.own_opening(command.episode_id, stream.owner)
         if pending is not None and pending.request == OpenRequest(origin, None):
             return self._opened(stream, pending, command)
@@ -183,8 +191,8 @@ class EpisodeOpener:
         self._table.cache_hits += 1
         return events.observation(episode.episode_id, seq, result, replayed=True)
 
-    def _open(self, stream: Stream, command: pb.Command, plan: OpenPlan) -> Awaitable[WriteAnswer]:
-        """Start opening an episode, or join the same opening that is under way."""
+    def _open(self, stream: Stream, command: pb.Command, plan: OpenPlan) -> Answer:
+        """Open an episode or start to do so, or join the same opening that is under way."""
         episode_id = self._parser.episode_id(command.episode_id)
         pending = self._table.pending_opens.get(episode_id)
         if pending is not None and (pending.owner, pending.request) != (plan.owner, plan.request):
@@ -196,6 +204,10 @@ class EpisodeOpener:
             if plan.source is not None:
                 # Where room was short, it may have ended just now.
                 self._table.find(plan.source.episode_id, plan.owner)
+            episode = self._create_now(episode_id, plan, stream)
+            if episode is not None:
+                episode.attach(stream)
+                return events.observation(episode_id, command.seq, episode.result(command.seq))
             starting = plan.start()
             journal = None
             if plan.source is not None:
@@ -207,6 +219,24 @@ class EpisodeOpener:
             pending = InFlight(command.seq, plan.request, opening, owner=plan.owner)
             self._table.pending_opens[episode_id] = pending
         return self._opened(stream, pending, command)
+
+    def _create_now(self, episode_id: str, plan: OpenPlan, stream: Stream) -> Episode | None:
+        """Open an episode before returning; None where its environment is not on the loop.
+
+        Most episodes begin like this: a task and those who wait for it cost more than the reset of
+        a small environment.
+        """
+        if self._table.tracing is not None:
+            return None
+        try:
+            started = plan.start_now()
+        except BaseException as error:
+            _log_failure(episode_id, plan.reset, error)
+            raise
+        if started is None:
+            return None
+        self._admission.admit(plan.reset.environment, stream.account)
+        return self._install(episode_id, plan, *started, forked=None, stream=stream)
 
     async def _create(
         self,
@@ -238,6 +268,22 @@ class EpisodeOpener:
             if tracing is not None:
                 tracing.end_failed(span, error)
             raise error
+        return self._install(
+            episode_id, plan, runner, results, forked=forked, stream=stream, span=span
+        )
+
+    def _install(
+        self,
+        episode_id: str,
+        plan: OpenPlan,
+        runner: Runner,
+        results: list[Result],
+        *,
+        forked: Journal | None,
+        stream: Stream,
+        span: Any = None,
+    ) -> Episode:
+        """Add an episode, admitted already, whose runner has started."""
         episode = Episode(
             episode_id,
             plan.reset,
@@ -259,7 +305,7 @@ class EpisodeOpener:
         if plan.journal:
             log.info(
                 "episode rebuilt from its client's journal",
-                environment=environment,
+                environment=plan.reset.environment,
                 episode_id=episode_id,
                 seq=episode.seq,
             )
@@ -271,11 +317,9 @@ class EpisodeOpener:
         if forked is not None:
             forked.release()
 
-    def _opened(
-        self, stream: Stream, pending: InFlight[Episode], command: pb.Command
-    ) -> Awaitable[WriteAnswer]:
+    def _opened(self, stream: Stream, pending: InFlight[Episode], command: pb.Command) -> Deferred:
         """Wait for an opening; `join` has to be called now, not when the coroutine first runs."""
-        return self._answer_opened(stream, pending.seq, pending.join(command))
+        return Deferred(self._answer_opened(stream, pending.seq, pending.join(command)))
 
     async def _answer_opened(
         self, stream: Stream, seq: int, opening: Awaitable[Episode]

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from agentgym.env.v1 import environment_pb2 as pb
@@ -42,20 +42,33 @@ _REPLAY_CHUNK = 64
 """Journal entries that are played inline before other episodes get their turn."""
 
 
-@contextmanager
-def boundary(name: str) -> Generator[None]:
+def boundary(name: str) -> AbstractContextManager[None]:
     """Turn whatever an environment raises into an error of its episode: the one place for that."""
-    try:
-        yield
-    except (CommandError, StepOverrun):
-        raise
-    except SdkError as error:
-        raise CommandError.from_sdk(error) from error
-    except ReplayDiverged as error:
-        raise errors.replay_diverged(str(error), error.at_seq) from error
-    except Exception as error:  # boundary: foreign code may raise anything
-        log.warning("environment crashed", environment=name, exc_info=True)
-        raise errors.crashed(name, error) from error
+    return _Boundary(name)
+
+
+class _Boundary:
+    """A context manager by hand: every episode passes through half a dozen."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        if not isinstance(error, Exception) or isinstance(error, CommandError | StepOverrun):
+            return
+        if isinstance(error, SdkError):
+            raise CommandError.from_sdk(error) from error
+        if isinstance(error, ReplayDiverged):
+            raise errors.replay_diverged(str(error), error.at_seq) from error
+        # Foreign code may raise anything.
+        log.warning("environment crashed", environment=self._name, exc_info=error)
+        raise errors.crashed(self._name, error) from error
 
 
 class Runner(ABC):
@@ -131,6 +144,12 @@ class Host(ABC):
         self, reset: ResetSpec, journal: Sequence[StepInput], hashes: Sequence[bytes]
     ) -> tuple[Runner, list[Result]]:
         """Start an episode and play a journal; raises CommandError."""
+
+    def open_now(
+        self, reset: ResetSpec, hashes: Sequence[bytes]
+    ) -> tuple[Runner, list[Result]] | None:
+        """Start an episode before returning; None = only `open` can. Raises CommandError."""
+        return None
 
     async def step(self, runner: Runner, step_input: StepInput) -> Result:
         """Execute a step of one of this host's runners away from the loop; raises CommandError."""
@@ -226,12 +245,31 @@ class InlineHost(Host):
     async def open(
         self, reset: ResetSpec, journal: Sequence[StepInput], hashes: Sequence[bytes]
     ) -> tuple[Runner, list[Result]]:
+        successor = self.successor
+        if successor is None:
+            try:
+                return await self._open(reset, journal, hashes)
+            except CommandError as error:
+                successor = self._moved_by(error)
+        return await successor.open(reset, journal, hashes)
+
+    def open_now(
+        self, reset: ResetSpec, hashes: Sequence[bytes]
+    ) -> tuple[Runner, list[Result]] | None:
+        if not self.loaded.prepared or self.successor is not None:
+            return None
         try:
-            return await self._open(reset, journal, hashes)
+            instance, first = self.call(lambda: self.loaded.begin(reset, hashes), reset.item_id)
         except CommandError as error:
-            if error.reason != pb.ERROR_REASON_ENVIRONMENT_HUNG or self.successor is None:
-                raise
-            return await self.successor.open(reset, journal, hashes)
+            self._moved_by(error)
+            return None
+        return InlineRunner(self, instance, reset.item_id), [first]
+
+    def _moved_by(self, error: CommandError) -> Host:
+        """Return where the environment runs since the call that raised this; else raise it."""
+        if error.reason != pb.ERROR_REASON_ENVIRONMENT_HUNG or self.successor is None:
+            raise error
+        return self.successor
 
     async def _open(
         self, reset: ResetSpec, journal: Sequence[StepInput], hashes: Sequence[bytes]

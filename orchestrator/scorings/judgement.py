@@ -25,9 +25,8 @@ def rescored(summary: EpisodeSummary, score: EpisodeScore | None) -> EpisodeSumm
     if summary.failed:
         return summary
     if score is not None and score.scored:
-        return dataclasses.replace(summary, score=score.score, success=score.success)
-    return dataclasses.replace(
-        summary,
+        return summary._replace(score=score.score, success=score.success)
+    return summary._replace(
         reward=None,
         score=None,
         success=None,

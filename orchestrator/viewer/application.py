@@ -384,5 +384,4 @@ def _number(parameters: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _row(summary: EpisodeSummary) -> dict[str, Any]:
-    row = {name: getattr(summary, name) for name in summary.__slots__}
-    return {**row, "outcome": summary.outcome, "ending": summary.ending}
+    return {**summary._asdict(), "outcome": summary.outcome, "ending": summary.ending}

@@ -40,6 +40,16 @@ def test_the_experts_replies_are_written_for_the_items_asked_for(tmp_path):
     assert all("Action:" in reply for said in replies.values() for reply in said)
 
 
+def test_replies_of_random_are_the_same_each_time_and_last_longer(tmp_path):
+    written = []
+    for name, player in (("expert", "expert"), ("first", "random"), ("second", "random")):
+        write_replies("textcraft", 3, tmp_path / name, player)
+        written.append(json.loads((tmp_path / name).read_text()))
+    expert, first, second = written
+    assert first == second
+    assert sum(map(len, first.values())) > sum(map(len, expert.values()))
+
+
 def test_agentgyms_loop_plays_the_same_episodes_as_ours(tmp_path):
     replies = tmp_path / "replies.json"
     items = write_replies("textcraft", 2, replies)

@@ -47,6 +47,35 @@ async def test_a_run_ends_that_is_stopped_before_its_episodes_have_begun():
     assert scheduler.idle and scheduler.pending == 3
 
 
+async def test_the_first_episodes_are_planned_while_most_are_not_begun():
+    keys = [EpisodeKey("maze", f"maze_{number}", 0, "p") for number in range(1000)]
+    retries = RetryBudget(RetryPolicy(budget=math.inf))
+    scheduler = Scheduler(keys, limits=Limits(total=1000), retries=retries)
+    begun: list[int] = []
+
+    def plan(assignment):
+        begun.append(scheduler.running)
+        raise asyncio.CancelledError  # planned, and never played
+
+    dispatcher = Dispatcher(
+        scheduler,
+        SimpleNamespace(followed=lambda *_calls: nullcontext()),
+        {"p": SimpleNamespace(outage=lambda: None)},
+        lambda environment: None,
+        plan,
+        lambda record: None,
+        account=RunAccount(RunLimits()),
+        on_limit=lambda limit: None,
+    )
+    playing = asyncio.create_task(dispatcher.run())
+    while not begun:
+        await asyncio.sleep(0)
+    dispatcher.stop()
+    async with asyncio.timeout(30):
+        await playing
+    assert begun[0] < 300
+
+
 async def test_an_attempt_that_a_dead_process_left_on_a_server_is_played_from_its_beginning(
     tmp_path, monkeypatch
 ):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_runtime.answer_time import answers_timed, note_answer
+from agent_runtime.answer_time import AnswerTime, note_answer
 from agent_runtime.spending import EpisodeLimits, Limit, Spent
 from agentgym.env.v1 import types_pb2
 from orchestrator import audit, sample, show
@@ -108,10 +108,10 @@ def test_an_episode_has_reached_the_first_of_its_limits() -> None:
 
 
 def test_the_time_of_a_reply_is_that_of_its_answers_without_the_waits() -> None:
-    with answers_timed() as asked:
+    with AnswerTime() as asked:
         note_answer(0.5)
         note_answer(0.25)
-    with answers_timed() as computed:
+    with AnswerTime() as computed:
         pass
     note_answer(9)
     assert (asked.within(60), asked.within(0.6), computed.within(60)) == (0.75, 0.6, 60)

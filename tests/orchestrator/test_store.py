@@ -96,6 +96,39 @@ async def test_an_earlier_attempt_never_replaces_a_later_one(store):
         await store.append(build_episode(attempt=1))
 
 
+async def test_a_later_attempt_under_the_failed_one_s_id_changes_nothing(store):
+    first, again = build_failed(attempt=1), build_episode(attempt=2)
+    again.episode_id = first.episode_id
+    await store.append(first)
+    with pytest.raises(errors.DuplicateEpisode, match="is taken"):
+        await store.append(again)
+    assert list(store.episodes()) == [first]
+    assert list(store.episodes(superseded=True)) == []
+    assert store.verify() == []
+
+
+async def test_an_id_of_a_superseded_attempt_is_taken(store):
+    first, other = build_failed(attempt=1), build_episode("maze_2")
+    other.episode_id = first.episode_id
+    await store.append(first)
+    await store.append(build_episode(attempt=2))
+    with pytest.raises(errors.DuplicateEpisode, match="is taken"):
+        await store.append(other)
+    assert store.count() == 1
+
+
+def test_a_record_is_stored_whose_loop_has_ended(store):
+    loop = asyncio.new_event_loop()
+    appending = loop.create_task(store.append(build_episode("maze_1")))
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    appending.cancel()
+    loop.run_until_complete(asyncio.gather(appending, return_exceptions=True))
+    loop.close()
+    store.append_all([build_episode("maze_2")])
+    assert store.count() == 2
+
+
 async def test_a_bad_record_of_a_batch_fails_alone(store):
     twin = build_episode("maze_2")
     twin.episode_id = build_episode("maze_1").episode_id

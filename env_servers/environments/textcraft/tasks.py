@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +46,8 @@ DISTRACTORS: Final = 10
 """At most so many commands of a task do not belong to its goal, as in the original."""
 TRAIN_DRAWS: Final = 20
 """Train tasks of one goal, at most; they differ in distractors and order."""
+_KEPT: Final = 2048
+"""Tasks whose commands are remembered, of 2 KB each."""
 _MANY_COMMANDS: Final = 9
 """Draws of so many commands never repeat one another; those of fewer are compared."""
 EVAL_BASE: Final = EMBEDDED_BASE + 500_000
@@ -82,6 +85,8 @@ class TextCraftTasks(StaticTaskSet):
         super().__init__(splits, unlisted)
         self.worlds = dict(worlds)
         self._recipes = recipes
+        # All samples of an item show the same commands, whose order is drawn by hashing.
+        self._drawn = lru_cache(maxsize=_KEPT)(self._draw)
 
     def world(self, assignment: Assignment) -> World:
         """Return the world of a task, whose cycles are cut where its commands show it."""
@@ -93,6 +98,9 @@ class TextCraftTasks(StaticTaskSet):
         """Return the crafting commands of a task, in the order shown."""
         if assignment.recorded is not None:
             return assignment.recorded
+        return self._drawn(assignment)
+
+    def _draw(self, assignment: Assignment) -> tuple[str, ...]:
         return _drawn(self.worlds[assignment.world], assignment)
 
     def check_commands(self, assignment: Assignment) -> None:

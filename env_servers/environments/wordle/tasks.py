@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import random
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +39,8 @@ OFFICIAL_SIZE: Final = 980
 LISTED_SIZES: Final = (40, 80, 160)
 """Words of a listed vocabulary, by turns."""
 _EVAL_WORDS: Final = 300
+_KEPT: Final = 512
+"""Embedded games that are remembered, of 20 KB at most."""
 _SPLIT_SEED: Final = 20_240_606
 
 
@@ -69,6 +72,8 @@ class WordleTasks(RangeTaskSet):
         random.Random(_SPLIT_SEED).shuffle(words)
         self._eval_words = tuple(words[:_EVAL_WORDS])
         self._train_words = tuple(words[_EVAL_WORDS:])
+        # All samples of an item play one game, and a listed one is drawn word by word.
+        self._puzzle = lru_cache(maxsize=_KEPT)(self._embedded)
         train = len(self._train_words)
         official = OFFICIAL_SIZE - OFFICIAL_EVAL_SIZE
         super().__init__(
@@ -102,7 +107,7 @@ class WordleTasks(RangeTaskSet):
             words = self.vocabularies.official
             item_id, puzzle = f"{OFFICIAL_PREFIX}_{index}", Puzzle(words, words, None, index)
         else:
-            item_id, puzzle = f"wordle_{index}", self._embedded(index)
+            item_id, puzzle = f"wordle_{index}", self._puzzle(index)
         return Task(item_id, puzzle, _category(index))
 
     def _embedded(self, index: int) -> Puzzle:

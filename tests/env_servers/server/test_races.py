@@ -42,6 +42,17 @@ async def test_closing_an_episode_that_is_being_opened_ends_it(how):
         nothing_is_left(server)
 
 
+async def test_a_reset_on_the_loop_has_happened_when_the_next_command_is_read():
+    async with serving("inline") as server, harness_for(server.addresses[0]) as harness:
+        stream = await harness.open_stream()
+        opening = harness.reset(length=3)
+        step = pb.Command(episode_id=opening.episode_id, seq=1, action="a")
+        await stream.send(opening, step)
+        assert expect_observation(await stream.answer(opening)).seq == 0
+        assert expect_observation(await stream.answer(step)).seq == 1
+        assert not server.handler.background.running
+
+
 @ELSEWHERE
 async def test_cancelling_an_opening_lets_the_same_reset_join_it(how):
     async with serving(how) as server, harness_for(server.addresses[0]) as harness:
