@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from training.errors import DataError
 def summary(item: str, score: float | None, *, sample: int = 0, **changes) -> EpisodeSummary:
     plain = summarise(build_episode(item, sample=sample))
     values = {"score": score, "reward": score, "episode_id": f"{item}-{sample}", **changes}
-    return replace(plain, **values)
+    return plain._replace(**values)
 
 
 def test_an_episode_is_kept_where_its_score_exceeds_the_threshold():

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ def test_a_figure_is_the_success_rate_where_the_metric_is_success():
     episodes = [summarise(build_episode(f"maze_{n}")) for n in range(4)]
     found = measure(
         EvalRun(Path("run"), "maze", by_score=False, perfect=1.0),
-        [replace(it, success=n > 0, fault=None) for n, it in enumerate(episodes)],
+        [it._replace(success=n > 0, fault=None) for n, it in enumerate(episodes)],
     )
     assert found.mean == 0.75
 
@@ -30,14 +29,14 @@ def test_a_perfect_score_is_one_whatever_the_unit():
     episodes = [summarise(build_episode(f"sciworld_{n}")) for n in range(2)]
     found = measure(
         EvalRun(Path("run"), "sciworld", by_score=True, perfect=100.0),
-        [replace(it, score=score) for it, score in zip(episodes, (50.0, 100.0), strict=True)],
+        [it._replace(score=score) for it, score in zip(episodes, (50.0, 100.0), strict=True)],
     )
     assert found.mean == 0.75
 
 
 def test_a_failed_episode_is_no_result():
     one = summarise(build_episode("maze_1"))
-    lost = replace(one, fault="POLICY", success=None, score=None)
+    lost = one._replace(fault="POLICY", success=None, score=None)
     found = measure(EvalRun(Path("run"), "maze", by_score=False, perfect=1.0), [lost])
     assert found.values == ()
     assert found.mean is None

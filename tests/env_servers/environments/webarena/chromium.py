@@ -5,7 +5,7 @@ import pytest
 from env_servers.environments.webarena.browser.chromium import AUTO, find_chromium
 from env_servers.sdk import EnvironmentUnavailable
 
-__all__ = ["needs_chromium"]
+__all__ = ["needs_chromium", "skip_without_chromium"]
 
 
 def _has_chromium():
@@ -15,4 +15,11 @@ def _has_chromium():
         return False
 
 
-needs_chromium = pytest.mark.skipif(not _has_chromium(), reason="no Chromium is installed")
+_HERE, _REASON = _has_chromium(), "no Chromium is installed"
+needs_chromium = pytest.mark.skipif(not _HERE, reason=_REASON)
+
+
+def skip_without_chromium():
+    """Skip a module that loads tasks as it is imported, which a server without browser refuses."""
+    if not _HERE:
+        pytest.skip(_REASON, allow_module_level=True)

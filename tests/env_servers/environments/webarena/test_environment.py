@@ -11,9 +11,10 @@ pytest.importorskip("playwright", reason="needs the extra webarena")
 from env_servers.environments.webarena.environment import WebArena
 from env_servers.environments.webarena.tasks import TEMPLATES
 from env_servers.sdk import EnvironmentConfig, ResetOptions
-from tests.env_servers.environments.webarena.chromium import needs_chromium
+from tests.env_servers.environments.webarena.chromium import skip_without_chromium
 
-pytestmark = [pytest.mark.slow, needs_chromium]
+pytestmark = pytest.mark.slow
+skip_without_chromium()
 TASKS = WebArena.load_tasks(EnvironmentConfig())
 
 
