@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from env_servers.environments.alfworld.pddl import (
+    ALWAYS,
     And,
     Atom,
     Domain,
@@ -229,7 +230,7 @@ class State:
         removed: list[tuple[str, Fact]] = []
         added: list[tuple[str, Fact]] = []
         for effect in effects:
-            if not self.holds(effect.condition, binding):
+            if effect.condition is not ALWAYS and not self.holds(effect.condition, binding):
                 continue
             atom = effect.atom
             arguments = tuple(binding.get(a, a) for a in atom.arguments)
