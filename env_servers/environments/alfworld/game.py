@@ -186,7 +186,7 @@ class Game:
     def _offered(self, state: State) -> list[str]:
         return sorted(
             {
-                self.command(state, grounded)
+                self._command(state, kind, grounded)
                 for kind in self._kinds
                 for grounded in _grounded_actions(kind, state)
             }
