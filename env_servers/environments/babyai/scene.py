@@ -172,7 +172,9 @@ class Scene:
         if not moves:
             self.offers["toggle"] = Offer((TOGGLE,), "toggle", door)
 
-    def _offer_locked_door(self, door: Entity, numbers: Mapping[str, int], held: Held | None) -> None:
+    def _offer_locked_door(
+        self, door: Entity, numbers: Mapping[str, int], held: Held | None
+    ) -> None:
         action = f"toggle and go through {door.name} {numbers[door.name]}"
         if held is None or held.kind != "key":
             reason = "you are not carrying a key."
