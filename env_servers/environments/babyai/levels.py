@@ -151,8 +151,8 @@ class Level(RoomGridLevel):
         return super().step(action)
 
     @property
-    def front_pos(self) -> tuple[int, int]:
-        """The cell before the agent, without the arrays that MiniGrid makes of two numbers."""
+    def front_pos(self) -> Any:
+        """The cell before the agent: two numbers, of which MiniGrid makes arrays."""
         (x, y), (dx, dy) = self.agent_pos, heading_vector(self.agent_dir)
         return int(x) + dx, int(y) + dy
 
