@@ -112,7 +112,10 @@ def _cost(formula: Formula, bound: frozenset[str], sizes: Mapping[str, int]) -> 
         case Or(parts):
             return sum(_cost(part, bound, sizes) for part in parts) + 0.5
         case Exists(parameters, part):
-            return _cost(part, bound - {p.name for p in parameters}, sizes) + 0.5
+            # All of it is gone through, once for every answer so far: it had better wait until the
+            # variables from outside are bound, as in goals that want two things of a kind.
+            inner = bound - {p.name for p in parameters}
+            return max((_cost(each, inner, sizes) for each in _parts(part)), default=0.0) + 0.5
         case Not() | Equal() | Forall():
             return 0.0 if free_variables(formula) <= bound else _LATE
         case Member():

@@ -192,8 +192,7 @@ def _mended(play: Play, action: str) -> str:
     forms = [plain]
     if put := _PUT.fullmatch(plain):
         forms += [f"put {put[1]} in/on {put[2]}", f"move {put[1]} to {put[2]}"]
-    possible = set(play.admissible())
-    return next((form for form in forms if form in possible), plain)
+    return next((form for form in forms if play.game.find(play.state, form)), plain)
 
 
 def _boolean(name: str, value: Any) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from env_servers.environments.alfworld.arrange import arrange
@@ -31,7 +32,14 @@ from env_servers.environments.alfworld.pddl import (
     used_predicates,
 )
 from env_servers.environments.alfworld.textgen import Placeholder, TextGrammar, read_grammar
-from env_servers.environments.alfworld.world import NEGATED, Scenery, State, read_scenery
+from env_servers.environments.alfworld.wording import Wording, wording_of
+from env_servers.environments.alfworld.world import (
+    NEGATED,
+    Binding,
+    Scenery,
+    State,
+    read_scenery,
+)
 
 __all__ = ["NOTHING_HAPPENS", "Game", "GroundedAction", "build_game", "read_game"]
 
@@ -57,6 +65,8 @@ class _Kind:
     effects: tuple[Effect, ...]
     prefix: str
     """The literal text with which its commands begin."""
+    wording: Wording | None
+    """How its commands are read back, where they can be."""
     steady: bool
     """Its commands depend on nothing that changes."""
     idleness: _Idleness | None
@@ -89,11 +99,13 @@ class Game:
     """Predicates of the goal."""
     _kinds: tuple[_Kind, ...]
     _won_at_first: bool | None = None
+    _opening: tuple[str, tuple[str, ...]] | None = None
+    """The first text and the first commands: every episode begins with them."""
     _commands: dict[GroundedAction, str] = field(default_factory=dict[GroundedAction, str])
 
     def intro(self) -> str:
         """Return the text with which the game begins."""
-        return self.grammar.render("#intro#", _View(self, self.first), {})
+        return self._open()[0]
 
     def won(self, state: State) -> bool:
         """Return whether the goal is reached."""
@@ -110,13 +122,7 @@ class Game:
 
     def admissible(self, state: State) -> list[str]:
         """Return all commands that do something, in ascending order, each once."""
-        return sorted(
-            {
-                self.command(state, grounded)
-                for kind in self._kinds
-                for grounded in _grounded_actions(kind, state)
-            }
-        )
+        return list(self._open()[1]) if state is self.first else self._offered(state)
 
     def grounded_actions(self, state: State, action: str) -> list[GroundedAction]:
         """Return what can be done by one action, named in lower case."""
@@ -130,12 +136,15 @@ class Game:
     def find(self, state: State, command: str) -> GroundedAction | None:
         """Return what a command means in a state; None where it means nothing."""
         for kind in self._kinds:
-            if command.startswith(kind.prefix):
-                for grounded in _possible(kind, state):
-                    if self._command(state, kind, grounded) == command and not _idles(
-                        kind, grounded
-                    ):
-                        return grounded
+            # Asked first, because it is quick and true of one kind or two.
+            if not command.startswith(kind.prefix):
+                continue
+            named = self._named(kind, command)
+            if named is None:
+                continue
+            for grounded in _possible(kind, state, named):
+                if self._command(state, kind, grounded) == command and not _idles(kind, grounded):
+                    return grounded
         return None
 
     def do(self, state: State, grounded: GroundedAction) -> tuple[State, str]:
@@ -166,6 +175,50 @@ class Game:
 
     def _kind(self, action: str) -> _Kind:
         return next(kind for kind in self._kinds if kind.name == action)
+
+    def _open(self) -> tuple[str, tuple[str, ...]]:
+        opening = self._opening
+        if opening is None:
+            text = self.grammar.render("#intro#", _View(self, self.first), {})
+            opening = self._opening = text, tuple(self._offered(self.first))
+        return opening
+
+    def _offered(self, state: State) -> list[str]:
+        return sorted(
+            {
+                self._command(state, kind, grounded)
+                for kind in self._kinds
+                for grounded in _grounded_actions(kind, state)
+            }
+        )
+
+    def _named(self, kind: _Kind, command: str) -> Binding | None:
+        """Return objects that every action with this command has; None: it is none of the kind.
+
+        A filter that spares looking at all that can be done: what is left is compared in the end.
+        """
+        if kind.wording is None:
+            return {}
+        shown = kind.wording.read(command)
+        if not shown:
+            return shown
+        binding: dict[str, str] = {}
+        for variable, text in shown.items():
+            objects = self._objects(text)
+            if not objects:
+                return None
+            if len(objects) > 1:
+                return {}
+            binding[variable] = objects[0]
+        return binding
+
+    def _objects(self, text: str) -> list[str]:
+        """Return the objects that are shown as this text."""
+        # Gone through, because a table the other way round would grow every game in memory.
+        objects = [name for name, shown in self.names.items() if shown == text]
+        if text in self.scenery.types and text not in self.names:
+            objects.append(text)
+        return objects
 
     def _command(self, state: State, kind: _Kind, grounded: GroundedAction) -> str:
         command = self._commands.get(grounded)
@@ -234,6 +287,7 @@ def build_game(domain: Domain, problem: Problem, grammar: TextGrammar) -> Game:
             arrange(schema.precondition, schema.parameters, sizes),
             tuple(e for e in schema.effects if e.atom.predicate in read),
             grammar.prefix(schema.name),
+            _wording(schema, grammar),
             not any(_changes(name, changing) for name in grammar.template_queries(schema.name)),
             _idleness(schema),
         )
@@ -269,8 +323,11 @@ def _grounded_actions(kind: _Kind, state: State) -> list[GroundedAction]:
     return [grounded for grounded in _possible(kind, state) if not _idles(kind, grounded)]
 
 
-def _possible(kind: _Kind, state: State) -> list[GroundedAction]:
-    answers = state.assignments(kind.parameters, kind.precondition, {})
+def _possible(
+    kind: _Kind, state: State, binding: Binding = MappingProxyType({})
+) -> list[GroundedAction]:
+    """What can be done with these objects, in ascending order, idle actions included."""
+    answers = state.assignments(kind.parameters, kind.precondition, binding)
     return [GroundedAction(kind.name, answer) for answer in answers]
 
 
@@ -280,6 +337,14 @@ def _conjuncts(formula: Formula) -> Iterator[Formula]:
             yield from _conjuncts(part)
     else:
         yield formula
+
+
+def _wording(schema: Schema, grammar: TextGrammar) -> Wording | None:
+    pattern = grammar.pattern(schema.name)
+    if pattern is None:
+        return None
+    demanded = {part for part in _conjuncts(schema.precondition) if isinstance(part, Atom)}
+    return wording_of(pattern, schema.parameters, demanded)
 
 
 def _idleness(schema: Schema) -> _Idleness | None:

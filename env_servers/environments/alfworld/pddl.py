@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 __all__ = [
+    "ALWAYS",
     "And",
     "Atom",
     "Domain",

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from env_servers.environments.alfworld.pddl import Fact, GameError
 
-__all__ = ["Bindings", "Condition", "Facts", "Placeholder", "TextGrammar", "read_grammar"]
+__all__ = ["Bindings", "Condition", "Facts", "Placeholder", "Slot", "TextGrammar", "read_grammar"]
 
 
 class Placeholder(NamedTuple):
@@ -37,6 +37,13 @@ class Condition(NamedTuple):
 
     predicate: str
     placeholders: tuple[Placeholder, ...]
+
+
+class Slot(NamedTuple):
+    """A place in a text where the name of a variable's object stands, once for every answer."""
+
+    variable: str
+    query: tuple[Condition, ...]
 
 
 class Facts(Protocol):
@@ -144,6 +151,11 @@ class TextGrammar:
         """Literal text with which every command of the action begins."""
         symbols = read_symbols(self.actions[action].template)
         return symbols[0].text if symbols and isinstance(symbols[0], _Literal) else ""
+
+    def pattern(self, action: str) -> tuple[str | Slot, ...] | None:
+        """Return the literals and the names that make a command; None where it has other parts."""
+        parts = tuple(map(_part, read_symbols(self.actions[action].template)))
+        return None if None in parts else tuple(part for part in parts if part is not None)
 
     def queried(self) -> frozenset[str]:
         """Predicates that some rule or template asks for."""
@@ -438,6 +450,16 @@ def _parse_query(symbol: _Symbol) -> tuple[Condition, ...]:
             return query
         case _:
             return ()
+
+
+def _part(symbol: _Symbol) -> str | Slot | None:
+    if isinstance(symbol, _Literal):
+        return symbol.text
+    match _parse_body(symbol):
+        case _Expression(((_Attribute(variable, "name"),),)):
+            return Slot(variable, _parse_query(symbol))
+        case _:
+            return None
 
 
 def _calls(symbols: Iterable[_Symbol]) -> Iterator[str]:

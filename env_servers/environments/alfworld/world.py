@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from env_servers.environments.alfworld.pddl import (
+    ALWAYS,
     And,
     Atom,
     Domain,
@@ -210,18 +211,17 @@ class State:
         self, parameters: Sequence[Parameter], formula: Formula, binding: Binding
     ) -> list[Fact]:
         """Return all objects for the parameters that make the formula hold, in ascending order."""
-        names, is_a = [parameter.name for parameter in parameters], self.scenery.is_a
+        names = [parameter.name for parameter in parameters]
         answers_found: set[Fact] = set()
         for answer in self.solve(formula, binding):
-            if all(name in answer for name in names):
-                values = tuple(answer[name] for name in names)
-                if values not in answers_found and all(
-                    is_a(value, p.type) for value, p in zip(values, parameters, strict=True)
-                ):
-                    answers_found.add(values)
+            try:
+                values = tuple([answer[name] for name in names])
+            except KeyError:  # a variable that may be any object of its type
+                for full in self._complete(parameters, answer):
+                    answers_found.add(tuple([full[name] for name in names]))
                 continue
-            for full in self._complete(parameters, answer):
-                answers_found.add(tuple(full[name] for name in names))
+            if values not in answers_found and self._are_of_types(values, parameters):
+                answers_found.add(values)
         return sorted(answers_found)
 
     def apply(self, effects: Sequence[Effect], binding: Binding) -> State:
@@ -229,7 +229,7 @@ class State:
         removed: list[tuple[str, Fact]] = []
         added: list[tuple[str, Fact]] = []
         for effect in effects:
-            if not self.holds(effect.condition, binding):
+            if effect.condition is not ALWAYS and not self.holds(effect.condition, binding):
                 continue
             atom = effect.atom
             arguments = tuple(binding.get(a, a) for a in atom.arguments)
@@ -257,6 +257,13 @@ class State:
                 changes.append((name, tuple(sorted(ours - theirs)), tuple(sorted(theirs - ours))))
         return tuple(changes)
 
+    def _are_of_types(self, values: Fact, parameters: Sequence[Parameter]) -> bool:
+        is_a = self.scenery.is_a
+        for value, parameter in zip(values, parameters, strict=True):
+            if not is_a(value, parameter.type):
+                return False
+        return True
+
     def _solve_atom(
         self, predicate: str, arguments: tuple[str, ...], binding: Binding
     ) -> Iterator[Binding]:
@@ -265,12 +272,16 @@ class State:
             if next(iter(self.matching(predicate, pattern)), None) is not None:
                 yield binding
             return
+        free = [(i, arguments[i]) for i, value in enumerate(pattern) if value is None]
         for fact in self.matching(predicate, pattern):
+            if len(fact) != len(arguments):
+                continue
             extended = dict(binding)
-            if len(fact) == len(arguments) and all(
-                argument[0] != "?" or extended.setdefault(argument, value) == value
-                for argument, value in zip(arguments, fact, strict=True)
-            ):
+            for position, variable in free:
+                # A variable that stands there twice has to mean the same object.
+                if extended.setdefault(variable, fact[position]) != fact[position]:
+                    break
+            else:
                 yield extended
 
     def _solve_all(

@@ -17,7 +17,7 @@ from minigrid.envs.babyai.core import roomgrid_level, verifier
 from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
 
 from env_servers.environments.babyai.paths import FORWARD, LEFT, RIGHT
-from env_servers.environments.babyai.view import Image, Sight
+from env_servers.environments.babyai.view import Image, Sight, heading_vector
 
 __all__ = ["DESCRIPTIONS", "LEVELS", "PARTS", "Level", "build"]
 
@@ -149,6 +149,12 @@ class Level(RoomGridLevel):
             x, y = self.front_pos
             self._touched = int(x), int(y)
         return super().step(action)
+
+    @property
+    def front_pos(self) -> Any:
+        """The cell before the agent: two numbers, of which MiniGrid makes arrays."""
+        (x, y), (dx, dy) = self.agent_pos, heading_vector(self.agent_dir)
+        return int(x) + dx, int(y) + dy
 
     def gen_obs(self) -> dict[str, Any]:
         """Return the observation that MiniGrid's `reset` and `step` hand out."""

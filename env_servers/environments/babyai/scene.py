@@ -6,7 +6,8 @@ why others are refused. A scene is a pure function of (image, direction, held ob
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -103,8 +104,8 @@ class Scene:
         The original numbers only the things of a name that can be reached, so that `1` may be
         another thing here than in the description; what cannot be reached shares the next number.
         """
-        reached: Counter[str] = Counter()
-        seen: Counter[str] = Counter()
+        reached: defaultdict[str, int] = defaultdict(int)
+        seen: defaultdict[str, int] = defaultdict(int)
         for thing in self._things:
             if thing.kind == "door" and not doors:
                 continue
@@ -129,7 +130,7 @@ class Scene:
             self.offers["drop"] = Offer((DROP,))
 
     def _offer_doors(self, held: Held | None) -> None:
-        numbers: Counter[str] = Counter()
+        numbers: defaultdict[str, int] = defaultdict(int)
         for thing in self._things:
             if thing.kind != "door":
                 continue
@@ -149,7 +150,7 @@ class Scene:
         if moving and not self._original:
             self.offers["toggle"] = Offer((TOGGLE,))
 
-    def _offer_open_door(self, door: Entity, numbers: Counter[str]) -> None:
+    def _offer_open_door(self, door: Entity, numbers: Mapping[str, int]) -> None:
         action = f"go through {door.name} {numbers[door.name]}"
         moves = self._ways.to_enter(door.forward, door.right)
         if moves is None:
@@ -157,7 +158,7 @@ class Scene:
         else:
             self.offers[action] = Offer(moves, "go through", door)
 
-    def _offer_shut_door(self, door: Entity, numbers: Counter[str]) -> None:
+    def _offer_shut_door(self, door: Entity, numbers: Mapping[str, int]) -> None:
         number = numbers[door.name]
         action = f"toggle and go through {door.name} {number}"
         moves = self._ways.to_face(door.forward, door.right)
@@ -171,7 +172,9 @@ class Scene:
         if not moves:
             self.offers["toggle"] = Offer((TOGGLE,), "toggle", door)
 
-    def _offer_locked_door(self, door: Entity, numbers: Counter[str], held: Held | None) -> None:
+    def _offer_locked_door(
+        self, door: Entity, numbers: Mapping[str, int], held: Held | None
+    ) -> None:
         action = f"toggle and go through {door.name} {numbers[door.name]}"
         if held is None or held.kind != "key":
             reason = "you are not carrying a key."
@@ -199,7 +202,7 @@ def _describe(
     parts = ["You cannot see any objects within sight."]
     if anything:
         parts = ["In front of you in this room, you can see several objects: "]
-    numbers: Counter[str] = Counter()
+    numbers: defaultdict[str, int] = defaultdict(int)
     for thing in things:
         numbers[thing.name] += 1
         parts.append(f"There is a {thing.name} {numbers[thing.name]} {_place(thing)}  ")

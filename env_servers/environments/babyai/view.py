@@ -143,28 +143,30 @@ def _read(cell: Any) -> int:
     return code if cell.see_behind() else code | _OPAQUE
 
 
-_NAMES: dict[int, tuple[str, str]] = {}
+_NEAREST_FIRST: Final = tuple(
+    sorted(
+        (index for index in range(SIZE * SIZE) if index != _AGENT),
+        key=lambda index: AHEAD - index // SIZE + abs(index % SIZE - SIDE),
+    )
+)
+"""Places of the window by their distance, the agent's own left out."""
 
 
-def _name(code: int) -> tuple[str, str]:
-    """Name and kind of a code."""
+@lru_cache(maxsize=8192)
+def _entity(code: int, index: int) -> Entity:
+    """Return what a code at a place of the window stands for; windows share these."""
     kind = IDX_TO_OBJECT[code >> 8]
     words = [IDX_TO_COLOR[code >> 4 & 15], kind]
     if kind == "door":
         words.insert(1, _DOOR_STATES[code & 15])
-    return " ".join(words), kind
+    row, column = divmod(index, SIZE)
+    return Entity(" ".join(words), kind, AHEAD - row, column - SIDE)
 
 
 def entities(image: Image) -> list[Entity]:
     """Everything seen besides floor, nearest first; among equals far rows first, then from left."""
-    seen: list[Entity] = []
-    for index, code in enumerate(image):
-        if code in (0, _EMPTY) or index == _AGENT:
-            continue
-        named = _NAMES.get(code)
-        if named is None:
-            named = _NAMES[code] = _name(code)
-        row, column = divmod(index, SIZE)
-        seen.append(Entity(*named, AHEAD - row, column - SIDE))
-    seen.sort(key=lambda thing: thing.forward + abs(thing.right))
-    return seen
+    return [
+        _entity(code, index)
+        for index in _NEAREST_FIRST
+        if (code := image[index]) and code != _EMPTY
+    ]

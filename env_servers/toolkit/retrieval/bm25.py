@@ -116,6 +116,8 @@ class Index:
         self._inverse = [
             _float32(1 / (K1 * (1 - B + B * decode_length(byte) / average))) for byte in range(256)
         ]
+        self._inverse_array: Any = None
+        """The same for numpy, converted once: that takes as long as a term's shares."""
         self._impacts: dict[str, array[float]] = {}
         self._cache: OrderedDict[tuple[str, int], tuple[int, ...]] = OrderedDict()
         self._kept_shares: OrderedDict[tuple[str, int], Any] = OrderedDict()
@@ -175,9 +177,11 @@ class Index:
         kept = self._kept_shares.get((term, repeats))
         if kept is not None:
             return kept
+        if self._inverse_array is None:
+            self._inverse_array = np.asarray(self._inverse)
         numbers = np.frombuffer(self._documents[term], np.uint32)
         counts = np.frombuffer(self._counts[term], np.uint16)
-        factors = np.asarray(self._inverse)[np.frombuffer(self._lengths, np.uint8)[numbers]]
+        factors = self._inverse_array[np.frombuffer(self._lengths, np.uint8)[numbers]]
         weight = self._weight(term, repeats)
         shares = (weight - weight / (1 + counts * factors)).astype(np.float32)
         if len(shares) <= _LONGEST_KEPT:

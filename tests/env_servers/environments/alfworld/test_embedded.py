@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from collections import Counter
 
 import pytest
 
 from env_servers.environments.alfworld.embedded import LAYOUTS, UNSEEN_LAYOUTS, game_texts, layout
 from env_servers.environments.alfworld.embedded import assign as assign_game
-from env_servers.environments.alfworld.game import read_game
+from env_servers.environments.alfworld.game import GroundedAction, read_game
 from env_servers.environments.alfworld.scripted_player import plan
 from env_servers.environments.alfworld.tasks import EMBEDDED, AlfworldTasks
 from env_servers.environments.alfworld.tasktypes import TaskType
@@ -66,6 +67,25 @@ def test_the_expert_solves_generated_games_within_the_rounds(
         last, count = solve(episode)
         assert (last.reward, last.terminated) == (1.0, True), item
         assert 3 <= count <= 12
+
+
+def test_a_command_means_what_a_search_of_everything_that_can_be_done_finds(
+    embedded: AlfworldTasks,
+) -> None:
+    once_offered: set[str] = set()
+    for item in ids(embedded, "train")[:6]:
+        played = embedded.game(embedded.get(item).payload)
+        state, choose = played.first, random.Random(item)
+        for _ in range(12):
+            meanings: dict[str, GroundedAction] = {}
+            for action in played.grammar.actions:
+                for grounded in played.grounded_actions(state, action):
+                    meanings.setdefault(played.command(state, grounded), grounded)
+            assert sorted(meanings) == played.admissible(state)
+            once_offered.update(meanings)
+            for command in once_offered:
+                assert played.find(state, command) == meanings.get(command), (item, command)
+            state, _ = played.act(state, choose.choice(sorted(meanings)))
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from env_servers.environments.alfworld.game import Game, read_game
 from env_servers.environments.alfworld.naming import display_names
 from env_servers.environments.alfworld.pddl import GameError, read_domain, read_problem
 from env_servers.environments.alfworld.textgen import read_grammar
+from env_servers.environments.alfworld.wording import Wording
 
 DOMAIN = """
 ; a comment
@@ -97,6 +98,32 @@ def test_constants_and_subtypes_count_as_objects() -> None:
         "flip lamp 2",
         "flip master",
     ]
+
+
+def test_an_object_of_which_no_fact_tells_can_be_named() -> None:
+    assert told(game(), "flip master", "flip nobody") == ["It is light.", "Nothing happens."]
+
+
+def test_a_name_under_a_condition_that_an_action_does_not_demand_is_still_understood() -> None:
+    listed = '"walk [{to.name | in(t:thing, to:place)}]"'
+    played = game(grammar=GRAMMAR.replace('"walk to {to}"', listed))
+    [told_there] = told(played, "walk attic 1, and attic 1")
+    assert told_there.startswith("You are at attic 1")
+
+
+def test_names_without_a_text_between_them_are_still_understood() -> None:
+    played = game(grammar=GRAMMAR.replace('"grab {t}"', '"grab {t}{p}"'))
+    assert told(played, "grab lamp 2hall 1", "grab lamp 1hall 1") == [
+        "lamp 2 is gone.",
+        "Nothing happens.",
+    ]
+
+
+def test_a_command_that_can_be_read_in_two_ways_names_nothing_for_certain() -> None:
+    wording = Wording("put ", ("?t", "?p"), " on ")
+    assert wording.read("put hat on table 1") == {"?t": "hat", "?p": "table 1"}
+    assert wording.read("put hat on table on wheels") == {}
+    assert wording.read("put hat") is None
 
 
 def test_conditions_of_effects_are_those_before_the_action() -> None:
