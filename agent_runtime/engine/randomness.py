@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["uniform"]
+__all__ = ["draw", "random_stream", "uniform"]
 
 _MASK: Final = 2**64 - 1
 _BITS: Final = 48
@@ -16,7 +16,17 @@ _BITS: Final = 48
 
 def uniform(seed: int, index: int) -> float:
     """Return a number in [0, 1) for the token at this index of a context, under this seed."""
-    return (_mix(_mix(seed & _MASK) + index) >> (64 - _BITS)) / 2**_BITS
+    return draw(random_stream(seed), index)
+
+
+def random_stream(seed: int) -> int:
+    """Return what `draw` needs of a seed: computed once for all tokens of a reply."""
+    return _mix(seed & _MASK)
+
+
+def draw(stream: int, index: int) -> float:
+    """Return `uniform(seed, index)`, given the seed's stream."""
+    return (_mix(stream + index) >> (64 - _BITS)) / 2**_BITS
 
 
 def _mix(value: int) -> int:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent_runtime.engine.generation import GenerationRequest, GenerationResult
+from agent_runtime.engine.randomness import random_stream
 from agent_runtime.ledger import VersionSpan
 from agent_runtime.sampling import FinishReason
 
@@ -79,7 +80,10 @@ class CacheSlot:
 class Generation:
     """A request being answered: prompt and reply in one growing list of ids."""
 
-    __slots__ = ("_spans", "cached_tokens", "entropies", "ids", "logprobs", "request", "slot")
+    __slots__ = (
+        *("_spans", "_version", "cached_tokens", "entropies", "ids", "logprobs", "request"),
+        *("slot", "stream"),
+    )
 
     def __init__(self, request: GenerationRequest) -> None:
         self.request = request
@@ -88,7 +92,12 @@ class Generation:
         self.entropies: list[float] = []
         self.slot: CacheSlot | None = None
         self.cached_tokens = 0
-        self._spans: list[VersionSpan] = []
+        self.stream = random_stream(request.seed)
+        """Where its random numbers come from."""
+        self._version: str | None = None
+        """Of the newest token."""
+        self._spans: list[tuple[int, str]] = []
+        """Of each run of tokens with one version, the first token and the version."""
 
     @property
     def length(self) -> int:
@@ -97,14 +106,12 @@ class Generation:
 
     def append(self, token: int, logprob: float, entropy: float, version: str) -> None:
         """Add one sampled token."""
-        index, spans = len(self.logprobs), self._spans
+        if version != self._version:
+            self._version = version
+            self._spans.append((len(self.logprobs), version))
         self.ids.append(token)
         self.logprobs.append(logprob)
         self.entropies.append(entropy)
-        start = index
-        if spans and spans[-1].version == version:
-            start = spans.pop().start
-        spans.append(VersionSpan(start, index + 1, version))
 
     def finish_reason(
         self, limit: int, decode: Callable[[Sequence[int]], str] | None
@@ -115,18 +122,18 @@ class Generation:
             limit: Most tokens of prompt and reply together.
             decode: Gives the text of ids; without it, stop strings are not looked for.
         """
-        if self.ids[-1] in self.request.stop_ids:
+        request, ids = self.request, self.ids
+        if ids[-1] in request.stop_ids:
             return FinishReason.STOP
-        if decode is not None and self._ends_with_stop_string(decode):
+        sampling = request.sampling
+        if sampling.stop and decode is not None and self._ends_with_stop_string(decode):
             return FinishReason.STOP
-        if self.length >= self.request.sampling.max_new_tokens:
+        if len(self.logprobs) >= sampling.max_new_tokens:
             return FinishReason.LENGTH
-        return FinishReason.CONTEXT if len(self.ids) >= limit else None
+        return FinishReason.CONTEXT if len(ids) >= limit else None
 
     def _ends_with_stop_string(self, decode: Callable[[Sequence[int]], str]) -> bool:
         stops = self.request.sampling.stop
-        if not stops:
-            return False
         # Each token gives a byte or more (control tokens none, hence the margin), each character
         # takes four at most: a stop string that just ended lies in the text of this tail.
         tail = 4 * max(len(stop) for stop in stops) + 8
@@ -140,11 +147,18 @@ class Generation:
             ids=self.ids[prompt:],
             logprobs=list(self.logprobs),
             entropies=list(self.entropies),
-            versions=list(self._spans),
+            versions=self._version_spans(),
             finish=finish,
             prompt_tokens=prompt,
             cached_tokens=self.cached_tokens,
         )
+
+    def _version_spans(self) -> list[VersionSpan]:
+        ends = [*(start for start, _ in self._spans[1:]), len(self.logprobs)]
+        return [
+            VersionSpan(start, end, version)
+            for (start, version), end in zip(self._spans, ends, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,22 +170,28 @@ class Copy:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive tokens of one generation that a step computes."""
+    """Consecutive tokens of one generation that a step computes; never changed.
 
-    generation: Generation
-    slot: int
-    start: int
-    """Position of the first token; all before it are in the slot."""
-    ids: Sequence[int]
-    samples: bool
-    """Whether they reach the end of the context, so that the next token is sampled."""
+    A plain class: a step makes a thousand of them, and making a frozen dataclass takes thrice as
+    long.
+    """
 
-    @property
-    def end(self) -> int:
+    __slots__ = ("count", "end", "generation", "ids", "samples", "slot", "start")
+
+    def __init__(
+        self, generation: Generation, slot: int, start: int, ids: Sequence[int], samples: bool
+    ) -> None:
+        self.generation = generation
+        self.slot = slot
+        self.start = start
+        """Position of the first token; all before it are in the slot."""
+        self.ids = ids
+        self.samples = samples
+        """Whether they reach the end of the context, so that the next token is sampled."""
+        self.count = count = len(ids)
+        self.end = start + count
         """Position after the last token: the length of the slot's context afterwards."""
-        return self.start + len(self.ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,22 +266,24 @@ class BatchScheduler:
         chunks: list[Chunk] = []
         budget = self._prefill_tokens
         for generation, slot in self._running.items():
-            start, total = slot.cached, len(generation.ids)
+            start, ids = slot.cached, generation.ids
+            total = len(ids)
             if start == total - 1:
-                chunks.append(Chunk(generation, slot.index, start, generation.ids[start:], True))
+                chunks.append(Chunk(generation, slot.index, start, ids[start:], True))
             elif budget > 0:
                 end = min(total, start + budget)
                 budget -= end - start
-                ids = generation.ids[start:end]
+                ids = ids[start:end]
                 chunks.append(Chunk(generation, slot.index, start, ids, end == total))
         return StepPlan(copies, chunks)
 
     def mark_computed(self, plan: StepPlan) -> None:
         """Note that the plan's keys and values are in the cache now."""
+        slots, clock = self.slots, self._clock
         for chunk in plan.chunks:
-            slot = self.slots[chunk.slot]
+            slot = slots[chunk.slot]
             slot.cached = chunk.end
-            slot.used_at = self._clock
+            slot.used_at = clock
 
     def finish(self, generation: Generation, *, keep: bool = True) -> None:
         """End a generation that waits or runs; `keep` = its slot's content may be reused."""
