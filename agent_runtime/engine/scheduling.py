@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent_runtime.engine.generation import GenerationRequest, GenerationResult
+from agent_runtime.engine.prefix_index import MIN_SHARED_PREFIX, PrefixIndex, common_prefix
 from agent_runtime.engine.randomness import random_stream
 from agent_runtime.ledger import VersionSpan
 from agent_runtime.sampling import FinishReason
@@ -34,8 +35,6 @@ __all__ = [
     "common_prefix",
 ]
 
-_MIN_SHARED_PREFIX: Final = 16
-"""Tokens; computing a shorter prefix is cheaper than waiting for it or copying it."""
 _LOOKAHEAD: Final = 64
 """How many waiting requests behind the first may be admitted before it."""
 
@@ -226,6 +225,7 @@ class BatchScheduler:
         self._waiting: deque[Generation] = deque()
         self._running: dict[Generation, CacheSlot] = {}
         self._slot_by_episode: dict[str, CacheSlot] = {}
+        self._prefixes = PrefixIndex()
         self._clock = 0
 
     @property
@@ -315,27 +315,28 @@ class BatchScheduler:
         later it copies that prefix instead of computing it again.
         """
         postponed: list[Generation] = []
+        slot = None
         while self._waiting and len(postponed) <= _LOOKAHEAD:
-            slot = self._evictable_slot()
+            slot = slot or self._evictable_slot()
             if slot is None:
                 break
             generation = self._waiting.popleft()
-            source, shared, coming = self._best_prefix(generation)
-            if coming >= shared + _MIN_SHARED_PREFIX:
+            salt = generation.request.cache_salt
+            source, shared, coming = self._prefixes.find(generation.ids, salt)
+            if coming >= shared + MIN_SHARED_PREFIX:
                 postponed.append(generation)
                 continue
             self._evict(slot, content=slot is not source)
             self._assign(generation, slot, shared)
             if source is not None and source is not slot:
                 yield Copy(source.index, slot.index, slot.cached)
+            slot = None
         self._waiting.extendleft(reversed(postponed))
 
     def _evictable_slot(self) -> CacheSlot | None:
         """Return the idle slot to evict next: of no episode first, then the least recently used."""
         best, best_rank = None, (True, 0, 0)
-        for slot in self.slots:
-            if slot.generation is not None:
-                continue
+        for slot in [slot for slot in self.slots if slot.generation is None]:
             rank = (bool(slot.episode_id), slot.used_at, slot.index)
             if best is None or rank < best_rank:
                 best, best_rank = slot, rank
@@ -346,36 +347,11 @@ class BatchScheduler:
         lingers = best.episode_id and best.used_at + self._linger >= self._clock
         return None if lingers and self._running else best
 
-    def _best_prefix(self, generation: Generation) -> tuple[CacheSlot | None, int, int]:
-        """Return the slot with the longest cached prefix, and how long cached prefixes are.
-
-        The first length is that slot's, the second that of the longest prefix that a running
-        generation is going to have cached. The last token of a context is always computed,
-        since the next is sampled from it.
-        """
-        best, shared, coming = None, _MIN_SHARED_PREFIX - 1, 0
-        ids, cache_salt = generation.ids, generation.request.cache_salt
-        limit = len(ids) - 1
-        for slot in self.slots:
-            if slot.cache_salt != cache_salt:
-                continue
-            slot_ids, size = slot.ids, min(len(slot.ids), limit)
-            # A longer prefix must agree on the id right after the best one so far: this one
-            # comparison skips most of a thousand slots that hold the same instruction.
-            longer = shared < min(size, slot.cached) and slot_ids[shared] == ids[shared]
-            sooner = slot.generation and coming < size and slot_ids[coming] == ids[coming]
-            if not longer and not sooner:
-                continue
-            common = common_prefix(slot_ids, ids, limit)
-            coming = max(coming, common if slot.generation else 0)
-            if min(common, slot.cached) > shared:
-                best, shared = slot, min(common, slot.cached)
-        return best, shared if best else 0, coming
-
     def _assign(self, generation: Generation, slot: CacheSlot, shared: int) -> None:
         slot.generation, generation.slot = generation, slot
         slot.ids, slot.cache_salt = generation.ids, generation.request.cache_salt
         slot.cached = generation.cached_tokens = min(shared, len(generation.ids) - 1)
+        self._prefixes.put(slot)
         slot.used_at = self._clock
         episode_id = generation.request.episode_id
         if episode_id and episode_id not in self._slot_by_episode:
@@ -389,21 +365,5 @@ class BatchScheduler:
         slot.episode_id = ""
         if content:
             slot.clear()
+            self._prefixes.drop(slot)
 
-
-def common_prefix(left: Sequence[int], right: Sequence[int], limit: int) -> int:
-    """Return how many leading ids two lists have in common, `limit` at most."""
-    high = min(len(left), len(right), limit)
-    if high <= 0 or left[0] != right[0]:
-        return 0
-    if left[:high] == right[:high]:
-        return high
-    # Bisection by comparing slices: much faster than a loop over ids in Python.
-    low = 1
-    while high - low > 1:  # the first `low` ids are equal, the first `high` are not
-        middle = (low + high) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
