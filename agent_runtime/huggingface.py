@@ -190,9 +190,8 @@ def compile_template(
             return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
     class Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
-        """The sandbox, without its doubts about the numbers of a loop, which templates ask for at
-        each message: they were more than half of a rendering."""
-
+        # Templates ask for the numbers of their loop at each message: the sandbox's doubts about
+        # them were more than half of a rendering.
         def getattr(self, obj: object, attribute: str) -> object:
             if type(obj) is jinja2.runtime.LoopContext and attribute in _LOOP_NUMBERS:
                 return getattr(obj, attribute)

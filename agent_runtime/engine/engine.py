@@ -19,7 +19,7 @@ from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.generation import GenerationRequest, GenerationResult
 from agent_runtime.engine.grouping import group_chunks
 from agent_runtime.engine.layout import make_layout
-from agent_runtime.engine.randomness import draw
+from agent_runtime.engine.randomness import uniforms
 from agent_runtime.engine.scheduling import BatchScheduler, Chunk, Generation, StepPlan
 from agent_runtime.errors import (
     ContextOverflow,
@@ -251,7 +251,9 @@ class InferenceEngine:
             [request.sampling for request in requests],
             # Indexed by position in the context, so that a reply that was aborted and continues
             # in a new request draws the same numbers.
-            [draw(chunk.generation.stream, chunk.end) for chunk in chunks],
+            uniforms(
+                [chunk.generation.stream for chunk in chunks], [chunk.end for chunk in chunks]
+            ),
         )
         limit, decode, version = self.context_length, self.decode, self.version
         for chunk, token, logprob, entropy in zip(chunks, *sampled, strict=True):

@@ -10,12 +10,9 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final, Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from agent_runtime.engine.scheduling import CacheSlot
-
-__all__ = ["MIN_SHARED_PREFIX", "PrefixIndex", "common_prefix"]
+__all__ = ["MIN_SHARED_PREFIX", "HeldContext", "PrefixIndex", "common_prefix"]
 
 MIN_SHARED_PREFIX: Final = 16
 """Tokens; computing a shorter prefix is cheaper than waiting for it or copying it."""
@@ -25,15 +22,33 @@ _NO_ID: Final = -1
 Key = tuple[str, tuple[int, ...]]
 
 
-class PrefixIndex:
+class HeldContext(Protocol):
+    """What the index needs to know of a `scheduling.CacheSlot`."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def ids(self) -> Sequence[int]: ...
+    @property
+    def cached(self) -> int: ...
+    @property
+    def cache_salt(self) -> str: ...
+    @property
+    def generation(self) -> object | None: ...
+
+
+Slot = TypeVar("Slot", bound=HeldContext)
+
+
+class PrefixIndex(Generic[Slot]):
     """The contexts of all slots that hold one, by salt and first ids."""
 
     def __init__(self) -> None:
-        self._slots: dict[Key, list[CacheSlot]] = {}
+        self._slots: dict[Key, list[Slot]] = {}
         """In the order of their indices."""
-        self._key_by_slot: dict[CacheSlot, Key] = {}
+        self._key_by_slot: dict[Slot, Key] = {}
 
-    def put(self, slot: CacheSlot) -> None:
+    def put(self, slot: Slot) -> None:
         """File a slot under its present ids; these may grow afterwards."""
         key = _key(slot.cache_salt, slot.ids)
         if self._key_by_slot.get(slot) == key:
@@ -42,7 +57,7 @@ class PrefixIndex:
         insort(self._slots.setdefault(key, []), slot, key=attrgetter("index"))
         self._key_by_slot[slot] = key
 
-    def drop(self, slot: CacheSlot) -> None:
+    def drop(self, slot: Slot) -> None:
         """Forget a slot, if it was filed."""
         key = self._key_by_slot.pop(slot, None)
         if key is None:
@@ -52,7 +67,7 @@ class PrefixIndex:
         if not slots:
             del self._slots[key]
 
-    def find(self, ids: Sequence[int], cache_salt: str) -> tuple[CacheSlot | None, int, int]:
+    def find(self, ids: Sequence[int], cache_salt: str) -> tuple[Slot | None, int, int]:
         """Return the slot with the longest cached prefix, and how long cached prefixes are.
 
         The first length is that slot's, the second that of the longest prefix that a running
@@ -60,7 +75,8 @@ class PrefixIndex:
         last token of a context is always computed, since the next is sampled from it.
         """
         limit = len(ids) - 1
-        best, shared, coming = None, MIN_SHARED_PREFIX - 1, MIN_SHARED_PREFIX - 1
+        best: Slot | None = None
+        shared, coming = MIN_SHARED_PREFIX - 1, MIN_SHARED_PREFIX - 1
         if limit <= shared:
             return None, 0, 0
         after_shared = after_coming = ids[shared]
@@ -81,7 +97,7 @@ class PrefixIndex:
                 after_shared = ids[shared] if shared < limit else _NO_ID
         return best, shared if best else 0, coming if coming >= MIN_SHARED_PREFIX else 0
 
-    def _candidates(self, ids: Sequence[int], cache_salt: str) -> Sequence[CacheSlot]:
+    def _candidates(self, ids: Sequence[int], cache_salt: str) -> Sequence[Slot]:
         found = self._slots.get(_key(cache_salt, ids), [])
         # What was too short for a whole key when it was filed may have grown since.
         short = self._slots.get((cache_salt, ()))

@@ -225,7 +225,7 @@ class BatchScheduler:
         self._waiting: deque[Generation] = deque()
         self._running: dict[Generation, CacheSlot] = {}
         self._slot_by_episode: dict[str, CacheSlot] = {}
-        self._prefixes = PrefixIndex()
+        self._prefixes = PrefixIndex[CacheSlot]()
         self._clock = 0
 
     @property
@@ -366,4 +366,3 @@ class BatchScheduler:
         if content:
             slot.clear()
             self._prefixes.drop(slot)
-

@@ -36,7 +36,7 @@ SALTS = st.sampled_from(["", "other"])
 @settings(deadline=None)
 @given(data=st.data())
 def test_the_index_equals_the_scan(data: st.DataObject) -> None:
-    index, slots = PrefixIndex(), [CacheSlot(number) for number in range(8)]
+    index, slots = PrefixIndex[CacheSlot](), [CacheSlot(number) for number in range(8)]
     for _ in range(data.draw(st.integers(1, 30))):
         slot = data.draw(st.sampled_from(slots))
         move = data.draw(st.sampled_from(["put", "put", "clear", "grow", "compute", "end"]))
@@ -61,7 +61,7 @@ def test_the_index_equals_the_scan(data: st.DataObject) -> None:
 
 
 def test_a_slot_that_was_filed_while_short_is_found_once_it_has_grown() -> None:
-    index, slot = PrefixIndex(), CacheSlot(0)
+    index, slot = PrefixIndex[CacheSlot](), CacheSlot(0)
     slot.generation = Generation(GenerationRequest(prompt=[1, 2, 3]))
     slot.ids = slot.generation.ids
     index.put(slot)
