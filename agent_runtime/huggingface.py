@@ -29,6 +29,8 @@ __all__ = ["HuggingFaceRenderer", "ModelTokenizer", "check_vocabulary", "load_re
 _TEMPLATE_FILE = "chat_template.jinja"
 _CONFIG_FILES = ("tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
 _EXTRA = "tokenizers"
+_LOOP_NUMBERS = frozenset({"first", "last", "index", "index0", "length"})
+"""What jinja's `loop` tells as numbers and truth values: nothing that a template could misuse."""
 
 
 class HuggingFaceRenderer(TemplateRenderer):
@@ -171,6 +173,7 @@ def compile_template(
         import jinja2.ext
         import jinja2.nodes
         import jinja2.parser
+        import jinja2.runtime
         import jinja2.sandbox
     except ImportError:
         raise PolicyMisconfigured(
@@ -186,7 +189,15 @@ def compile_template(
             next(parser.stream)
             return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+    class Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
+        # Templates ask for the numbers of their loop at each message: the sandbox's doubts about
+        # them were more than half of a rendering.
+        def getattr(self, obj: object, attribute: str) -> object:
+            if type(obj) is jinja2.runtime.LoopContext and attribute in _LOOP_NUMBERS:
+                return getattr(obj, attribute)
+            return super().getattr(obj, attribute)
+
+    environment = Sandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
     )
     environment.filters["tojson"] = _to_json  # pyright: ignore[reportUnknownMemberType]

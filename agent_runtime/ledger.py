@@ -71,6 +71,10 @@ class Segment:
         """Token ids, oldest first."""
         return tuple(self._ids)
 
+    def to_list(self) -> list[int]:
+        """Return the token ids as a list of the caller's own."""
+        return self._ids.tolist()
+
     @property
     def origins(self) -> tuple[Origin, ...]:
         """One per id."""
@@ -183,7 +187,7 @@ class TokenLedger:
 
     def prompt_ids(self) -> list[int]:
         """All ids of the current segment: the prompt of the next call."""
-        return list(self._segments[-1].ids)
+        return self._segments[-1].to_list()
 
     def __len__(self) -> int:
         """Number of ids that the next call would be prompted with."""

@@ -19,7 +19,7 @@ from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.engine.generation import GenerationRequest, GenerationResult
 from agent_runtime.engine.grouping import group_chunks
 from agent_runtime.engine.layout import make_layout
-from agent_runtime.engine.randomness import uniform
+from agent_runtime.engine.randomness import uniforms
 from agent_runtime.engine.scheduling import BatchScheduler, Chunk, Generation, StepPlan
 from agent_runtime.errors import (
     ContextOverflow,
@@ -251,15 +251,18 @@ class InferenceEngine:
             [request.sampling for request in requests],
             # Indexed by position in the context, so that a reply that was aborted and continues
             # in a new request draws the same numbers.
-            [uniform(chunk.generation.request.seed, chunk.end) for chunk in chunks],
+            uniforms(
+                [chunk.generation.stream for chunk in chunks], [chunk.end for chunk in chunks]
+            ),
         )
+        limit, decode, version = self.context_length, self.decode, self.version
         for chunk, token, logprob, entropy in zip(chunks, *sampled, strict=True):
             generation = chunk.generation
             if not math.isfinite(logprob):
                 yield self._fail(chunk, logprob)
                 continue
-            generation.append(token, logprob, entropy, self.version)
-            finish = generation.finish_reason(self.context_length, self.decode)
+            generation.append(token, logprob, entropy, version)
+            finish = generation.finish_reason(limit, decode)
             if finish is not None:
                 self._end(generation)
                 yield FinishedGeneration(generation, generation.result(finish))
@@ -279,12 +282,11 @@ class InferenceEngine:
         totals = self.totals
         totals.steps += 1
         totals.sampled += len(sampling)
-        for chunk in plan.chunks:
-            totals.prefilled += len(chunk.ids) if len(chunk.ids) > 1 else 0
-        for chunk in sampling:
-            if not chunk.generation.length:
-                totals.prompts += len(chunk.generation.request.prompt)
-                totals.cached += chunk.generation.cached_tokens
+        totals.prefilled += sum(chunk.count for chunk in plan.chunks if chunk.count > 1)
+        for generation in [chunk.generation for chunk in sampling]:
+            if not generation.logprobs:
+                totals.prompts += len(generation.request.prompt)
+                totals.cached += generation.cached_tokens
 
 
 def load_engine(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from agent_runtime.engine.scheduling import Chunk, common_prefix
@@ -27,6 +28,7 @@ _LENGTH_MULTIPLE: Final = 16
 """Lengths are rounded up to a multiple of this: aligned rows, fewer different shapes."""
 _LEAST_SHARED: Final = 64
 """Positions; reading a shorter beginning once for all rows costs more calls than it saves."""
+_BY_SLOT: Final = attrgetter("slot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +90,14 @@ def _cluster(chunks: Sequence[Chunk]) -> list[tuple[Sequence[Chunk], SharedPrefi
             alone += cluster
             continue
         first = cluster[0]
-        count = min(chunk.start for chunk in cluster)
+        ids = first.generation.ids
+        count = min([chunk.start for chunk in cluster])
+        beginning = ids[:count]
         for chunk in cluster[1:]:
-            count = common_prefix(first.generation.ids, chunk.generation.ids, count)
+            # Nearly all of a cluster begin alike, and comparing is much faster than searching.
+            if chunk.generation.ids[:count] != beginning:
+                count = common_prefix(ids, chunk.generation.ids, count)
+                beginning = ids[:count]
         count -= count % _LENGTH_MULTIPLE
         clusters.append((cluster, SharedPrefix(first.slot, count)))
     return [*clusters, (alone, None)] if alone else clusters
@@ -99,54 +106,61 @@ def _cluster(chunks: Sequence[Chunk]) -> list[tuple[Sequence[Chunk], SharedPrefi
 def _group_cluster(
     chunks: Sequence[Chunk], capacity: int, prefix: SharedPrefix | None
 ) -> list[Group]:
-    decoding = [chunk for chunk in chunks if len(chunk.ids) == 1]
-    prefilling = sorted(
-        (chunk for chunk in chunks if len(chunk.ids) > 1),
-        key=lambda chunk: (-len(chunk.ids), chunk.slot),
-    )
+    chunks = sorted(chunks, key=_BY_SLOT)
+    decoding = [chunk for chunk in chunks if chunk.count == 1]
     groups = _group_decoding(decoding, capacity, prefix) if decoding else []
+    if len(decoding) == len(chunks):
+        return groups
+    prefilling = [chunk for chunk in chunks if chunk.count > 1]
+    prefilling.sort(key=lambda chunk: -chunk.count)
     first = 0
     for index in range(1, len(prefilling) + 1):
         # Chunks come longest first: a new group where padding would more than double a row.
-        if index == len(prefilling) or 2 * len(prefilling[index].ids) < len(prefilling[first].ids):
-            groups.append(_make_group(prefilling[first:index], capacity, prefix))
+        if index == len(prefilling) or 2 * prefilling[index].count < prefilling[first].count:
+            rows = sorted(prefilling[first:index], key=_BY_SLOT)
+            groups.append(_make_group(rows, capacity, prefix))
             first = index
     return groups
 
 
-def _group_decoding(chunks: list[Chunk], capacity: int, prefix: SharedPrefix | None) -> list[Group]:
-    """Return the cheaper of two ways to decode.
+def _group_decoding(
+    chunks: Sequence[Chunk], capacity: int, prefix: SharedPrefix | None
+) -> list[Group]:
+    """Return the cheaper of two ways to decode chunks, which come in the order of their slots.
 
     Either all slots from the first to the last in place, or copies of rows, bucketed by length.
     """
     shared = prefix.count if prefix else 0
-    chunks = sorted(chunks, key=lambda chunk: chunk.slot)
-    low, high = chunks[0].slot, chunks[-1].slot
-    length = _round_up(max(chunk.end for chunk in chunks), capacity)
-    buckets: dict[int, list[Chunk]] = {}
+    slots = range(chunks[0].slot, chunks[-1].slot + 1)
+    ends = [chunk.end for chunk in chunks]
+    length = _round_up(max(ends), capacity)
+    sizes = [(end - shared).bit_length() for end in ends]
+    if min(sizes) != max(sizes) or len(slots) != len(chunks):
+        buckets: dict[int, list[Chunk]] = {size: [] for size in sizes}
+        for size, chunk in zip(sizes, chunks, strict=True):
+            buckets[size].append(chunk)
+        bucketed = [_make_group(bucket, capacity, prefix) for bucket in buckets.values()]
+        cost = sum(
+            len(group.rows)
+            * (group.length - shared)
+            * (1 if isinstance(group.slots, range) else _GATHER_COST)
+            for group in bucketed
+        )
+        if len(slots) * (length - shared) > cost:
+            return bucketed
+    rows: list[Chunk | None] = [None] * len(slots)
     for chunk in chunks:
-        buckets.setdefault((chunk.end - shared).bit_length(), []).append(chunk)
-    bucketed = [_make_group(bucket, capacity, prefix) for bucket in buckets.values()]
-    bucketed_cost = sum(
-        len(group.rows)
-        * (group.length - shared)
-        * (1 if isinstance(group.slots, range) else _GATHER_COST)
-        for group in bucketed
-    )
-    if (high - low + 1) * (length - shared) > bucketed_cost:
-        return bucketed
-    chunk_by_slot = {chunk.slot: chunk for chunk in chunks}
-    slots = range(low, high + 1)
-    return [Group(slots, [chunk_by_slot.get(slot) for slot in slots], 1, length, prefix)]
+        rows[chunk.slot - slots.start] = chunk
+    return [Group(slots, rows, 1, length, prefix)]
 
 
-def _make_group(chunks: list[Chunk], capacity: int, prefix: SharedPrefix | None) -> Group:
-    chunks = sorted(chunks, key=lambda chunk: chunk.slot)
-    slots: Sequence[int] = [chunk.slot for chunk in chunks]
-    if slots[-1] - slots[0] + 1 == len(slots):
-        slots = range(slots[0], slots[-1] + 1)
-    width = max(len(chunk.ids) for chunk in chunks)
-    length = _round_up(max(chunk.end for chunk in chunks), capacity)
+def _make_group(chunks: Sequence[Chunk], capacity: int, prefix: SharedPrefix | None) -> Group:
+    """Make one group of chunks, which come in the order of their slots."""
+    slots: Sequence[int] = range(chunks[0].slot, chunks[-1].slot + 1)
+    if len(slots) != len(chunks):
+        slots = [chunk.slot for chunk in chunks]
+    width = max([chunk.count for chunk in chunks])
+    length = _round_up(max([chunk.end for chunk in chunks]), capacity)
     return Group(slots, list(chunks), width, length, prefix)
 
 

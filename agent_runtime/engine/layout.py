@@ -55,40 +55,55 @@ def make_layout(groups: Sequence[Group]) -> Layout:
     layout = Layout([], [], [], [], [])
     for group in groups:
         begin = len(layout.ids)
-        for chunk in group.rows:
-            if chunk is None:
-                continue
-            layout.ids.extend(chunk.ids)
-            layout.positions.extend(range(chunk.start, chunk.end))
-            layout.slots.extend([chunk.slot] * len(chunk.ids))
-            if chunk.samples:
-                layout.logit_indices.append(len(layout.ids) - 1)
-        layout.rectangles.append(_make_rectangle(group, begin))
+        chunks = [chunk for chunk in group.rows if chunk is not None]
+        if group.width == 1:  # most rows of most steps, hence without a loop over rows
+            layout.ids.extend([chunk.ids[0] for chunk in chunks])
+            layout.positions.extend([chunk.start for chunk in chunks])
+            layout.slots.extend([chunk.slot for chunk in chunks])
+            sampling = [index for index, chunk in enumerate(chunks, begin) if chunk.samples]
+            layout.logit_indices.extend(sampling)
+        else:
+            for chunk in chunks:
+                layout.ids.extend(chunk.ids)
+                layout.positions.extend(range(chunk.start, chunk.end))
+                layout.slots.extend([chunk.slot] * chunk.count)
+                if chunk.samples:
+                    layout.logit_indices.append(len(layout.ids) - 1)
+        layout.rectangles.append(_make_rectangle(group, begin, layout.positions[begin:]))
     return layout
 
 
-def _make_rectangle(group: Group, begin: int) -> Rectangle:
+def _make_rectangle(group: Group, begin: int, positions: list[int]) -> Rectangle:
+    """Make a group's rectangle; `positions` are those of its tokens, which begin at `begin`."""
     rows, width = len(group.rows), group.width
-    pad_indices, last_visible = [0] * (rows * width), [0] * (rows * width)
-    unpad_indices: list[int] = []
-    token = 0
-    for row, chunk in enumerate(group.rows):
-        if chunk is None:
-            continue
-        cell, count = row * width, len(chunk.ids)
-        pad_indices[cell : cell + count] = range(token, token + count)
-        unpad_indices.extend(range(cell, cell + count))
-        last_visible[cell : cell + count] = range(chunk.start, chunk.end)
-        token += count
-    padded = token < rows * width
+    padded = len(positions) < rows * width
+    pad_indices = unpad_indices = None
+    last_visible = positions
+    if padded:
+        unpad_indices = _cells(group)
+        pad_indices, last_visible = [0] * (rows * width), [0] * (rows * width)
+        for token, cell in enumerate(unpad_indices):
+            pad_indices[cell] = token
+            last_visible[cell] = positions[token]
     neighbours = isinstance(group.slots, range)
     return Rectangle(
         begin=begin,
-        end=begin + token,
+        end=begin + len(positions),
         shape=(rows, width, group.length),
         slots=(group.slots[0], group.slots[-1] + 1) if neighbours else list(group.slots),
-        pad_indices=pad_indices if padded else None,
-        unpad_indices=unpad_indices if padded else None,
+        pad_indices=pad_indices,
+        unpad_indices=unpad_indices,
         last_visible=last_visible,
         prefix=group.prefix,
     )
+
+
+def _cells(group: Group) -> list[int]:
+    """Return the cell of each of a group's tokens."""
+    if group.width == 1:
+        return [row for row, chunk in enumerate(group.rows) if chunk is not None]
+    cells: list[int] = []
+    for row, chunk in enumerate(group.rows):
+        if chunk is not None:
+            cells.extend(range(row * group.width, row * group.width + chunk.count))
+    return cells

@@ -7,8 +7,10 @@ attention pads, by the rectangles of `layout`. Weights are replaced in place, al
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import torch
@@ -97,41 +99,44 @@ class Batch:
 
 def make_batch(layout: Layout, device: torch.device, dtype: torch.dtype) -> Batch:
     """Return a step's layout as tensors; `dtype` is the attention masks'."""
+    lists = [layout.ids, layout.positions, layout.slots, layout.logit_indices]
+    for each in layout.rectangles:
+        slots = [] if isinstance(each.slots, tuple) else each.slots
+        lists += [each.last_visible, slots, each.pad_indices or [], each.unpad_indices or []]
+    ids, positions, slots, logit_indices, *parts = _transfer(lists, device)
+    rectangles = [
+        _to_tensors(rectangle, parts[4 * index : 4 * index + 4], dtype)
+        for index, rectangle in enumerate(layout.rectangles)
+    ]
+    return Batch(ids, positions, slots, rectangles, logit_indices)
 
-    def tensor(values: list[int]) -> torch.Tensor:
-        # A step of nothing but parts of long prompts needs no logits, and of an empty list torch
-        # would make a float tensor, which cannot index.
-        return torch.tensor(values, device=device, dtype=torch.long)
 
-    return Batch(
-        tensor(layout.ids),
-        tensor(layout.positions),
-        tensor(layout.slots),
-        [_to_tensors(rectangle, device, dtype) for rectangle in layout.rectangles],
-        tensor(layout.logit_indices),
-    )
+def _transfer(lists: Sequence[Sequence[int]], device: torch.device) -> Sequence[torch.Tensor]:
+    """Return lists as tensors on the device, brought there as one: each transfer has its price.
+
+    By way of an array, which takes over a list eight times as fast as a tensor does.
+    """
+    packed = array("q", list(chain.from_iterable(lists)))
+    whole = torch.frombuffer(packed, dtype=torch.long).to(device)
+    return torch.split(whole, [len(each) for each in lists])
 
 
 def _to_tensors(
-    rectangle: Rectangle, device: torch.device, dtype: torch.dtype
+    rectangle: Rectangle, parts: Sequence[torch.Tensor], dtype: torch.dtype
 ) -> _RectangleTensors:
+    """Return a rectangle with its lists as tensors, in the order of `make_batch`."""
+    last_visible, slots, pad_indices, unpad_indices = parts
     rows, width, length = rectangle.shape
-    slots = rectangle.slots
-    last_visible = torch.tensor(rectangle.last_visible, device=device).view(rows, 1, width, 1)
-    hidden = torch.arange(length, device=device) > last_visible
-    mask = torch.zeros(hidden.shape, device=device, dtype=dtype).masked_fill_(hidden, -math.inf)
-
-    def tensor(values: list[int] | None) -> torch.Tensor | None:
-        return None if values is None else torch.tensor(values, device=device)
-
+    hidden = torch.arange(length, device=slots.device) > last_visible.view(rows, 1, width, 1)
+    mask = torch.zeros(hidden.shape, device=slots.device, dtype=dtype)
     return _RectangleTensors(
         begin=rectangle.begin,
         end=rectangle.end,
         shape=rectangle.shape,
-        slots=slots if isinstance(slots, tuple) else torch.tensor(slots, device=device),
-        pad_indices=tensor(rectangle.pad_indices),
-        unpad_indices=tensor(rectangle.unpad_indices),
-        mask=mask,
+        slots=rectangle.slots if isinstance(rectangle.slots, tuple) else slots,
+        pad_indices=None if rectangle.pad_indices is None else pad_indices,
+        unpad_indices=None if rectangle.unpad_indices is None else unpad_indices,
+        mask=mask.masked_fill_(hidden, -math.inf),
         prefix=rectangle.prefix,
     )
 

@@ -10,6 +10,7 @@ are of the whole distribution at the row's temperature, at 1 for greedy rows, as
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import Final, cast
 
@@ -37,14 +38,14 @@ def sample(
         settings: Of each row.
         uniforms: A number in [0, 1) for each row; greedy rows ignore theirs.
     """
-    greedy = [row.temperature == 0 for row in settings]
-    if not all(row.temperature in (0, 1) for row in settings):
+    temperatures = {row.temperature for row in settings}
+    if not temperatures <= {0, 1}:
         divisors = [row.temperature or 1.0 for row in settings]
         logits = logits / torch.tensor(divisors, device=logits.device)[:, None]
     logprobs = torch.log_softmax(logits, -1)
     probabilities = logprobs.exp()
     tokens = logprobs.argmax(-1)
-    if not all(greedy):
+    if temperatures != {0}:
         _draw(probabilities, settings, uniforms, tokens)
     token_logprobs = logprobs.gather(1, tokens[:, None])[:, 0]
     # What cannot be drawn has minus infinity, and 0 times that is no number.
@@ -71,26 +72,24 @@ def _draw(
     tokens: torch.Tensor,
 ) -> None:
     """Put drawn tokens into `tokens` for all rows that are not greedy."""
+    numbers = torch.frombuffer(array("d", uniforms), dtype=torch.float64)
+    numbers = numbers.to(probabilities.device)[:, None]
+    kinds = {(row.temperature > 0, row.top_p < 1 or row.top_k > 0) for row in settings}
+    if kinds == {(True, False)}:  # the usual case needs no copy of the rows
+        tokens.copy_(_invert(probabilities, numbers))
+        return
     truncated = [row.top_p < 1 or row.top_k > 0 for row in settings]
     drawn = [index for index, row in enumerate(settings) if row.temperature > 0]
     plain_rows = [index for index in drawn if not truncated[index]]
     cut_rows = [index for index in drawn if truncated[index]]
-
-    def numbers(rows: list[int]) -> torch.Tensor:
-        values = [uniforms[row] for row in rows]
-        return torch.tensor(values, device=probabilities.device, dtype=torch.float64)[:, None]
-
     if plain_rows:
-        if len(plain_rows) == len(settings):  # the usual case needs no copy of the rows
-            tokens.copy_(_invert(probabilities, numbers(plain_rows)))
-        else:
-            tokens[plain_rows] = _invert(probabilities[plain_rows], numbers(plain_rows))
+        tokens[plain_rows] = _invert(probabilities[plain_rows], numbers[plain_rows])
     # Sorted, a row takes four times what it is: those are made in parts, too.
     for rows in _parts(len(cut_rows), probabilities.shape[-1]):
         part = cut_rows[rows]
         descending, order = torch.sort(probabilities[part], stable=True, dim=-1, descending=True)
         remaining = _truncate(descending, [settings[row] for row in part])
-        ranks = _invert(remaining, numbers(part))
+        ranks = _invert(remaining, numbers[part])
         tokens[part] = order.gather(1, ranks[:, None])[:, 0]
 
 

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent_runtime.engine.generation import GenerationRequest, GenerationResult
+from agent_runtime.engine.prefix_index import MIN_SHARED_PREFIX, PrefixIndex, common_prefix
+from agent_runtime.engine.randomness import random_stream
 from agent_runtime.ledger import VersionSpan
 from agent_runtime.sampling import FinishReason
 
@@ -33,8 +35,6 @@ __all__ = [
     "common_prefix",
 ]
 
-_MIN_SHARED_PREFIX: Final = 16
-"""Tokens; computing a shorter prefix is cheaper than waiting for it or copying it."""
 _LOOKAHEAD: Final = 64
 """How many waiting requests behind the first may be admitted before it."""
 
@@ -79,7 +79,10 @@ class CacheSlot:
 class Generation:
     """A request being answered: prompt and reply in one growing list of ids."""
 
-    __slots__ = ("_spans", "cached_tokens", "entropies", "ids", "logprobs", "request", "slot")
+    __slots__ = (
+        *("_spans", "_version", "cached_tokens", "entropies", "ids", "logprobs", "request"),
+        *("slot", "stream"),
+    )
 
     def __init__(self, request: GenerationRequest) -> None:
         self.request = request
@@ -88,7 +91,12 @@ class Generation:
         self.entropies: list[float] = []
         self.slot: CacheSlot | None = None
         self.cached_tokens = 0
-        self._spans: list[VersionSpan] = []
+        self.stream = random_stream(request.seed)
+        """Where its random numbers come from."""
+        self._version: str | None = None
+        """Of the newest token."""
+        self._spans: list[tuple[int, str]] = []
+        """Of each run of tokens with one version, the first token and the version."""
 
     @property
     def length(self) -> int:
@@ -97,14 +105,12 @@ class Generation:
 
     def append(self, token: int, logprob: float, entropy: float, version: str) -> None:
         """Add one sampled token."""
-        index, spans = len(self.logprobs), self._spans
+        if version != self._version:
+            self._version = version
+            self._spans.append((len(self.logprobs), version))
         self.ids.append(token)
         self.logprobs.append(logprob)
         self.entropies.append(entropy)
-        start = index
-        if spans and spans[-1].version == version:
-            start = spans.pop().start
-        spans.append(VersionSpan(start, index + 1, version))
 
     def finish_reason(
         self, limit: int, decode: Callable[[Sequence[int]], str] | None
@@ -115,18 +121,18 @@ class Generation:
             limit: Most tokens of prompt and reply together.
             decode: Gives the text of ids; without it, stop strings are not looked for.
         """
-        if self.ids[-1] in self.request.stop_ids:
+        request, ids = self.request, self.ids
+        if ids[-1] in request.stop_ids:
             return FinishReason.STOP
-        if decode is not None and self._ends_with_stop_string(decode):
+        sampling = request.sampling
+        if sampling.stop and decode is not None and self._ends_with_stop_string(decode):
             return FinishReason.STOP
-        if self.length >= self.request.sampling.max_new_tokens:
+        if len(self.logprobs) >= sampling.max_new_tokens:
             return FinishReason.LENGTH
-        return FinishReason.CONTEXT if len(self.ids) >= limit else None
+        return FinishReason.CONTEXT if len(ids) >= limit else None
 
     def _ends_with_stop_string(self, decode: Callable[[Sequence[int]], str]) -> bool:
         stops = self.request.sampling.stop
-        if not stops:
-            return False
         # Each token gives a byte or more (control tokens none, hence the margin), each character
         # takes four at most: a stop string that just ended lies in the text of this tail.
         tail = 4 * max(len(stop) for stop in stops) + 8
@@ -140,11 +146,18 @@ class Generation:
             ids=self.ids[prompt:],
             logprobs=list(self.logprobs),
             entropies=list(self.entropies),
-            versions=list(self._spans),
+            versions=self._version_spans(),
             finish=finish,
             prompt_tokens=prompt,
             cached_tokens=self.cached_tokens,
         )
+
+    def _version_spans(self) -> list[VersionSpan]:
+        ends = [*(start for start, _ in self._spans[1:]), len(self.logprobs)]
+        return [
+            VersionSpan(start, end, version)
+            for (start, version), end in zip(self._spans, ends, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,22 +169,28 @@ class Copy:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive tokens of one generation that a step computes."""
+    """Consecutive tokens of one generation that a step computes; never changed.
 
-    generation: Generation
-    slot: int
-    start: int
-    """Position of the first token; all before it are in the slot."""
-    ids: Sequence[int]
-    samples: bool
-    """Whether they reach the end of the context, so that the next token is sampled."""
+    A plain class: a step makes a thousand of them, and making a frozen dataclass takes thrice as
+    long.
+    """
 
-    @property
-    def end(self) -> int:
+    __slots__ = ("count", "end", "generation", "ids", "samples", "slot", "start")
+
+    def __init__(
+        self, generation: Generation, slot: int, start: int, ids: Sequence[int], samples: bool
+    ) -> None:
+        self.generation = generation
+        self.slot = slot
+        self.start = start
+        """Position of the first token; all before it are in the slot."""
+        self.ids = ids
+        self.samples = samples
+        """Whether they reach the end of the context, so that the next token is sampled."""
+        self.count = count = len(ids)
+        self.end = start + count
         """Position after the last token: the length of the slot's context afterwards."""
-        return self.start + len(self.ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +225,7 @@ class BatchScheduler:
         self._waiting: deque[Generation] = deque()
         self._running: dict[Generation, CacheSlot] = {}
         self._slot_by_episode: dict[str, CacheSlot] = {}
+        self._prefixes = PrefixIndex[CacheSlot]()
         self._clock = 0
 
     @property
@@ -246,22 +266,24 @@ class BatchScheduler:
         chunks: list[Chunk] = []
         budget = self._prefill_tokens
         for generation, slot in self._running.items():
-            start, total = slot.cached, len(generation.ids)
+            start, ids = slot.cached, generation.ids
+            total = len(ids)
             if start == total - 1:
-                chunks.append(Chunk(generation, slot.index, start, generation.ids[start:], True))
+                chunks.append(Chunk(generation, slot.index, start, ids[start:], True))
             elif budget > 0:
                 end = min(total, start + budget)
                 budget -= end - start
-                ids = generation.ids[start:end]
+                ids = ids[start:end]
                 chunks.append(Chunk(generation, slot.index, start, ids, end == total))
         return StepPlan(copies, chunks)
 
     def mark_computed(self, plan: StepPlan) -> None:
         """Note that the plan's keys and values are in the cache now."""
+        slots, clock = self.slots, self._clock
         for chunk in plan.chunks:
-            slot = self.slots[chunk.slot]
+            slot = slots[chunk.slot]
             slot.cached = chunk.end
-            slot.used_at = self._clock
+            slot.used_at = clock
 
     def finish(self, generation: Generation, *, keep: bool = True) -> None:
         """End a generation that waits or runs; `keep` = its slot's content may be reused."""
@@ -293,27 +315,28 @@ class BatchScheduler:
         later it copies that prefix instead of computing it again.
         """
         postponed: list[Generation] = []
+        slot = None
         while self._waiting and len(postponed) <= _LOOKAHEAD:
-            slot = self._evictable_slot()
+            slot = slot or self._evictable_slot()
             if slot is None:
                 break
             generation = self._waiting.popleft()
-            source, shared, coming = self._best_prefix(generation)
-            if coming >= shared + _MIN_SHARED_PREFIX:
+            salt = generation.request.cache_salt
+            source, shared, coming = self._prefixes.find(generation.ids, salt)
+            if coming >= shared + MIN_SHARED_PREFIX:
                 postponed.append(generation)
                 continue
             self._evict(slot, content=slot is not source)
             self._assign(generation, slot, shared)
             if source is not None and source is not slot:
                 yield Copy(source.index, slot.index, slot.cached)
+            slot = None
         self._waiting.extendleft(reversed(postponed))
 
     def _evictable_slot(self) -> CacheSlot | None:
         """Return the idle slot to evict next: of no episode first, then the least recently used."""
         best, best_rank = None, (True, 0, 0)
-        for slot in self.slots:
-            if slot.generation is not None:
-                continue
+        for slot in [slot for slot in self.slots if slot.generation is None]:
             rank = (bool(slot.episode_id), slot.used_at, slot.index)
             if best is None or rank < best_rank:
                 best, best_rank = slot, rank
@@ -324,36 +347,11 @@ class BatchScheduler:
         lingers = best.episode_id and best.used_at + self._linger >= self._clock
         return None if lingers and self._running else best
 
-    def _best_prefix(self, generation: Generation) -> tuple[CacheSlot | None, int, int]:
-        """Return the slot with the longest cached prefix, and how long cached prefixes are.
-
-        The first length is that slot's, the second that of the longest prefix that a running
-        generation is going to have cached. The last token of a context is always computed,
-        since the next is sampled from it.
-        """
-        best, shared, coming = None, _MIN_SHARED_PREFIX - 1, 0
-        ids, cache_salt = generation.ids, generation.request.cache_salt
-        limit = len(ids) - 1
-        for slot in self.slots:
-            if slot.cache_salt != cache_salt:
-                continue
-            slot_ids, size = slot.ids, min(len(slot.ids), limit)
-            # A longer prefix must agree on the id right after the best one so far: this one
-            # comparison skips most of a thousand slots that hold the same instruction.
-            longer = shared < min(size, slot.cached) and slot_ids[shared] == ids[shared]
-            sooner = slot.generation and coming < size and slot_ids[coming] == ids[coming]
-            if not longer and not sooner:
-                continue
-            common = common_prefix(slot_ids, ids, limit)
-            coming = max(coming, common if slot.generation else 0)
-            if min(common, slot.cached) > shared:
-                best, shared = slot, min(common, slot.cached)
-        return best, shared if best else 0, coming
-
     def _assign(self, generation: Generation, slot: CacheSlot, shared: int) -> None:
         slot.generation, generation.slot = generation, slot
         slot.ids, slot.cache_salt = generation.ids, generation.request.cache_salt
         slot.cached = generation.cached_tokens = min(shared, len(generation.ids) - 1)
+        self._prefixes.put(slot)
         slot.used_at = self._clock
         episode_id = generation.request.episode_id
         if episode_id and episode_id not in self._slot_by_episode:
@@ -367,21 +365,4 @@ class BatchScheduler:
         slot.episode_id = ""
         if content:
             slot.clear()
-
-
-def common_prefix(left: Sequence[int], right: Sequence[int], limit: int) -> int:
-    """Return how many leading ids two lists have in common, `limit` at most."""
-    high = min(len(left), len(right), limit)
-    if high <= 0 or left[0] != right[0]:
-        return 0
-    if left[:high] == right[:high]:
-        return high
-    # Bisection by comparing slices: much faster than a loop over ids in Python.
-    low = 1
-    while high - low > 1:  # the first `low` ids are equal, the first `high` are not
-        middle = (low + high) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
+            self._prefixes.drop(slot)

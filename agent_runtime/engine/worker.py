@@ -303,11 +303,10 @@ class EngineThread:
 
     def _publish_progress(self) -> None:
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Progress, GenerationResult]]] = {}
-        for pending in self._watched:
+        # Asked first, and of all at once: in a run, most have a callback that nobody wants called.
+        for pending in [pending for pending in self._watched if pending.wanted()]:
             generation, progress = pending.generation, pending.progress
             if generation is None or progress is None or generation.length == pending.reported:
-                continue
-            if not pending.wanted():
                 continue
             pending.reported = generation.length
             partial = generation.result(FinishReason.ABORT)

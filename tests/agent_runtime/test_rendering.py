@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from agent_runtime.conversation import Message, Role
 from agent_runtime.errors import PolicyMisconfigured
-from agent_runtime.huggingface import HuggingFaceRenderer, ModelTokenizer
+from agent_runtime.huggingface import HuggingFaceRenderer, ModelTokenizer, compile_template
 from agent_runtime.ledger import Origin
 from agent_runtime.tokenized_conversation import TokenizedConversation
 from tests.agent_runtime import tiny_tokenizers as tiny
@@ -347,3 +347,18 @@ def test_the_pieces_of_a_text_are_the_text(folders: dict[str, Path], name: str) 
     assert "".join(pieces).lstrip() == text
     assert len(pieces) == len(tokenizer.encode(text))
     assert "\ufffd" in "".join(tokenizer.pieces(tokenizer.encode("🦜")))
+
+
+@pytest.mark.parametrize("secret", ["loop.__class__", "loop._iterator", "messages.append(1)"])
+def test_a_template_gets_at_nothing_but_the_numbers_of_its_loop(secret: str) -> None:
+    def render(body: str) -> str:
+        source = "{% for message in messages %}" + body + "{% endfor %}"
+        template = compile_template(source, special_tokens={}, today=datetime.date(2026, 1, 1))
+        return template(START)
+
+    assert render("{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last }} ") == (
+        "10TrueFalse 21FalseFalse 32FalseTrue "
+    )
+    assert render("{{ loop.length }}{{ loop.revindex }} ") == "33 32 31 "
+    with pytest.raises(PolicyMisconfigured, match="unsafe"):
+        render("{{ " + secret + ".x }}")

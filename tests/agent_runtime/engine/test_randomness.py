@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from statistics import mean
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_runtime.engine.randomness import uniform
+from agent_runtime.engine.randomness import random_stream, uniform, uniforms
 
 
 @given(seed=st.integers(-(2**70), 2**70), index=st.integers(0, 10**6))
@@ -16,6 +17,13 @@ def test_numbers_are_below_one_and_repeat(seed: int, index: int) -> None:
     assert 0 <= number < 1
     assert number == uniform(seed, index)
     assert number * 3.0 < 3.0
+
+
+@given(drawn=st.lists(st.tuples(st.integers(-(2**70), 2**70), st.integers(0, 10**6))))
+def test_many_numbers_are_those_of_each(drawn: list[tuple[int, int]]) -> None:
+    pytest.importorskip("numpy")
+    streams = [random_stream(seed) for seed, _ in drawn]
+    assert uniforms(streams, [index for _, index in drawn]) == [uniform(*each) for each in drawn]
 
 
 def test_numbers_are_those_of_earlier_releases() -> None:
