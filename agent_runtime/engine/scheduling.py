@@ -154,9 +154,10 @@ class Generation:
 
     def _version_spans(self) -> list[VersionSpan]:
         ends = [*(start for start, _ in self._spans[1:]), len(self.logprobs)]
+        # Not strict: who was aborted before a token has no span, and this one end.
         return [
             VersionSpan(start, end, version)
-            for (start, version), end in zip(self._spans, ends, strict=True)
+            for (start, version), end in zip(self._spans, ends, strict=False)
         ]
 
 
