@@ -7,6 +7,7 @@ import pytest
 from env_servers.sdk import EnvironmentConfig
 from env_servers.server.instance import LoadedEnvironment
 from orchestrator.suites import load_suite
+from tests.env_servers.environments.webarena.chromium import needs_chromium
 from tests.kit.data import data_dir, needs_data, read_eval_ids
 
 LISTS = {
@@ -25,7 +26,13 @@ SUITE = load_suite("agenteval")
 
 @pytest.mark.slow
 @needs_data("agenteval")
-@pytest.mark.parametrize("name", SUITE.environments)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=needs_chromium if name == "webarena" else ())
+        for name in SUITE.environments
+    ],
+)
 def test_its_items_are_those_of_the_published_list(name: str) -> None:
     entry, published = SUITE.environments[name], read_eval_ids(LISTS.get(name, name))
     assert entry.episodes == len(published)
