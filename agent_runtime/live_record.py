@@ -72,8 +72,7 @@ class LiveRecord:
         self.waits_for = whom
         self._since = time.time()
         self.draft.clear()
-        if self._watchers:
-            self._note_change()
+        self._note_change()
 
     def end(self) -> None:
         """Note that the episode is over."""

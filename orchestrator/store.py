@@ -714,9 +714,12 @@ def _resolve(
     answered: Iterable[tuple[Future[None] | asyncio.Future[None], OrchestratorError | None]],
 ) -> None:
     for stored, failure in answered:
-        if stored.cancelled() or (
-            isinstance(stored, Future) and not stored.set_running_or_notify_cancel()
-        ):
+        given_up = (
+            not stored.set_running_or_notify_cancel()
+            if isinstance(stored, Future)
+            else stored.cancelled()
+        )
+        if given_up:
             continue
         if failure is None:
             stored.set_result(None)

@@ -98,9 +98,7 @@ def _by_sequence(
     dropout: float,
     scaling: float | None,
 ) -> torch.Tensor:
-    groups = query.shape[1] // key.shape[1]
-    if groups > 1:
-        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    key, value = _one_for_each(query, key, value)
     sizes = cast("list[int]", cu_seqlens.diff().tolist())
     parts = [
         F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling, is_causal=True)
@@ -110,6 +108,16 @@ def _by_sequence(
     ]
     mixed = parts[0] if len(parts) == 1 else torch.cat(parts, 2)
     return mixed.transpose(1, 2)
+
+
+def _one_for_each(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return keys and values with a head of their own for each head of the queries."""
+    groups = query.shape[1] // key.shape[1]
+    if groups == 1:
+        return key, value
+    return key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
 
 
 def _flash(
@@ -122,12 +130,10 @@ def _flash(
 ) -> torch.Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
-    shared: dict[str, Any] = {}
-    if (groups := query.shape[1] // key.shape[1]) > 1:
-        if _SHARES_HEADS:
-            shared = {"enable_gqa": True}
-        else:
-            key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    if not _SHARES_HEADS:
+        key, value = _one_for_each(query, key, value)
+    # Named only where it is needed: the older kernel does not know it.
+    shared: dict[str, Any] = {"enable_gqa": True} if key.shape[1] != query.shape[1] else {}
     q, k, v = (tensor[0].transpose(0, 1).contiguous() for tensor in (query, key, value))
     out: Any = varlen_attn(
         q,

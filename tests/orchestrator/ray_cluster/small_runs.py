@@ -28,6 +28,7 @@ __all__ = [
     "serving_maze",
     "shard_counts",
     "until",
+    "until_stored",
 ]
 
 QUIET = Console(quiet=True)
@@ -87,6 +88,13 @@ async def begin(config: RunConfig, folder: Path, *, workers: int = 2) -> asyncio
     playing = asyncio.create_task(run(config, folder, resume=False, console=QUIET))
     await until(lambda: len(shard_names(folder)) == workers, playing)
     return playing
+
+
+async def until_stored(folder: Path, gate: Path, least: int) -> None:
+    """Let gated policies write until every shard has so many records."""
+    while min(shard_counts(folder)) < least:
+        allow(gate, 80)
+        await asyncio.sleep(0.1)
 
 
 async def until(condition, playing) -> None:

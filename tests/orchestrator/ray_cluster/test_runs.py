@@ -29,6 +29,7 @@ from tests.orchestrator.ray_cluster.small_runs import (
     serving_maze,
     shard_counts,
     until,
+    until_stored,
 )
 
 
@@ -52,9 +53,7 @@ async def test_what_a_killed_worker_held_others_play_and_nothing_is_lost_or_doub
     async with serving_maze() as fleet:
         settings = config(fleet, policies=gated(tmp_path), concurrency=2)
         playing = await begin(settings, folder)
-        while min(shard_counts(folder)) < 2:
-            allow(tmp_path, 80)
-            await asyncio.sleep(0.2)
+        await until_stored(folder, tmp_path, 2)
         assert not playing.done()
         cluster.workers()[0].kill()
         (tmp_path / "open").touch()

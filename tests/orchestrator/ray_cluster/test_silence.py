@@ -14,13 +14,13 @@ from orchestrator.ray_cluster.workplace import wait_for_workers
 from orchestrator.ray_config import RayConfig
 from orchestrator.store import RunStore
 from tests.orchestrator.ray_cluster.small_runs import (
-    allow,
     begin,
     config,
     gated,
     records,
     serving_maze,
     shard_counts,
+    until_stored,
 )
 from tests.orchestrator.records import build_episode, build_manifest, build_session
 
@@ -38,9 +38,7 @@ async def test_a_worker_that_is_silent_for_its_lease_is_ended_and_others_play_wh
             cluster=RayConfig(address="local", ray_workers=1, ray_lease=1.0),
         )
         playing = await begin(settings, folder)
-        while min(shard_counts(folder)) < 1:
-            allow(tmp_path, 80)
-            await asyncio.sleep(0.1)
+        await until_stored(folder, tmp_path, 1)
         hung = cluster.workers()[0]
 
         async def never(*_: object) -> None:  # it hangs, and its connection stays
