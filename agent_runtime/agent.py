@@ -372,8 +372,7 @@ class EpisodeRun:
 
     def _count_round(self, turns: int) -> None:
         """Note whether the environment has ended the episode; end it after all its rounds."""
-        last = self.reached
-        self.ended = last.terminated or last.truncated
+        self.ended = self.reached.ended
         if not self.ended and turns >= self._rounds:
             self._truncate(types_pb2.STOP_REASON_MAX_ROUNDS)
 
@@ -541,7 +540,7 @@ def _record_step(step: episode_pb2.Step, transition: Transition, reply: str | No
         step.reward = transition.reward
     if transition.score is not None:
         step.score = transition.score
-    if transition.terminated or transition.truncated:
+    if transition.ended:
         step.terminated, step.truncated = transition.terminated, transition.truncated
         step.stop_reason = transition.stop_reason  # pyright: ignore[reportAttributeAccessIssue]
     if transition.info is not None:

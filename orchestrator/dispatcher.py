@@ -326,7 +326,7 @@ class Dispatcher:
         free = self._policies[key.policy].pricing is Pricing.FREE
         priced = free or reply.cost_usd is not None
         self._account.add(key, spent, priced=priced)
-        if self._account.limited and self._account.reached(time.monotonic() - self._started):
+        if self._account.reached(time.monotonic() - self._started):
             self._changed.set()
 
     def _remote_episode(self, plan: EpisodePlan, place: Place) -> RemoteEpisode:

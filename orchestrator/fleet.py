@@ -410,8 +410,6 @@ class Fleet:
         """Return the server for an episode; one that is to be avoided, or full, only if all are."""
         now = time.monotonic()
         able = {it.address: it for it in self._handles if it.takes(environment)}
-        if len(able) == 1:
-            return next(iter(able.values()))
         better = [
             it
             for it in able.values()

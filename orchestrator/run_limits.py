@@ -55,8 +55,6 @@ class RunAccount:
             unrecorded: What they spent on others.
         """
         self.limits = limits
-        self.limited = not (limits.max_cost is limits.max_tokens is limits.time_limit is None)
-        """Whether there is a limit; most runs have none, and every reply asks."""
         self._total = (recorded or Spent()) + (unrecorded or Spent())
         self._open: defaultdict[EpisodeKey, Spent] = defaultdict(Spent)
         """What was spent on attempts that have no record yet."""
@@ -101,8 +99,8 @@ class RunAccount:
 
     def _over(self, seconds: float) -> str:
         limits, total = self.limits, self._total
-        if not self.limited:
-            return ""
+        if limits.max_cost is limits.max_tokens is limits.time_limit is None:
+            return ""  # most runs, and every reply asks
         if limits.max_cost is not None and self._unpriced:
             return (
                 f"its limit of ${limits.max_cost:g} (--max-cost), which cannot be kept: "

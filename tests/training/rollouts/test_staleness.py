@@ -128,51 +128,36 @@ class Simulation:
         assert self.admission.capacity == before.capacity
 
 
-drawn = {
-    "choices": st.lists(st.integers(0, 10**6), max_size=200),
-    "batch": st.integers(1, 4),
-    "staleness": st.integers(0, 3),
-    "steps": st.integers(1, 6),
-    "replacements": st.integers(0, 5),
-}
+drawn = st.fixed_dictionaries(
+    {
+        "choices": st.lists(st.integers(0, 10**6), max_size=200),
+        "batch": st.integers(1, 4),
+        "staleness": st.integers(0, 3),
+        "steps": st.integers(1, 6),
+        "replacements": st.integers(0, 5),
+    }
+)
 
 
-@given(**drawn)
+@given(drawn)
 @settings(max_examples=200, deadline=None)
-def test_every_step_gets_groups_that_no_other_gets_however_they_end(
-    choices, batch, staleness, steps, replacements
-):
-    simulation = Simulation(
-        choices,
-        batch=batch,
-        staleness=staleness,
-        steps=steps,
-        replacements=replacements,
-        in_order=False,
-    )
+def test_every_step_gets_groups_that_no_other_gets_however_they_end(drawn):
+    simulation = Simulation(**drawn, in_order=False)
     simulation.run()
-    assert len(simulation.taken) == steps
+    assert len(simulation.taken) == drawn["steps"]
     assert begin_all(simulation.admission) == []
 
 
-@given(**drawn)
+@given(drawn)
 @settings(max_examples=100, deadline=None)
-def test_groups_that_end_in_their_order_have_no_token_that_is_too_old(
-    choices, batch, staleness, steps, replacements
-):
-    simulation = Simulation(
-        choices,
-        batch=batch,
-        staleness=staleness,
-        steps=steps,
-        replacements=replacements,
-        in_order=True,
-    )
+def test_groups_that_end_in_their_order_have_no_token_that_is_too_old(drawn):
+    simulation = Simulation(**drawn, in_order=True)
     simulation.run()
     for step, numbers in enumerate(simulation.taken):
-        if not replacements:
+        if not drawn["replacements"]:
+            batch = drawn["batch"]
             assert numbers == tuple(range(step * batch, (step + 1) * batch))
-        assert all(step - simulation.began[number] <= staleness for number in numbers)
+        assert all(step - simulation.began[number] <= drawn["staleness"] for number in numbers)
     assert simulation.admission.dropped <= set().union(*simulation.beside)
 
 
