@@ -91,23 +91,30 @@ class Endpoint:
         remember(api_key)
         self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
+        self._control: aiohttp.ClientSession | None = None
+        """For what cannot be sent twice: each request has a connection of its own, because one that
+        lies in the pool may be closed by the server in the same moment."""
 
     async def open(self) -> None:
         """Make the connection pool; needs a running event loop."""
         if self._session is None:
             headers = {"Authorization": self._authorization} if self._authorization else {}
             # The sender bounds what is in flight; the pool must not queue beneath it.
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE)
+            pool = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE)
+            single = aiohttp.TCPConnector(limit=0, force_close=True)
             # Decompressed here, within a limit that aiohttp does not know.
-            self._session = aiohttp.ClientSession(
-                connector=connector, headers=headers, auto_decompress=False
+            self._session, self._control = (
+                aiohttp.ClientSession(connector=connector, headers=headers, auto_decompress=False)
+                for connector in (pool, single)
             )
 
     async def close(self) -> None:
         """Close all connections."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        sessions = (self._session, self._control)
+        self._session = self._control = None
+        for session in sessions:
+            if session is not None:
+                await session.close()
 
     async def post(
         self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None
@@ -160,7 +167,7 @@ class Endpoint:
         Raises:
             PolicyError: As `post`.
         """
-        content = await self._exchange("POST", path, timeout, body)
+        content = await self._exchange("POST", path, timeout, body, session=self._control)
         try:
             return _json_object(content)
         except PolicyMisbehaved:  # several commands are answered by a sentence, or not at all
@@ -178,8 +185,9 @@ class Endpoint:
         timeout: float,
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
+        session: aiohttp.ClientSession | None = None,
     ) -> bytes:
-        async with self._request(method, path, timeout, body, headers) as response:
+        async with self._request(method, path, timeout, body, headers, session) as response:
             if response.status >= 300:
                 raise await self._error(response)
             content = bytearray()
@@ -195,12 +203,14 @@ class Endpoint:
         timeout: float,
         body: Mapping[str, Any] | None,
         headers: Mapping[str, str] | None,
+        session: aiohttp.ClientSession | None = None,
     ) -> AsyncGenerator[aiohttp.ClientResponse]:
         """Open one exchange; what breaks it, also while its body is read, becomes a PolicyError."""
-        if self._session is None:
+        session = session or self._session
+        if session is None:
             raise RuntimeError("the policy is not started")
         try:
-            async with self._session.request(
+            async with session.request(
                 method,
                 self.base_url + path,
                 data=None if body is None else orjson.dumps(body),

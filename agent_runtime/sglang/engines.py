@@ -443,14 +443,15 @@ class EngineGroup:
         if update.group is not None:
             sender = self._sender(client, update.group)
             await sender.join(server, _boot_id(server), ask, timeout=update.timeout)
-        await ask("/begin_weight_update", {})
+        framed = await _begins_update(ask)
         try:
             if sender is not None:
                 await sender.send(update.tensors, options, ask)
             else:
                 await _send_handles(update.tensors, server, options, ask)
         finally:
-            await ask("/end_weight_update", {})
+            if framed:
+                await ask("/end_weight_update", {})
 
     def _sender(self, client: Endpoint, settings: GroupSettings) -> GroupSender:
         sender = self._senders.get(client.base_url)
@@ -613,6 +614,17 @@ async def _send_handles(
     buckets = tensors.payloads(tensor_parallel_size(server))
     while bucket := await asyncio.to_thread(next, buckets, None):
         await ask("/update_weights_from_tensor", {"serialized_named_tensors": bucket, **options})
+
+
+async def _begins_update(ask: Ask) -> bool:
+    """Tell the engine that tensors follow; returns False where, as in 0.5.17, none is to be told."""
+    try:
+        await ask("/begin_weight_update", {})
+    except PolicyRejected as error:
+        if "HTTP 404" not in str(error):
+            raise
+        return False
+    return True
 
 
 def _boot_id(server: Mapping[str, Any]) -> str:

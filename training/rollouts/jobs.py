@@ -18,6 +18,7 @@ from rich.console import Console
 from agent_runtime.engine.checkpoint import weights_digest
 from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.logs import get_logger
+from agent_runtime.models import resolve_model
 from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling
 from agent_runtime.policies.config import SGLangOptions
 from agent_runtime.policies.sglang import SGLangPolicy
@@ -243,7 +244,7 @@ async def _start_policy(
     if rollout.engine == "embedded":
         return PolicySpec("embedded", policy.policy)
     if rollout.url:
-        await _push_weights(rollout, Path(policy.policy))
+        await _push_weights(rollout, Path(resolve_model(policy.policy)))
         return PolicySpec("sglang", rollout.url)
     template = rollout.sglang.chat_template
     server = await stack.enter_async_context(
