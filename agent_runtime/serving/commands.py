@@ -70,7 +70,7 @@ def engine_command(
         arguments += ["--context-length", str(config.context_length)]
     if config.deterministic:
         arguments += ["--enable-deterministic-inference"]
-    return _command([*arguments, *config.engine_options], environment)
+    return _command([*arguments, *config.engine_arguments()], environment)
 
 
 def router_command(

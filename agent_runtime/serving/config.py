@@ -52,9 +52,17 @@ class ServeConfig:
     log_dir: Path | None = None
     """Folder for the servers' logs; default: a temporary one, kept only when a start fails."""
     engine_options: tuple[str, ...] = ()
-    """Further arguments for each engine, as its own command line takes them; for the embedded one
-    settings of --embedded.* as name=value."""
+    """Further arguments for each engine, of its own command line (for the embedded one those of
+    --embedded.*): `name=value`, or as it takes them where they need not pass by this one."""
 
     def __post_init__(self) -> None:
         if self.router < 0 or not 0 <= self.port < 65536 or self.ready_seconds <= 0:
             raise ValueError("router is at least 0, port below 65536, ready_seconds above 0")
+
+    def engine_arguments(self) -> list[str]:
+        """Return the engine options as its command line takes them."""
+        # A command line would take a word with dashes for a flag of its own.
+        return [
+            f"--{word}" if "=" in word and not word.startswith("-") else word
+            for word in self.engine_options
+        ]

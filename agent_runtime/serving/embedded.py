@@ -104,14 +104,10 @@ def embedded_options(config: ServeConfig) -> EmbeddedOptions:
         "context_length": config.context_length,
         "version": config.weight_version,
     }
-    # Without dashes, too: a command line would take a word with dashes for a flag of its own.
-    words = [
-        f"--{word}" if "=" in word and word[0] != "-" else word for word in config.engine_options
-    ]
     output = io.StringIO()
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-            return tyro.cli(EmbeddedOptions, args=words, default=EmbeddedOptions(**base))
+            return tyro.cli(EmbeddedOptions, args=config.engine_arguments(), default=EmbeddedOptions(**base))
     except (SystemExit, ValueError) as error:
         problem = " ".join(output.getvalue().split()) or str(error)
         raise PolicyMisconfigured(f"options of the embedded engine: {problem}") from None

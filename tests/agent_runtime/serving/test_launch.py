@@ -100,6 +100,11 @@ def test_a_users_own_engine_options_come_last() -> None:
     ]
 
 
+def test_engine_options_pass_by_a_command_line_without_dashes() -> None:
+    config = ServeConfig(engine_options=("--disable-cuda-graph", "mem-fraction-static=0.5"))
+    assert arguments("cuda", config)[-2:] == ["--disable-cuda-graph", "--mem-fraction-static=0.5"]
+
+
 def test_the_router_is_told_of_every_engine() -> None:
     config = ServeConfig(router=2, router_policy="consistent_hashing")
     urls = ["http://a:1", "http://b:2"]
