@@ -107,7 +107,9 @@ def embedded_options(config: ServeConfig) -> EmbeddedOptions:
     output = io.StringIO()
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-            return tyro.cli(EmbeddedOptions, args=config.engine_arguments(), default=EmbeddedOptions(**base))
+            return tyro.cli(
+                EmbeddedOptions, args=config.engine_arguments(), default=EmbeddedOptions(**base)
+            )
     except (SystemExit, ValueError) as error:
         problem = " ".join(output.getvalue().split()) or str(error)
         raise PolicyMisconfigured(f"options of the embedded engine: {problem}") from None

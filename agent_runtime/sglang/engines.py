@@ -617,7 +617,7 @@ async def _send_handles(
 
 
 async def _begins_update(ask: Ask) -> bool:
-    """Tell the engine that tensors follow; returns False where, as in 0.5.17, none is to be told."""
+    """Tell the engine that tensors follow; returns False where it has no use for that: 0.5.17."""
     try:
         await ask("/begin_weight_update", {})
     except PolicyRejected as error:
