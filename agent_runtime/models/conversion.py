@@ -56,6 +56,7 @@ def convert_gguf(gguf: Path, folder: Path, stored_as: StoredAs) -> None:
     # The weights are plain numbers now, and whoever reads this would refuse or look for the file.
     del config.quantization_config
     config.dtype = dtype
+    config.architectures = [type(model).__name__]  # SGLang chooses its own model by this name
     config.save_pretrained(folder)
     model.generation_config.save_pretrained(folder)
     weights = {name: tensor.to(dtype) for name, tensor in model.state_dict().items()}

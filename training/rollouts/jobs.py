@@ -264,10 +264,12 @@ async def _push_weights(rollout: RolloutConfig, checkpoint: Path) -> None:
     await policy.start()
     try:
         await require_same_tokenizer(policy, checkpoint, rollout.url)
-        await policy.update_weights(weights, version=version)
+        # Whoever was evaluated explores next.
+        if policy.engines.health.versions != {version}:
+            await policy.update_weights(weights, version=version)
     finally:
         await policy.close()
-    log.info("weights updated", server=rollout.url, version=version, checkpoint=str(checkpoint))
+    log.info("weights served", server=rollout.url, version=version, checkpoint=str(checkpoint))
 
 
 def pushed_weights(rollout: RolloutConfig, tensors: Mapping[str, Any]) -> Weights:
