@@ -360,6 +360,10 @@ class RunConfig:
                 "--model is served or loaded on this machine alone, and --ray plays on others, "
                 "too: start its server yourself and give --policy sglang:URL"
             )
+        if self.cluster.address and self.agent.embedded.process:
+            raise UsageError(
+                "with --ray every worker has an engine of its own: leave out --embedded.process"
+            )
         used = [f"--{name}" for name, value in for_one.items() if value]
         if used and len(self.environments) != 1:
             raise UsageError(f"{used[0]} needs exactly one environment: give --env")
@@ -424,7 +428,7 @@ _RUNTIME = frozenset(
         *("agent.request_timeout", "agent.max_requests", "agent.requests_per_minute"),
         *("agent.tokens_per_minute", "agent.request_retry", "agent.cache"),
         *("agent.openai.prompt_cache", "agent.openai.stream"),
-        *(f"agent.embedded.{name}" for name in ("threads", "max_slots", "cache_gib")),
+        *(f"agent.embedded.{name}" for name in ("process", "threads", "max_slots", "cache_gib")),
         # What a backend's name comes to binds by the policy's identity in the manifest.
         *("agent.embedded.prefill_tokens", "agent.embedded.backend"),
         *("agent.openai.base_url", "agent.openai.api_key_env", "agent.sglang.api_key_env"),
