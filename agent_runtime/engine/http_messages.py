@@ -144,6 +144,8 @@ def write_reply(
     if call.logprobs:
         rows = list(zip(result.logprobs, ids, [None] * len(ids), strict=True))
         meta |= {"output_token_logprobs": rows, "output_token_logprobs_length": len(rows)}
+        # Beyond SGLang's reply, which has none.
+        meta["output_token_entropies"] = result.entropies
         start = call.prompt_logprobs_from
         pairs = zip([None, *prompt_logprobs], prompt, strict=False) if start is not None else ()
         meta["input_token_logprobs"] = [(value, id_, None) for value, id_ in pairs][start or 0 :]
