@@ -17,6 +17,7 @@ from typing import Annotated
 import tyro
 
 from agent_runtime.errors import AgentRuntimeError, PolicyMisconfigured
+from agent_runtime.event_loop import run_event_loop
 from agent_runtime.logs import LogLevel, configure_logging
 from agent_runtime.serving import ServeConfig, serving
 from agent_runtime.serving.engine_main import end_with_parent
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     configure_logging(options.log_level, options.log_json)
     end_with_parent()
     try:
-        asyncio.run(_serve(options))
+        run_event_loop(_serve(options))
     except AgentRuntimeError as error:
         sys.stderr.write(f"error: {error}\n")
         return _MISUSED if isinstance(error, PolicyMisconfigured) else _FAILED
