@@ -148,6 +148,14 @@ async def test_a_server_at_the_port_is_not_taken_for_the_engine(model: Path) -> 
                 pass
 
 
+def test_workers_of_a_cluster_have_engines_of_their_own(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--env", "echo", "--policy", f"embedded:{model}", "--embedded.process"]
+    assert sample.main([*flags, "--ray", "local", "--out", str(tmp_path / "run")]) == 2
+    assert "every worker" in " ".join(capsys.readouterr().err.split())
+
+
 def test_an_engine_is_told_every_setting() -> None:
     options = EmbeddedOptions(
         process=True,
