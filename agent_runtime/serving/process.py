@@ -107,7 +107,7 @@ class ServerProcess:
         """Return the line that says what was wrong, where the log has one."""
         lines = self.log_tail().splitlines()
         said = [line for line in lines if line.startswith(_ERROR)]
-        return said[-1].removeprefix(_ERROR) if said else "\n".join(lines)
+        return said[-1].removeprefix(_ERROR) if said else f"{self.log_file}:\n{self.log_tail()}"
 
     def log_tail(self) -> str:
         """Return the last lines of the log."""

@@ -148,12 +148,19 @@ async def test_a_server_at_the_port_is_not_taken_for_the_engine(model: Path) -> 
                 pass
 
 
-def test_workers_of_a_cluster_have_engines_of_their_own(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--policy", "embedded:m", "--ray", "local"], "every worker"),
+        (["--policy", "agent"], "packaged agent"),
+    ],
+)
+def test_who_has_no_engine_to_move_says_so(
+    flags: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = ["--env", "echo", "--policy", f"embedded:{model}", "--embedded.process"]
-    assert sample.main([*flags, "--ray", "local", "--out", str(tmp_path / "run")]) == 2
-    assert "every worker" in " ".join(capsys.readouterr().err.split())
+    command = ["--env", "maze", *flags, "--embedded.process", "--out", str(tmp_path / "run")]
+    assert sample.main(command) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
 
 
 def test_an_engine_is_told_every_setting() -> None:
