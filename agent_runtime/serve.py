@@ -17,8 +17,10 @@ from typing import Annotated
 import tyro
 
 from agent_runtime.errors import AgentRuntimeError, PolicyMisconfigured
+from agent_runtime.event_loop import run_event_loop
 from agent_runtime.logs import LogLevel, configure_logging
 from agent_runtime.serving import ServeConfig, serving
+from agent_runtime.serving.engine_main import end_with_parent
 
 __all__ = ["Serve", "main"]
 
@@ -50,8 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else _MISUSED
     configure_logging(options.log_level, options.log_json)
+    end_with_parent()
     try:
-        asyncio.run(_serve(options))
+        run_event_loop(_serve(options))
     except AgentRuntimeError as error:
         sys.stderr.write(f"error: {error}\n")
         return _MISUSED if isinstance(error, PolicyMisconfigured) else _FAILED
@@ -75,7 +78,7 @@ async def _serve(options: Serve) -> None:
 
 async def _until_failure(options: Serve) -> None:
     async with serving(
-        options.model, options.config, chat_template=options.chat_template
+        options.model, options.config, chat_template=options.chat_template, in_process=True
     ) as served:
         spec = f"sglang:{served.address}"
         if options.address_file is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -26,6 +25,7 @@ from agent_runtime.errors import (
     ConnectionMisconfigured,
     PolicyMisconfigured,
 )
+from agent_runtime.event_loop import run_event_loop
 from agent_runtime.logs import LogLevel, configure_logging
 from agent_runtime.redaction import redact_text
 from agent_runtime.tracing import enable_tracing, tracing_requested
@@ -51,9 +51,6 @@ _MISUSED = frozenset(
     }
 )
 """What an operating system says where another path or address should have been given."""
-_NEW_OBJECTS = 250_000
-"""More containers than before, so that reference cycles are looked for: 2,000 live episodes are
-some 200,000, and to look through those takes as long as 2,000 of their steps."""
 _PLAIN_WIDTH = 120
 """Columns where the output is no terminal: tables must not be squeezed into 80."""
 
@@ -120,18 +117,8 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end or to a SIGTERM, on uvloop where it is installed.
-
-    Reference cycles are looked for rarely: thousands of live episodes are many objects and almost
-    no cycles (one object an episode), and with Python's defaults the collector takes a fifth of
-    the time.
-    """
-    gc.set_threshold(_NEW_OBJECTS, 20, 50)
-    try:
-        import uvloop
-    except ImportError:  # not made for every platform
-        return asyncio.run(stopped_by_sigterm(work))
-    return uvloop.run(stopped_by_sigterm(work))
+    """Run a coroutine to its end or to a SIGTERM, as `run_event_loop` does."""
+    return run_event_loop(stopped_by_sigterm(work))
 
 
 async def stopped_by_sigterm(work: Coroutine[Any, Any, T]) -> T:

@@ -360,9 +360,24 @@ class RunConfig:
                 "--model is served or loaded on this machine alone, and --ray plays on others, "
                 "too: start its server yourself and give --policy sglang:URL"
             )
+        self._check_engine_process()
         used = [f"--{name}" for name, value in for_one.items() if value]
         if used and len(self.environments) != 1:
             raise UsageError(f"{used[0]} needs exactly one environment: give --env")
+
+    def _check_engine_process(self) -> None:
+        """Raise UsageError where no engine could have a process of its own."""
+        if not self.agent.embedded.process:
+            return
+        if self.cluster.address:
+            raise UsageError(
+                "with --ray every worker has an engine of its own: leave out --embedded.process"
+            )
+        if any(policy.kind == AGENT_POLICY for policy in self.policies):
+            raise UsageError(
+                "--embedded.process is for --policy embedded: a packaged agent, which is small, "
+                "plays in the run's process"
+            )
 
     def _check_secrets(self) -> None:
         """Raise UsageError for secrets that are missing, or where they would be recorded."""
@@ -424,7 +439,7 @@ _RUNTIME = frozenset(
         *("agent.request_timeout", "agent.max_requests", "agent.requests_per_minute"),
         *("agent.tokens_per_minute", "agent.request_retry", "agent.cache"),
         *("agent.openai.prompt_cache", "agent.openai.stream"),
-        *(f"agent.embedded.{name}" for name in ("threads", "max_slots", "cache_gib")),
+        *(f"agent.embedded.{name}" for name in ("process", "threads", "max_slots", "cache_gib")),
         # What a backend's name comes to binds by the policy's identity in the manifest.
         *("agent.embedded.prefill_tokens", "agent.embedded.backend"),
         *("agent.openai.base_url", "agent.openai.api_key_env", "agent.sglang.api_key_env"),

@@ -31,6 +31,7 @@ from orchestrator.config import (
     SERVED_POLICY,
     RunConfig,
 )
+from orchestrator.engine_process import embedded_process
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.fleet import Fleet
 from orchestrator.manifest import (
@@ -240,7 +241,12 @@ async def _start_policies(
         elif named.kind == EMBEDDED_POLICY and not named.target:
             spec = replace(named, target=config.model)
         played[str(named)] = spec
-        policy = policies[str(named)] = make_policy(spec, config.agent)
+        if named.kind == EMBEDDED_POLICY and config.agent.embedded.process:
+            own = embedded_process(str(spec), spec.target, config.agent)
+            policy = await stack.enter_async_context(own)
+        else:
+            policy = make_policy(spec, config.agent)
+        policies[str(named)] = policy
         check_prices(config, str(named), policy)
         await policy.start()
         log.info("policy started", policy=str(named), identity=policy.identity())

@@ -102,6 +102,7 @@ FREE_KEYS: Final = (
     "rates",
     "rollout.client",
     "rollout.cluster",
+    "rollout.embedded.process",
     "rollout.fleet.wait_for_servers",
 )
 """What a resume may change: it may ask for more and reach servers otherwise; what is finished stays

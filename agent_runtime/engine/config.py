@@ -18,6 +18,10 @@ __all__ = ["EmbeddedOptions"]
 class EmbeddedOptions:
     """Settings of `embedded:PATH`."""
 
+    process: bool = False
+    """Run the engine in a process of its own while a run is played: worth it on a GPU with cores to
+    spare, where the conversations of a large batch would take the interpreter from the engine.
+    GRPO, the viewer and programs that hold an agent themselves keep it in theirs."""
     backend: Literal["auto", "torch", "numpy"] = "auto"
     """What computes: torch, or NumPy for small models on a CPU; auto = torch where it is
     installed, else NumPy."""

@@ -7,6 +7,7 @@ a name of its own at 127.0.0.1 gives itself away by `Host`.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -47,6 +48,7 @@ def _own_address(request: web.Request) -> str:
     return "" if name is None or isinstance(name, str) else str(name[0])
 
 
+@functools.lru_cache(maxsize=64)
 def _is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address).is_loopback
@@ -54,6 +56,7 @@ def _is_loopback(address: str) -> bool:
         return False
 
 
+@functools.lru_cache(maxsize=64)
 def _is_local_name(host: str) -> bool:
     """Whether nobody else can have chosen what a name means: an address, or localhost."""
     if host == "localhost" or host.endswith(".localhost"):

@@ -144,6 +144,8 @@ def write_reply(
     if call.logprobs:
         rows = list(zip(result.logprobs, ids, [None] * len(ids), strict=True))
         meta |= {"output_token_logprobs": rows, "output_token_logprobs_length": len(rows)}
+        # Beyond SGLang's reply, which has none.
+        meta["output_token_entropies"] = result.entropies
         start = call.prompt_logprobs_from
         pairs = zip([None, *prompt_logprobs], prompt, strict=False) if start is not None else ()
         meta["input_token_logprobs"] = [(value, id_, None) for value, id_ in pairs][start or 0 :]
@@ -202,6 +204,7 @@ def _integer(value: object, name: str) -> int:
 
 def _ids(value: object, name: str) -> list[int]:
     listed = cast("list[object]", value) if isinstance(value, list) else [None]
-    if any(type(each) is not int for each in listed):
+    # A prompt has thousands, and this is asked of each request: types, not a loop over the ids.
+    if not set(map(type, listed)) <= {int}:
         raise PolicyRejected(f"{name} has to be one list of token ids")
     return cast("list[int]", listed)

@@ -270,6 +270,7 @@ class EngineHttpServer:
             {
                 "model_path": self._model_path,
                 "version": "embedded",
+                "backend": engine.backend.name,
                 "context_length": engine.context_length,
                 "max_total_num_tokens": engine.slots * engine.context_length,
                 "max_req_input_len": engine.context_length,

@@ -1,20 +1,31 @@
 """The command lines of engines and routers: pure functions of a configuration and a machine.
 
 Which flags SGLang 0.5.x and its router need, on CUDA and on a machine without it.
-All commands go through `engine_main.py`, which makes SGLang importable on a CPU-only
-machine and ends the server with the process that started it.
+Their commands go through `engine_main.py`, which makes SGLang importable on a CPU-only
+machine and ends the server with the process that started it. The embedded engine's is
+`agent_runtime.serve` by this interpreter.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
+from agent_runtime.engine.config import EmbeddedOptions
 from agent_runtime.serving.config import ServeConfig
+from agent_runtime.serving.engine_main import PARENT_VARIABLE
 
-__all__ = ["Checkpoint", "Command", "engine_command", "router_command"]
+__all__ = [
+    "Checkpoint",
+    "Command",
+    "embedded_command",
+    "embedded_words",
+    "engine_command",
+    "router_command",
+]
 
 _MAIN = Path(__file__).with_name("engine_main.py")
 _CPU_CACHE_TOKENS = 65_536
@@ -73,6 +84,41 @@ def engine_command(
     return _command([*arguments, *config.engine_arguments()], environment)
 
 
+def embedded_command(
+    config: ServeConfig,
+    weights: Checkpoint,
+    options: EmbeddedOptions,
+    *,
+    port: int,
+    chat_template: Path | None = None,
+) -> Command:
+    """One embedded engine, with these options in place of those in the configuration."""
+    arguments = [
+        *(sys.executable, "-m", "agent_runtime.serve", "--engine", "embedded"),
+        # With "=": a name that begins with a dash is no flag.
+        *(f"--model={weights.path}", f"--weight-version={weights.version}"),
+        *(f"--host={config.host}", f"--port={port}"),
+    ]
+    if chat_template is not None:
+        arguments.append(f"--chat-template={chat_template}")
+    words = embedded_words(options)
+    return _command([*arguments, *(["--engine-options", *words] if words else [])], {})
+
+
+def embedded_words(options: EmbeddedOptions) -> tuple[str, ...]:
+    """Return the options that are not the defaults as `ServeConfig.engine_options` takes them.
+
+    Without the weights' name, which the server's own configuration gives.
+    """
+    plain = EmbeddedOptions()
+    values = ((each.name, getattr(options, each.name)) for each in fields(options))
+    return tuple(
+        f"{name}={value}"
+        for name, value in values
+        if value != getattr(plain, name) and name not in ("process", "version")
+    )
+
+
 def router_command(
     python: Path, config: ServeConfig, engines: Sequence[str], *, port: int, metrics_port: int
 ) -> Command:
@@ -93,7 +139,7 @@ def router_command(
 def _command(arguments: Sequence[str], environment: Mapping[str, str]) -> Command:
     extra = {
         **environment,
-        "AGENTGYM_PARENT_PID": str(os.getpid()),
+        PARENT_VARIABLE: str(os.getpid()),
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "PYTHONUNBUFFERED": "1",
     }

@@ -1,7 +1,8 @@
 """The embedded engine served on this machine: `--engine embedded`.
 
-Engine thread and HTTP server live in the process that asked for them, so they end with it. There is
-no router; it is for machines where SGLang does not run.
+Engine thread and HTTP server live in one process: that of `agent_runtime.serve`, which is started
+for whoever asks from another one, or the asking one itself. There is no router; it is for machines
+where SGLang does not run.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from agent_runtime.engine.worker import start_engine
 from agent_runtime.errors import PolicyMisconfigured, PolicyUnavailable
 from agent_runtime.huggingface import ModelTokenizer
 from agent_runtime.serving.base import Served
+from agent_runtime.serving.commands import Checkpoint, Command, embedded_command
 from agent_runtime.serving.config import ServeConfig
+from agent_runtime.serving.supervised import SupervisedEngines
 
 if TYPE_CHECKING:
     from agent_runtime.engine.worker import EngineThread
 
-__all__ = ["EmbeddedServed", "embedded_options"]
+__all__ = ["EmbeddedProcess", "EmbeddedServed", "embedded_options"]
 
 
 class EmbeddedServed(Served):
-    """One embedded engine behind an address."""
+    """One embedded engine behind an address, in this process."""
 
     def __init__(self, model: str, config: ServeConfig) -> None:
         """Check the settings; raises PolicyMisconfigured for those that only SGLang has."""
-        self._folder = Path(model)
-        if not self._folder.is_dir():
-            raise PolicyMisconfigured(f"the embedded engine reads folders, and {model} is not one")
+        self._folder = _model_folder(model)
         self._config = config
         self._options = embedded_options(config)
         self._resources = contextlib.AsyncExitStack()
@@ -89,6 +90,28 @@ class EmbeddedServed(Served):
         if self._ended is None:
             raise RuntimeError("the engine was not started")
         raise await asyncio.shield(self._ended)
+
+
+class EmbeddedProcess(SupervisedEngines):
+    """One embedded engine in a process of its own."""
+
+    def __init__(self, model: str, config: ServeConfig, chat_template: Path | None = None) -> None:
+        """Check the settings; raises PolicyMisconfigured for those that only SGLang has."""
+        self._options = embedded_options(config)
+        self._template = chat_template
+        super().__init__(Checkpoint(str(_model_folder(model)), self._options.version), config)
+
+    def _command(self, weights: Checkpoint, *, port: int, index: int) -> Command:
+        return embedded_command(
+            self._config, weights, self._options, port=port, chat_template=self._template
+        )
+
+
+def _model_folder(model: str) -> Path:
+    folder = Path(model)
+    if not folder.is_dir():
+        raise PolicyMisconfigured(f"the embedded engine reads folders, and {model} is not one")
+    return folder
 
 
 def embedded_options(config: ServeConfig) -> EmbeddedOptions:

@@ -5,8 +5,9 @@ dependencies (torchvision, its kernels) exist for CUDA only, and the CPU path me
 from them; mock modules give those names, and fail when one is called. And it ends the whole process
 group when the process that started it is gone.
 
-Imports nothing of this project. Spawned children import this file again as `__mp_main__`, so
-everything above the guard at the end must happen at import.
+Imports nothing of this project; `agent_runtime.serve` imports it, to end with its parent by the
+same code. Spawned children import this file again as `__mp_main__`, so everything above the guard
+at the end must happen at import.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ import types
 
 _MOCKED = ("torchvision", "sgl_kernel")
 _WATCH_SECONDS = 1.0
+PARENT_VARIABLE = "AGENTGYM_PARENT_PID"
+"""Environment variable by which a server is told whom to end with."""
 
 
 class _Absent:
@@ -87,13 +90,19 @@ def _die_with(parent: int) -> None:
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
-if os.environ.get("SGLANG_USE_CPU_ENGINE") == "1":
+def end_with_parent() -> None:
+    """From now on end this process group when the process is gone that started it for itself."""
+    # Not inherited: what this process starts has another parent.
+    parent = int(os.environ.pop(PARENT_VARIABLE, "0"))
+    if parent:
+        threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+
+
+if __name__ in ("__main__", "__mp_main__") and os.environ.get("SGLANG_USE_CPU_ENGINE") == "1":
     _install_mocks()
 
 if __name__ == "__main__":
-    parent_pid = int(os.environ.get("AGENTGYM_PARENT_PID", "0"))
-    if parent_pid:
-        threading.Thread(target=_die_with, args=(parent_pid,), daemon=True).start()
+    end_with_parent()
     kind, *arguments = sys.argv[1:]
     if kind == "router":
         from smg.cli import main  # pyright: ignore

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from agent_runtime.errors import PolicyUnavailable
+from agent_runtime.errors import PolicyMisconfigured, PolicyUnavailable
 from agent_runtime.private_files import append_privately
 from agent_runtime.serving.commands import Command
 
@@ -21,6 +21,9 @@ __all__ = ["ServerProcess"]
 _STOP_SECONDS = 15.0
 _PROBE_PAUSE = 0.2
 _LAST_LINES = 12
+_MISUSED = 2
+"""Exit status of a command, also one of argparse, whose arguments cannot be followed."""
+_ERROR = "error: "
 
 Probe = Callable[[], Awaitable[bool]]
 
@@ -60,7 +63,10 @@ class ServerProcess:
             seconds: The longest wait.
 
         Raises:
-            PolicyUnavailable: It ended or was not ready in time; the error holds the log's end.
+            PolicyMisconfigured: It ended by the status of commands that are asked for what cannot
+                be; the error says what it said.
+            PolicyUnavailable: It ended otherwise or was not ready in time; the error holds the
+                log's end.
         """
         process = self._process
         if process is None:
@@ -74,6 +80,8 @@ class ServerProcess:
         except TimeoutError:
             problem = f"did not serve within {seconds:g} s"
         else:
+            if process.returncode == _MISUSED:
+                raise PolicyMisconfigured(f"the {self.name}: {self._last_error()}")
             problem = f"ended with status {process.returncode} before it served"
         raise PolicyUnavailable(f"the {self.name} {problem}; {self.log_file}:\n{self.log_tail()}")
 
@@ -94,6 +102,12 @@ class ServerProcess:
                 await process.wait()
         _signal_group(process.pid, signal.SIGKILL)
         await process.wait()
+
+    def _last_error(self) -> str:
+        """Return the line that says what was wrong, where the log has one."""
+        lines = self.log_tail().splitlines()
+        said = [line for line in lines if line.startswith(_ERROR)]
+        return said[-1].removeprefix(_ERROR) if said else f"{self.log_file}:\n{self.log_tail()}"
 
     def log_tail(self) -> str:
         """Return the last lines of the log."""

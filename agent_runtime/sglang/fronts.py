@@ -63,4 +63,6 @@ class Fronts:
 
     def choose(self, key: str, serving: Collection[str]) -> Endpoint:
         """Return where a request of a key goes now: to one that serves, if any does."""
-        return self._endpoints[prefer(serving or self._endpoints, key)]
+        addresses = serving or self._endpoints
+        address = next(iter(addresses)) if len(addresses) == 1 else prefer(addresses, key)
+        return self._endpoints[address]

@@ -69,6 +69,7 @@ def read_reply(answer: Mapping[str, Any], prompt_tokens: int) -> SampledReply:
         versions=_versions(meta, len(ids)),
         finish=reason,
         cached=read_count(meta.get("cached_tokens"), "cached_tokens") or 0,
+        entropies=_entropies(meta, len(ids)),
     )
 
 
@@ -141,6 +142,15 @@ def _columns(rows: Sequence[Any]) -> tuple[list[float | None], list[int]]:
         return [row[0] for row in rows], [row[1] for row in rows]
     except (TypeError, IndexError, KeyError):
         raise PolicyMisbehaved("the server's logprobs are not [logprob, id, text]") from None
+
+
+def _entropies(meta: Mapping[str, Any], count: int) -> list[float]:
+    """Entropies of the tokens' distributions, which only the embedded engine tells."""
+    values: object = meta.get("output_token_entropies") or []
+    listed = cast("list[float]", values) if isinstance(values, list) else []
+    if listed and (len(listed) != count or not all(isinstance(it, float) for it in listed)):
+        raise PolicyMisbehaved("the server's entropies are not one number per token")
+    return listed
 
 
 def _versions(meta: Mapping[str, Any], count: int) -> list[VersionSpan]:

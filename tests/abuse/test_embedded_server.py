@@ -34,7 +34,7 @@ async def served():
     config = ServeConfig(engine="embedded", device="cpu", engine_options=options)
     async with (
         asyncio.timeout(_BOUND_SECONDS),
-        serving(str(LEARNER_AGENT), config) as server,
+        serving(str(LEARNER_AGENT), config, in_process=True) as server,
         aiohttp.ClientSession(server.address) as session,
     ):
         yield session

@@ -35,6 +35,6 @@ def server(speaker: Path) -> Iterator[str]:
     )
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(serving(str(speaker), config)) as served,
+        portal.wrap_async_context_manager(serving(str(speaker), config, in_process=True)) as served,
     ):
         yield served.address

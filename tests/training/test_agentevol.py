@@ -211,6 +211,26 @@ def test_a_run_that_is_killed_within_its_stages_ends_with_the_same_table(finishe
     assert (wanted.out / "table.md").read_text() == (finished / "table.md").read_text()
 
 
+@pytest.mark.slow
+def test_a_run_goes_on_with_the_engine_in_a_process_of_its_own(finished, tmp_path):
+    here = recipe(tmp_path / "run")
+    embedded = replace(here.rollout.embedded, process=True)
+    moved = replace(here, rollout=replace(here.rollout, embedded=embedded))
+    original = RunDir.stage
+
+    def stop_after_exploring(self: RunDir, name: str, work: Any) -> dict[str, Any]:
+        result = original(self, name, work)
+        if name == "seed-0/explore-1":
+            raise KeyboardInterrupt
+        return result
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(RunDir, "stage", stop_after_exploring)
+        evolve(here, console=quiet())
+    evolve(moved, start=Start.RESUME, console=quiet())
+    assert (moved.out / "table.md").read_text() == (finished / "table.md").read_text()
+
+
 def wait_for_stage(state: Path, name: str) -> None:
     for _ in range(2400):
         if state.is_file() and name in json.loads(state.read_text())["finished"]:

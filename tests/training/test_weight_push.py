@@ -109,7 +109,7 @@ def test_a_server_that_takes_no_weights_like_this_is_refused(model, tmp_path):
     )
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(serving(str(model), config)) as served,
+        portal.wrap_async_context_manager(serving(str(model), config, in_process=True)) as served,
     ):
         recipe = recipe_on(model, tmp_path / "run", served.address, "distributed")
         with pytest.raises(PolicyMisconfigured, match=r'rollout\.push = "disk"'):

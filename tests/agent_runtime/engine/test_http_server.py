@@ -50,7 +50,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 async def served(checkpoints: tuple[Path, Path]) -> AsyncIterator[Served]:
-    async with serving(str(checkpoints[0]), config_of()) as served:
+    async with serving(str(checkpoints[0]), config_of(), in_process=True) as served:
         yield served
 
 
@@ -177,7 +177,7 @@ async def test_a_client_that_hangs_up_frees_its_slot(served: Served) -> None:
 
 
 async def test_an_engine_that_dies_is_the_end_of_serving(checkpoints: tuple[Path, Path]) -> None:
-    async with serving(str(checkpoints[0]), config_of()) as served:
+    async with serving(str(checkpoints[0]), config_of(), in_process=True) as served:
         assert isinstance(served, EmbeddedServed)
         waiting = asyncio.create_task(served.wait())
         await served.thread.call(lambda engine: setattr(engine, "backend", None))
@@ -192,7 +192,7 @@ async def test_a_port_that_is_taken_is_named(
 ) -> None:
     port = int(served.address.rpartition(":")[2])
     with pytest.raises(PolicyMisconfigured, match="listen"):
-        async with serving(str(checkpoints[0]), config_of(port=port)):
+        async with serving(str(checkpoints[0]), config_of(port=port), in_process=True):
             pass
 
 

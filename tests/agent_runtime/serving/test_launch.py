@@ -20,7 +20,7 @@ from agent_runtime import serve
 from agent_runtime.errors import PolicyMisconfigured, PolicyUnavailable
 from agent_runtime.policies import PolicyConfig, Sampling, SGLangOptions
 from agent_runtime.policies.sglang import SGLangPolicy
-from agent_runtime.serving import ServeConfig, launch, serving
+from agent_runtime.serving import ServeConfig, serving, supervised
 from agent_runtime.serving.commands import Checkpoint, engine_command, router_command
 from agent_runtime.serving.installation import VARIABLE, find_python, install
 from agent_runtime.serving.launch import SGLangServed, check_model
@@ -242,7 +242,7 @@ async def test_an_engine_that_dies_again_and_again_is_given_up_and_the_log_says_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", logger="agent_runtime.serving")
-    monkeypatch.setattr(launch, "_RESTART_PAUSE", 0.01)
+    monkeypatch.setattr(supervised, "_RESTART_PAUSE", 0.01)
     async with serving(str(models[0]), config_of(interpreter, max_restarts=2)) as served:
         assert isinstance(served, SGLangServed)
         for restarts in range(3):
@@ -252,7 +252,7 @@ async def test_an_engine_that_dies_again_and_again_is_given_up_and_the_log_says_
                 os.kill(served.pids[0], signal.SIGKILL)
         with pytest.raises(PolicyUnavailable, match="ended again"):
             await asyncio.wait_for(served.wait(), 60)
-    records = [record for record in caplog.records if record.name.endswith("launch")]
+    records = [record for record in caplog.records if record.name.endswith("supervised")]
     story = [record.event for record in records]  # type: ignore[attr-defined]
     assert [event for event in story if event in ("model served", "engine died")] == [
         "model served",

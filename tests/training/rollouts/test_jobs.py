@@ -99,6 +99,17 @@ def test_a_running_server_gets_the_agents_weights_through_its_update_api(models,
         assert versions_of(tmp_path / f"run-{number}") == {weights_digest(model)}
 
 
+def test_agents_one_after_the_other_play_in_a_process_of_the_engines_own(models, tmp_path):
+    own = players(embedded={"process": True, "threads": 1, "cache_gib": 0.1, "max_slots": 8})
+    for number, model in enumerate(models):
+        job = RolloutJob(ECHO, ITEMS, tmp_path / f"run-{number}")
+        agent = RolloutPolicy(policy=str(model), temperature=1.0)
+        play(own, agent, [job], console=Console(quiet=True))
+        with RunReader.open(job.folder) as reader:
+            assert {it.policy for it in reader.episodes()} == {f"embedded:{model}"}
+        assert versions_of(job.folder) == {weights_digest(model)}
+
+
 @pytest.mark.sglang
 @pytest.mark.timeout(900)
 def test_a_server_is_launched_for_the_jobs_and_ended_after_them(tmp_path):
