@@ -20,7 +20,7 @@ import os
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
@@ -279,7 +279,7 @@ class SGLangPolicy(TrainablePolicy):
             versions, adapter = self.engines.health.versions, self.engines.adapter
             request = {**body, **_named_weights(versions, adapter)}
             try:
-                reply = await self._attempt(request, routing_key, stop_at, on_ids)
+                reply = await self._attempt(request, versions, routing_key, stop_at, on_ids)
             except PolicyLost as error:
                 self.engines.report_failure(str(error))
                 if self._config.sglang.recovery == 0:
@@ -298,24 +298,28 @@ class SGLangPolicy(TrainablePolicy):
     async def _attempt(
         self,
         body: Mapping[str, Any],
+        versions: Collection[str],
         routing_key: str,
         stop_at: StopRule | None,
         on_ids: Listener | None,
     ) -> SampledReply:
-        """Send a request once, under a fresh id."""
+        """Send a request once, under a fresh id; engines serve these versions of weights."""
         # The server aborts by id prefix: ids of one length, none a prefix of another.
         rid = uuid.uuid4().hex
         request, headers = {**body, "rid": rid}, {"X-SMG-Routing-Key": routing_key}
         endpoint = self.engines.front(routing_key)
-        prompt_tokens = len(body["input_ids"])
         try:
             if self._stream:
-                return await self._streamed(endpoint, request, headers, rid, stop_at, on_ids)
-            answer = await endpoint.post("/generate", request, headers=headers)
+                answer, enough = await self._streamed(
+                    endpoint, request, headers, rid, stop_at, on_ids
+                )
+            else:
+                answer, enough = await endpoint.post("/generate", request, headers=headers), None
         except (asyncio.CancelledError, PolicyUnavailable):
             self._abort_later(rid)
             raise
-        return read_reply(answer, prompt_tokens)
+        whole = read_reply(answer, len(body["input_ids"]), versions)
+        return whole if enough is None else whole.cut(enough, FinishReason.STOP)
 
     async def _streamed(
         self,
@@ -325,7 +329,8 @@ class SGLangPolicy(TrainablePolicy):
         rid: str,
         stop_at: StopRule | None,
         on_ids: Listener | None,
-    ) -> SampledReply:
+    ) -> tuple[dict[str, Any], int | None]:
+        """Return the whole answer, and how many of its tokens count where a rule ended it."""
         reply = Streamed(stop_at)
         aborted = False
         events = endpoint.stream("/generate", {**request, "stream": True}, headers=headers)
@@ -341,8 +346,7 @@ class SGLangPolicy(TrainablePolicy):
         if not reply.ended:
             text = f"{endpoint.base_url}: the stream broke off"
             raise PolicyLost(text, trouble=Trouble.BROKEN)
-        whole = read_reply(reply.answer(), len(request["input_ids"]))
-        return whole if reply.enough is None else whole.cut(reply.enough, FinishReason.STOP)
+        return reply.answer(), reply.enough
 
     def _abort_later(self, rid: str) -> None:
         # In a task of its own: whoever gave the request up may be cancelled and cannot wait.

@@ -6,7 +6,7 @@ the token ledger.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -44,8 +44,15 @@ def generate_body(
     return {"input_ids": list(prompt), "sampling_params": params, "return_logprob": True}
 
 
-def read_reply(answer: Mapping[str, Any], prompt_tokens: int) -> SampledReply:
-    """Read an answer of /generate to a prompt of so many tokens.
+def read_reply(
+    answer: Mapping[str, Any], prompt_tokens: int, sent_under: Collection[str] = ()
+) -> SampledReply:
+    """Read an answer of /generate.
+
+    Args:
+        answer: The JSON object.
+        prompt_tokens: Length of the prompt that was sent.
+        sent_under: Versions that engines served then, where they are known.
 
     Raises:
         PolicyMisbehaved: A field is missing that makes a record.
@@ -66,7 +73,7 @@ def read_reply(answer: Mapping[str, Any], prompt_tokens: int) -> SampledReply:
     return SampledReply(
         ids=ids,
         logprobs=logprobs,
-        versions=_versions(meta, len(ids)),
+        versions=_versions(meta, len(ids), sent_under),
         finish=reason,
         cached=read_count(meta.get("cached_tokens"), "cached_tokens") or 0,
         entropies=_entropies(meta, len(ids)),
@@ -153,12 +160,22 @@ def _entropies(meta: Mapping[str, Any], count: int) -> list[float]:
     return listed
 
 
-def _versions(meta: Mapping[str, Any], count: int) -> list[VersionSpan]:
-    """Weight versions by span; older servers report one for the whole reply, or none."""
+def _versions(
+    meta: Mapping[str, Any], count: int, sent_under: Collection[str]
+) -> list[VersionSpan]:
+    """Weight versions by span; older servers report the last one of the reply, or none."""
     spans = meta.get("weight_versions")
     if not isinstance(spans, list):
         version = meta.get("weight_version")
-        return [VersionSpan(0, count, version)] if isinstance(version, str) and count else []
+        if not isinstance(version, str) or not count:
+            return []
+        if sent_under and version not in sent_under:
+            raise PolicyMisbehaved(
+                f"weights became {version!r} while a reply was sampled, and the server does not "
+                "tell which tokens are of which: replace weights when replies have ended "
+                "(interrupt finish or abort), or update SGLang"
+            )
+        return [VersionSpan(0, count, version)]
     try:
         return [
             VersionSpan(int(span["start"]), int(span["end"]), str(span["version"]))

@@ -20,8 +20,10 @@ _PATIENCE = timedelta(seconds=20)
 class FakeGroupSGLang(FakeSGLang):
     """Keeps what it was sent; its replies do not depend on it."""
 
-    def __init__(self, model: FakeModel) -> None:
+    def __init__(self, model: FakeModel, *, framed: bool = True) -> None:
         super().__init__(model)
+        self.framed = framed
+        """Whether it is told when an update begins and ends, as 0.5.17 is not."""
         self.weights: dict[str, torch.Tensor] = {}
         self.buckets: list[list[str]] = []
         """Names of the tensors of each request to receive them."""
@@ -31,19 +33,20 @@ class FakeGroupSGLang(FakeSGLang):
         """Those that it is in."""
         self.joined: list[str] = []
         """All that it came to, by their names."""
-        self._updating = False
+        self._updating = not framed
 
     def app(self) -> web.Application:
         app = super().app()
         app.add_routes(
             [
-                web.post("/begin_weight_update", self._begin_update),
-                web.post("/end_weight_update", self._end_update),
                 web.post("/init_weights_update_group", self._join),
                 web.post("/destroy_weights_update_group", self._leave),
                 web.post("/update_weights_from_distributed", self._receive),
             ]
         )
+        if self.framed:
+            app.router.add_post("/begin_weight_update", self._begin_update)
+            app.router.add_post("/end_weight_update", self._end_update)
         return app
 
     async def _begin_update(self, _: web.Request) -> web.Response:

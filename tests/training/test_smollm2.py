@@ -68,6 +68,7 @@ def test_the_engine_gives_the_probabilities_that_transformers_reads_from_gguf(
 ) -> None:
     settings = json.loads((home / "config.json").read_text())
     assert settings["dtype"] == "bfloat16"
+    assert settings["architectures"] == ["LlamaForCausalLM"]  # by which SGLang knows it
     assert "quantization_config" not in settings
 
     ids = ModelTokenizer(home).encode(TEXT)

@@ -432,6 +432,21 @@ async def test_an_older_server_reports_one_version_for_the_whole_reply(
     assert list(session.token_segments()[0].policy_versions) == ["default"]
 
 
+async def test_an_older_server_cannot_tell_the_tokens_of_new_weights_from_those_of_old_ones(
+    server: FakeSGLang,
+) -> None:
+    def edit(reply: dict[str, Any]) -> dict[str, Any]:
+        reply["meta_info"].pop("weight_versions")
+        reply["meta_info"]["weight_version"] = "v2"
+        return reply
+
+    server.edit = edit
+    async with policy_for(server) as policy:
+        session = policy.open(episode_context())
+        with pytest.raises(PolicyMisbehaved, match="which tokens are of which: replace weights"):
+            await session.reply(MESSAGES, turn=0, seed=1)
+
+
 async def test_a_queue_that_stays_full_is_overload(server: FakeSGLang) -> None:
     async with policy_for(server) as policy:
         server.queue_full = True

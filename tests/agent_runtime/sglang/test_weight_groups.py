@@ -88,6 +88,16 @@ async def test_an_engine_that_was_restarted_gets_a_group_of_its_own(model: FakeM
     assert len(engine.joined) == 2 and same(engine.weights, weights(2))
 
 
+async def test_a_server_that_is_not_told_of_an_update_is_sent_the_weights_alone(
+    model: FakeModel,
+) -> None:
+    engine = FakeGroupSGLang(model, framed=False)
+    async with policy_on(engine) as policy:
+        await policy.update_weights(BroadcastWeights(tensors=weights(1)), version="v1")
+        assert policy.engines.health.versions == {"v1"}
+    assert same(engine.weights, weights(1))
+
+
 async def test_refused_weights_leave_the_engine_stale_until_the_next(model: FakeModel) -> None:
     engine = FakeGroupSGLang(model)
     async with policy_on(engine) as policy:

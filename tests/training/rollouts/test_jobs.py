@@ -24,6 +24,7 @@ from tests.kit.fake_sglang import FakeModel, FakeSGLang
 from training.config.recipe import build
 from training.data.tokenizer_training import TokenizerConfig, train_tokenizer
 from training.errors import RecipeError
+from training.rollouts import jobs
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
 from training.rollouts.tasks import EnvironmentTasks
 from training.trainer.models import InitConfig, create_base
@@ -97,6 +98,19 @@ def test_a_running_server_gets_the_agents_weights_through_its_update_api(models,
     assert weights_digest(models[0]) != weights_digest(models[1])
     for number, model in enumerate(models):
         assert versions_of(tmp_path / f"run-{number}") == {weights_digest(model)}
+
+
+def test_an_agent_that_was_evaluated_explores_next_with_the_weights_that_are_served(
+    models, tmp_path, monkeypatch
+):
+    # By a known name, as a recipe that starts from a published model has it.
+    monkeypatch.setattr(jobs, "resolve_model", {"known": str(models[1])}.__getitem__)
+    with running_server(models[0]) as address:
+        there = players(engine="sglang", url=address)
+        for stage in ("evaluate", "explore"):
+            job = RolloutJob(ECHO, ITEMS, tmp_path / stage)
+            play(there, RolloutPolicy(policy="known"), [job], console=Console(quiet=True))
+            assert versions_of(tmp_path / stage) == {weights_digest(models[1])}
 
 
 def test_agents_one_after_the_other_play_in_a_process_of_the_engines_own(models, tmp_path):
