@@ -82,6 +82,11 @@ class EngineHealth:
         # Same boot, another name: only somebody who replaced its weights can have changed it.
         return replace(reached, trusted=True, version=info.version)
 
+    def expected(self, version: str) -> EngineHealth:
+        """Return the state where it is known which version it should serve."""
+        serves = self.info is not None and self.info.version == version
+        return replace(self, version=version, trusted=serves)
+
     def unreachable(self) -> EngineHealth:
         """Return the state after it did not answer; what it should serve is remembered."""
         return replace(self, reachable=False)

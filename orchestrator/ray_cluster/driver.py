@@ -26,7 +26,6 @@ from orchestrator.discovery import Member, ToldSource
 from orchestrator.errors import ClusterError, StoreWriteFailed, UsageError
 from orchestrator.fleet import Fleet
 from orchestrator.leases import LeasePolicy, Leases
-from orchestrator.progress import EpisodeCounts
 from orchestrator.ray_cluster.actors import Actor, ActorLost
 from orchestrator.ray_cluster.installation import describe_differences
 from orchestrator.ray_cluster.messages import (
@@ -91,6 +90,8 @@ class _Seat:
     actor: Actor
     told: Sequence[Member] | None = None
     """The servers that it knows of."""
+    weights: str = ""
+    """The version of the weights that it knows of."""
     live: int = 0
     live_steps: int = 0
     outage: str = ""
@@ -105,7 +106,7 @@ class RolloutDriver:
         scheduler: Scheduler,
         fleet: Fleet,
         staffing: Staffing,
-        on_outcome: Callable[[EpisodeCounts], None],
+        on_outcome: Callable[[Outcome], None],
         *,
         account: RunAccount,
         on_limit: Callable[[str], None],
@@ -118,13 +119,16 @@ class RolloutDriver:
             scheduler: Says which episode is next, and what follows a failure.
             fleet: Knows how many episodes the servers take; none are played by it.
             staffing: How workers are had.
-            on_outcome: Sees what every stored record counts with.
+            on_outcome: Sees what became of every episode, once its record is stored.
             account: What may be spent, and what was.
             on_limit: Is told once, in words, that a limit was reached.
             tell: Is told in a sentence what happens to workers.
             leases: How long a worker is trusted.
         """
         self.scheduler = scheduler
+        self.on_live: Callable[[int], None] = lambda _live: None
+        """Is told how many episodes are live, whenever workers have said so."""
+        self._weights = ""
         self._fleet = fleet
         self._staffing = staffing
         self._on_outcome = on_outcome
@@ -227,8 +231,25 @@ class RolloutDriver:
             self._lose(seat, "its node has left the cluster")
 
     def wake(self) -> None:
-        """Look at the scheduler now: keys were added."""
+        """Look at the scheduler now: keys were added. Workers with room for them are asked."""
         self._changed.set()
+        for name in self._rations.with_room()[: self.scheduler.pending]:
+            self._hurry(name)
+
+    def tell_weights(self, version: str) -> None:
+        """Tell all workers, soon, and those to come what version model servers were given."""
+        self._weights = version
+        for name in self._leases.workers:
+            self._hurry(name)
+
+    def _hurry(self, name: str) -> None:
+        """Have a worker answer now what it may take seconds for."""
+
+        async def call(actor: Actor) -> None:
+            with suppress(ActorLost):  # whoever attends to it is told, too
+                await actor.call("hurry")
+
+        self._background.start(call(self._seats[name].actor), f"hurry {name}")
 
     def stop(self) -> None:
         """Start nothing more and give up what is live; finished records stay."""
@@ -393,6 +414,7 @@ class RolloutDriver:
         due = self._rations.next(seat.name, time.monotonic())
         members = self._members()
         told, seat.told = seat.told, members
+        known, seat.weights = seat.weights, self._weights
         return Orders(
             grants=due.grants,
             slots=due.slots,
@@ -400,6 +422,7 @@ class RolloutDriver:
             members=None if told == members else members,
             pause=due.pause,
             patience=due.patience,
+            weights="" if known == self._weights else self._weights,
         )
 
     def _members(self) -> tuple[Member, ...] | None:
@@ -465,6 +488,7 @@ class RolloutDriver:
         self._rations.forget(seat.name)
         for name, count in seat.requests.items():
             self._ended.setdefault(name, []).append(count)
+        self.on_live(self.live)
         self._changed.set()
 
     # ------------------------------------------------------------------ what workers say
@@ -476,6 +500,7 @@ class RolloutDriver:
         self._rations.note(seat.name, ended=len(report.outcomes), live=report.live)
         for spending in report.spending:
             self._account.add(spending.key, spending.spent, priced=spending.priced)
+        self.on_live(self.live)
         self._settle(seat, report.outcomes)
         if report.outcomes:
             self._changed.set()
@@ -499,7 +524,7 @@ class RolloutDriver:
                     reason=outcome.failure.reason,
                     worker=seat.name,
                 )
-            self._on_outcome(outcome.counts)
+            self._on_outcome(outcome)
 
     # ------------------------------------------------------------------ the end
 
@@ -553,7 +578,7 @@ def _read_outcomes(shards: Sequence[Path], held: Collection[Assignment]) -> list
     for shard in shards:
         with RunReader.open(shard) as reader:
             records = (reader.get(assignment.key) for assignment in held)
-            found += [to_outcome(record) for record in records if record is not None]
+            found += [to_outcome(it, whole=True) for it in records if it is not None]
     # An earlier attempt may be on record, of an episode that is played again.
     return [outcome for outcome in found if outcome.assignment in held]
 
