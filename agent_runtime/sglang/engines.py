@@ -107,9 +107,11 @@ class EngineGroup:
         """Why the gate was closed."""
         self._recovering: asyncio.Task[None] | None = None
         self._update: WeightUpdate | None = None
-        self._followed = ""
-        """The version that another process last gave the engines."""
-        self._asking: asyncio.Task[None] | None = None
+        self._follows = False
+        """Whether another process gives the engines their weights, and says so."""
+        self._past: set[str] = set()
+        """Versions that engines were once seen to serve; those of now are among them after a
+        restart."""
         # One update of an engine at a time. SGLang that is asked for two at once answers one with
         # the other's error: the recovery's retry of a folder that was not there once failed the
         # good update that came after it.
@@ -159,7 +161,7 @@ class EngineGroup:
 
     async def close(self) -> None:
         """Stop recovering and disconnect."""
-        await cancel_tasks(self._recovering, self._revisiting, self._asking)
+        await cancel_tasks(self._recovering, self._revisiting)
         await asyncio.gather(*(sender.close() for sender in self._senders.values()))
         for address, client in self._clients.items():
             if address not in self._fronts:
@@ -322,19 +324,19 @@ class EngineGroup:
     def follow(self, version: str) -> None:
         """Know that another process has given the engines weights of this version.
 
-        The first time, an engine that serves others may not serve: it was restarted before it was
-        first asked, and is to be given them. Later it may have been given the next ones by now.
+        Requests are for these weights from now on: engines find in their caches what others of the
+        same name computed. The first time, an engine that serves others may not serve: it was
+        restarted before it was first asked, and is to be given them. Later, who tells may be late.
         """
-        first, self._followed = not self._followed, version
+        first, self._follows = not self._follows, True
+        if version in self._past:
+            return
         for address in self._clients:
             health = self.health[address]
-            if health.info is not None and (first or health.info.version == version):
-                self._set_health(address, health.expected(version))
+            told = health.expected(version) if first else health.updated_elsewhere(version)
+            self._set_health(address, told)
         if self.health.stale:
             self.report_failure(f"an engine does not serve {version}")
-        elif version not in self.health.versions and (self._asking is None or self._asking.done()):
-            # Requests name the weights that they are for: what is cached of others is not read.
-            self._asking = supervise(self.probe(), "ask engines for their new weights")
 
     async def load_adapter(self, name: str, path: str) -> None:
         """Load a LoRA adapter on all engines; requests ask for it when this returns.
@@ -417,6 +419,8 @@ class EngineGroup:
 
     def _set_health(self, address: str, health: EngineHealth) -> None:
         before, self.health[address] = self.health[address], health
+        if before.info is not None and before.info != health.info:
+            self._past.add(before.info.version)
         if health.state is before.state:
             return
         bad = health.state in (EngineState.DOWN, EngineState.STALE)

@@ -98,9 +98,7 @@ class Setting:
             SAMPLES,
         )
         model, names = self.folder.parent / "model", replace(NAMES, session=f"{first:02x}")
-        where = Rollouts(
-            build(RolloutConfig, values), [echo], self.folder, temperature=1.0, seed=0
-        )
+        where = Rollouts(build(RolloutConfig, values), [echo], self.folder, temperature=1.0, seed=0)
         async with where as rollouts:
             await rollouts.start_policy(model, names.name(first))
             async with RolloutStream(rollouts, order, self.ledger(), settings) as stream:
