@@ -15,9 +15,10 @@ tokens and asymmetric clipping https://arxiv.org/abs/2503.14476; the number of t
 grows with the steps (ScalingInter-RL) https://arxiv.org/abs/2509.08755.
 
 All processes of a job learn, each its share of a step's micro-batches; the main one plays: beside
-the learner (embedded) or on servers (SGLang). The others read the recorded episodes from the run's
-folder, so every process sees the same step. Knows no environment: `training.rollouts` plays, and
-with `asynchronous` it does so without a barrier (`training.asynchronous`).
+the learner (embedded), on servers (SGLang), or by workers of a Ray cluster. The others read the
+recorded episodes from the run's folder, so every process sees the same step. Knows no environment:
+`training.rollouts` plays, and with `asynchronous` it does so without a barrier, and sends the
+others what a step learns from (`training.asynchronous`).
 """
 
 from __future__ import annotations
