@@ -143,6 +143,8 @@ class RolloutDriver:
         """Slots on draining nodes whose workers end what they hold."""
         self._given_up: dict[Slot, Exception] = {}
         self._names = 0
+        self._staffed = False
+        """Whether a worker has started."""
         self._ended: dict[str, list[RequestCounts]] = {}
         """How requests of workers fared that are gone, by policy."""
         self._started = 0.0
@@ -352,14 +354,14 @@ class RolloutDriver:
             problem = said if isinstance(said, Problem) else self._code_problem(said)
             if problem is not None:
                 log.warning("worker did not start", worker=name, problem=problem.message)
-                # Servers may be on their way back; whatever else is wrong stays so.
-                return None if problem.kind == "fleet" else _to_error(problem)
+                return None if self._may_pass(problem) else _to_error(problem)
             log.info("worker joins", worker=name, node=slot.node.id)
             for store in self._staffing.stores:
                 store.note_shards([name])
             seat = self._seats[name] = _Seat(name, slot, actor)
             seated = True
             self._leases.join(name, time.monotonic())
+            self._staffed = True
             await self._attend(seat)
         except ActorLost as error:
             if name in self._seats:
@@ -371,6 +373,14 @@ class RolloutDriver:
             if not seated:
                 actor.kill()
         return None
+
+    def _may_pass(self, problem: Problem) -> bool:
+        """Whether what kept a worker from starting may be over soon.
+
+        Servers may be on their way back, as a model server that workers have reached before; one
+        that none has reached is at an address that nodes do not see. Whatever else is wrong stays.
+        """
+        return problem.kind == "fleet" or (problem.kind == "policy" and self._staffed)
 
     async def _start(self, actor: Actor, name: str, slot: Slot) -> Introduction | Problem:
         """Start a worker; say so where that takes long, because Ray waits for room for ever."""

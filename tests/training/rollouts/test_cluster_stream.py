@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from agent_runtime.errors import PolicyUnavailable
 from agentgym.episode.v1 import episode_pb2
 from orchestrator.ray_cluster import workplace
+from orchestrator.ray_cluster.worker import RolloutWorker
 from orchestrator.run_folder import shard_names
 from orchestrator.store import RunReader
 from tests.agent_runtime.tiny_tokenizers import chatml
@@ -216,6 +218,28 @@ async def test_what_a_killed_worker_held_is_played_by_others_and_learned_from_on
         await training.learn(STEPS - 1)
     check_each_group_was_learned_from_once(training, setting)
     assert len(cluster.workers()) == 3
+
+
+async def test_a_worker_that_finds_no_model_server_is_started_again(
+    cluster: LocalHost, setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be restarting: the training lasts longer than that."""
+    original = RolloutWorker._start_policies
+
+    async def start(self: RolloutWorker, *rest) -> None:
+        if self._welcome.name == "s1-w3":
+            raise PolicyUnavailable("nobody answers")
+        await original(self, *rest)
+
+    monkeypatch.setattr(RolloutWorker, "_start_policies", start)
+    async with setting.training() as training:
+        await training.learn()
+        cluster.workers()[0].kill()
+        async with asyncio.timeout(60):
+            while "s1-w4" not in shard_names(setting.run):
+                await asyncio.sleep(0.01)
+        await training.learn(STEPS - 1)
+    check_each_group_was_learned_from_once(training, setting)
 
 
 async def test_nodes_leave_and_join_between_steps_and_in_the_middle_of_them(

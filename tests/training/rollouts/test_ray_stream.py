@@ -9,10 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import httpx
+import psutil
 import pytest
 
 pytest.importorskip("torch", reason="the extra `train` is not installed")
@@ -20,6 +23,7 @@ pytest.importorskip("transformers", reason="the extra `train` is not installed")
 pytest.importorskip("accelerate", reason="the extra `train` is not installed")
 pytest.importorskip("ray", reason="Ray is not installed (extra ray)")
 
+from agent_runtime.serving.machine import free_port
 from orchestrator.configuration import dump_toml
 from orchestrator.ray_cluster.cluster import import_ray
 from orchestrator.run_folder import is_written, shard_folder, shard_names
@@ -32,7 +36,7 @@ from training.rollouts.groups import TakenGroups
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(900)]
 
-STEPS = 12
+STEPS = 16
 
 
 @pytest.fixture(scope="module")
@@ -104,11 +108,46 @@ class Command:
         return [row["event"] for row in rows]
 
 
+@pytest.fixture
+def engine(speaker: Path) -> Iterator[tuple[psutil.Popen, str]]:
+    """A model server in a process of its own, so that it can be stopped, and its address."""
+    port = free_port("127.0.0.1")
+    command = [sys.executable, "-m", "agent_runtime.serve", "--engine", "embedded"]
+    command += ["--model", str(speaker), "--device", "cpu", "--context-length", "512"]
+    command += ["--port", str(port), "--engine-options", "max-slots=64", "threads=1"]
+    process = psutil.Popen(command, stdout=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}"
+    while not answers(f"{url}/health"):
+        assert process.poll() is None
+        time.sleep(0.1)
+    yield process, url
+    process.kill()
+    process.wait()
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url).is_success
+    except httpx.TransportError:
+        return False
+
+
+@contextmanager
+def held_up(engine: psutil.Popen) -> Iterator[None]:
+    """Stop a model server meanwhile: no step can end, however long others take."""
+    engine.suspend()
+    try:
+        yield
+    finally:
+        engine.resume()
+
+
 def test_a_killed_worker_and_a_killed_learner_lose_nothing_and_nothing_is_learned_from_twice(
-    address: str, speaker: Path, server: str, tmp_path: Path
+    address: str, speaker: Path, engine: tuple[psutil.Popen, str], tmp_path: Path
 ) -> None:
+    server, url = engine
     cluster = {"address": address, "ray_workers": 1, "ray_servers": 1, "ray_lease": 10.0}
-    rollout: dict[str, Any] = {"engine": "sglang", "url": server, "cluster": cluster}
+    rollout: dict[str, Any] = {"engine": "sglang", "url": url, "cluster": cluster}
     rollout |= {"max_new_tokens": 16, "concurrency": 8}
     values = write_echo_recipe(
         tmp_path / "run",
@@ -120,13 +159,16 @@ def test_a_killed_worker_and_a_killed_learner_lose_nothing_and_nothing_is_learne
         save_every=3,
         clip={"importance_cap": 2.0},
     )
+    # Slow enough that not one worker plays all before the other has started.
+    values["environments"][0]["options"]["sleep_ms"] = 100
     command = Command(build(GRPORecipe, values), tmp_path)
     command.start()
     ledger = command.recipe.out / "rollouts" / "taken.jsonl"
     command.until(lambda: ledger.exists() and len(command.workers()) == 2 and bool(command.steps))
-    os.kill(command.workers()[0], signal.SIGKILL)
-    command.until(lambda: "worker lost" in command.events())
-    reached = len(command.steps)
+    with held_up(server):
+        os.kill(command.workers()[0], signal.SIGKILL)
+        command.until(lambda: "worker lost" in command.events())
+        reached = len(command.steps)
     command.until(lambda: len(command.steps) > reached)
     command.kill()
     before = command.steps
