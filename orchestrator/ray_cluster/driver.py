@@ -99,7 +99,10 @@ class _Seat:
 
 
 class RolloutDriver:
-    """Runs a scheduler's episodes on workers."""
+    """Runs a scheduler's episodes on workers: of one that ends, or of an endless one until `stop`.
+
+    Whoever adds keys to an endless one says so by `wake`.
+    """
 
     def __init__(
         self,

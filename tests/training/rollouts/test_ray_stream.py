@@ -61,8 +61,9 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 class Command:
     """A training on the cluster in a process of its own."""
 
-    def __init__(self, recipe: GRPORecipe, folder: Path) -> None:
+    def __init__(self, recipe: GRPORecipe, folder: Path, *launcher: str) -> None:
         self.recipe = recipe
+        self._launcher = launcher
         self.output = folder / "output"
         self._file = folder / f"{recipe.out.name}.toml"
         self._file.write_text(dump_toml(recipe))
@@ -77,7 +78,7 @@ class Command:
         return TakenGroups(self.recipe.out / "rollouts" / "taken.jsonl").steps
 
     def start(self, *flags: str) -> None:
-        command = [sys.executable, "-m", "training.grpo", str(self._file), *flags]
+        command = [sys.executable, *self._launcher, "-m", "training.grpo", str(self._file), *flags]
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=output)
 
@@ -142,26 +143,50 @@ def held_up(engine: psutil.Popen) -> Iterator[None]:
         engine.resume()
 
 
-def test_a_killed_worker_and_a_killed_learner_lose_nothing_and_nothing_is_learned_from_twice(
-    address: str, speaker: Path, engine: tuple[psutil.Popen, str], tmp_path: Path
-) -> None:
-    server, url = engine
+def recipe_on(address: str, url: str, speaker: Path, out: Path, **changes: Any) -> GRPORecipe:
     cluster = {"address": address, "ray_workers": 1, "ray_servers": 1, "ray_lease": 10.0}
     rollout: dict[str, Any] = {"engine": "sglang", "url": url, "cluster": cluster}
     rollout |= {"max_new_tokens": 16, "concurrency": 8}
     values = write_echo_recipe(
-        tmp_path / "run",
+        out,
         speaker,
         rollout=rollout,
         asynchronous=True,
         max_off_policy_steps=2,
-        steps=STEPS,
         save_every=3,
         clip={"importance_cap": 2.0},
+        **changes,
     )
     # Slow enough that not one worker plays all before the other has started.
     values["environments"][0]["options"]["sleep_ms"] = 100
-    command = Command(build(GRPORecipe, values), tmp_path)
+    return build(GRPORecipe, values)
+
+
+def check_steps(command: Command, steps: int) -> None:
+    numbers = [number for step in command.steps for number in step]
+    assert len(numbers) == len(set(numbers)) == steps * command.recipe.tasks
+    rows = list(iterate_log(command.recipe.out / "log.jsonl"))
+    assert [row["step"] for row in rows] == list(range(1, steps + 1))
+    assert all(row["token_age_max"] <= 2 for row in rows)
+    assert len(records(command.stream)) == sum(shard_counts(command.stream))
+
+
+def test_two_processes_of_torchrun_learn_from_what_workers_tell_the_first(
+    address: str, speaker: Path, engine: tuple[psutil.Popen, str], tmp_path: Path
+) -> None:
+    recipe = recipe_on(address, engine[1], speaker, tmp_path / "run", steps=4)
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    command = Command(recipe, tmp_path, *launcher)
+    command.finish()
+    check_steps(command, 4)
+
+
+def test_a_killed_worker_and_a_killed_learner_lose_nothing_and_nothing_is_learned_from_twice(
+    address: str, speaker: Path, engine: tuple[psutil.Popen, str], tmp_path: Path
+) -> None:
+    server, url = engine
+    recipe = recipe_on(address, url, speaker, tmp_path / "run", steps=STEPS)
+    command = Command(recipe, tmp_path)
     command.start()
     ledger = command.recipe.out / "rollouts" / "taken.jsonl"
     command.until(lambda: ledger.exists() and len(command.workers()) == 2 and bool(command.steps))
@@ -174,12 +199,7 @@ def test_a_killed_worker_and_a_killed_learner_lose_nothing_and_nothing_is_learne
     before = command.steps
     command.finish("--resume")
     assert command.steps[: len(before)] == before
-    numbers = [number for step in command.steps for number in step]
-    assert len(numbers) == len(set(numbers)) == STEPS * command.recipe.tasks
-    rows = list(iterate_log(command.recipe.out / "log.jsonl"))
-    assert [row["step"] for row in rows] == list(range(1, STEPS + 1))
-    assert all(row["token_age_max"] <= 2 for row in rows)
-    assert len(records(command.stream)) == sum(shard_counts(command.stream))
+    check_steps(command, STEPS)
     # What the ledger says, learned in one go from what workers recorded, makes the same weights.
     again = Command(forget_learning(command.recipe, tmp_path / "again"), tmp_path)
     again.finish("--resume")
