@@ -255,8 +255,7 @@ class AgentEvolRecipe:
         if ("grpo" in self.controls) != (self.grpo is not None):
             raise ValueError("the control grpo and the section [grpo] go together")
         if self.grpo is not None:
-            barrier = not (self.grpo.asynchronous or self.grpo.max_off_policy_steps)
-            self.rollout.check_push_to_cluster(barrier=barrier)
+            self.rollout.check_push_to_cluster()
         if not self.iterations and (self.matrix or "one-iteration" in self.controls):
             raise ValueError("without iterations there is no matrix and no control one-iteration")
 

@@ -18,6 +18,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self
 
+from agentgym.episode.v1 import episode_pb2
 from orchestrator.store import RunReader
 from training.errors import CheckpointDamaged
 from training.rollouts.dynamic_sampling import SampledGroups
@@ -96,16 +97,37 @@ class GroupFeed:
         """
         began = time.monotonic()
         numbers: Sequence[int] = ()
+        episodes: list[episode_pb2.Episode] = []
         if self._ledger is not None:
             numbers = await self._numbers(step, self._ledger)
+            episodes = await self._read(numbers)
         self._idle = time.monotonic() - began
         # In a thread: episodes go on while the others come here.
-        numbers = await asyncio.to_thread(self._dist.broadcast, list(numbers))
-        replaced = len(numbers) - self._settings.batch
+        count, episodes = await asyncio.to_thread(self._share, len(numbers), episodes)
+        return SampledGroups(episodes, count - self._settings.batch)
+
+    async def _read(self, numbers: Sequence[int]) -> list[episode_pb2.Episode]:
+        """Return the episodes of taken groups, in the process that plays."""
         if self._stream is not None:
-            return SampledGroups(self._stream.read(numbers), replaced)
+            return self._stream.read(numbers)
+        assert self._rollouts is not None, "the process of the ledger plays"
         with RunReader.open(self._folder / STREAM_FOLDER) as reader:
-            return SampledGroups(read_groups(reader, self._order, numbers), replaced)
+            await self._rollouts.wait_for_workers(reader)
+            return read_groups(reader, self._order, numbers)
+
+    def _share(
+        self, count: int, episodes: list[episode_pb2.Episode]
+    ) -> tuple[int, list[episode_pb2.Episode]]:
+        """Return the main process's arguments on every process.
+
+        The others do not read the store: it grows, and they may be on other machines, where SQLite
+        must not be read meanwhile.
+        """
+        if self._dist.world_size == 1:
+            return count, episodes
+        packed = [episode.SerializeToString() for episode in episodes]
+        count, packed = self._dist.broadcast((count, packed))
+        return count, [episode_pb2.Episode.FromString(it) for it in packed]
 
     async def _numbers(self, step: int, ledger: TakenGroups) -> tuple[int, ...]:
         if self.replays(step):

@@ -15,9 +15,10 @@ tokens and asymmetric clipping https://arxiv.org/abs/2503.14476; the number of t
 grows with the steps (ScalingInter-RL) https://arxiv.org/abs/2509.08755.
 
 All processes of a job learn, each its share of a step's micro-batches; the main one plays: beside
-the learner (embedded) or on servers (SGLang). The others read the recorded episodes from the run's
-folder, so every process sees the same step. Knows no environment: `training.rollouts` plays, and
-with `asynchronous` it does so without a barrier (`training.asynchronous`).
+the learner (embedded), on servers (SGLang), or by workers of a Ray cluster. The others read the
+recorded episodes from the run's folder, so every process sees the same step. Knows no environment:
+`training.rollouts` plays, and with `asynchronous` it does so without a barrier, and sends the
+others what a step learns from (`training.asynchronous`).
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from rich.console import Console
 
@@ -84,6 +86,7 @@ from training.rollouts.step_metrics import StepClock
 from training.rollouts.stream import StreamSettings
 from training.rollouts.task_contents import leave_out_held_out
 from training.rollouts.tasks import EnvironmentTasks, TaskSplit, list_ids, split_tasks
+from training.rollouts.turn_limits import max_rounds
 from training.runs.run_dir import RunDir
 from training.runs.tracking import Tracker
 from training.trainer.critic import Critic
@@ -112,6 +115,8 @@ __all__ = [
 _FIRST_STAGE: Final = "judge-first"
 _FINAL_STAGE: Final = "judge-final"
 """Names of the evaluations in recorded runs, which resumed ones look for."""
+P = ParamSpec("P")
+T = TypeVar("T")
 _FREE: Final = ("rollout.client", "rollout.cluster", "rollout.fleet.wait_for_servers")
 """What a resume may change: how servers are reached decides no result."""
 
@@ -377,8 +382,12 @@ class _TrainingSteps:
                 shutil.rmtree(final, ignore_errors=True)
                 shutil.copytree(self._checkpoints.path(best), final)
             return {**done, "chosen": best}
-        save_checkpoint(learner.model, final, tokenizer=recipe.model.source, dist=self._dist)
+        self._keep_weights(learner, final)
         return done
+
+    def _keep_weights(self, learner: Learner, folder: Path) -> None:
+        source = self._recipe.model.source
+        save_checkpoint(learner.model, folder, tokenizer=source, dist=self._dist)
 
     def _rollouts(self) -> Rollouts:
         recipe = self._recipe
@@ -397,7 +406,7 @@ class _TrainingSteps:
             staleness=recipe.max_off_policy_steps,
             steps=recipe.steps,
             versions=self._versions,
-            max_rounds=recipe.max_rounds,
+            max_rounds=partial(max_rounds, recipe.turn_curriculum),
             replacements=recipe.dynamic_sampling * recipe.tasks,
         )
         order = GroupOrder(self._step_tasks, recipe.group)
@@ -490,12 +499,8 @@ class _TrainingSteps:
             )
             metrics: dict[str, float] = {}
             if scored.examples:
-                work = (learner, scored.examples, learning)
                 with self._clock.measure(step, "learn"):
-                    # In a thread, so that the next step may be played meanwhile.
-                    metrics = (
-                        learn(*work) if rollouts is None else await asyncio.to_thread(learn, *work)
-                    )
+                    metrics = await _aside(rollouts, learn, learner, scored.examples, learning)
             self._step = step + 1
             with self._clock.measure(step, "push"):
                 await self._sync_weights(rollouts, learner, feed)
@@ -505,7 +510,7 @@ class _TrainingSteps:
                 progress["replacements"] = sampled.replacements
             progress |= self._clock.take(step)
             tracker.record(self._step, self._metrics(scored, metrics) | progress)
-            self._save(learner)
+            await _aside(rollouts, self._save, learner)
 
     def _step_tasks(self, step: int) -> list[Task]:
         return step_tasks(self._tasks, step, self._recipe.tasks, self._recipe.seed)
@@ -592,12 +597,7 @@ class _TrainingSteps:
                     figures = await self._validation.evaluate(rollouts, step)
                 await asyncio.to_thread(self._dist.wait_for_main)
         if config.keeps(step):
-            save_checkpoint(
-                learner.model,
-                self._checkpoints.path(step),
-                tokenizer=self._recipe.model.source,
-                dist=self._dist,
-            )
+            await _aside(rollouts, self._keep_weights, learner, self._checkpoints.path(step))
             if self._dist.is_main:
                 self._checkpoints.prune(step, self._best())
         return figures
@@ -628,6 +628,19 @@ class _TrainingSteps:
             "rounds": self._recipe.max_rounds(self._step - 1),
             **learned,
         }
+
+
+async def _aside(
+    rollouts: Rollouts | None, work: Callable[P, T], *given: P.args, **named: P.kwargs
+) -> T:
+    """Do work in a thread where this process plays.
+
+    Episodes go on meanwhile, and workers of a cluster, which end with a driver that is silent, hear
+    of it.
+    """
+    if rollouts is None:
+        return work(*given, **named)
+    return await asyncio.to_thread(work, *given, **named)
 
 
 def step_tasks(tasks: Mapping[str, Sequence[str]], step: int, count: int, seed: int) -> list[Task]:

@@ -211,6 +211,12 @@ class TrainablePolicy(Policy):
             RuntimeError: The policy is not started.
         """
 
+    def follow(self, version: str) -> None:
+        """Know that another process has given the engines weights of this version.
+
+        Of what an engine of one's own serves, nobody has to be told.
+        """
+
     def with_sampling(self, sampling: Sampling) -> Self:
         """Return this policy with other settings of sampling: same engine, same weights.
 

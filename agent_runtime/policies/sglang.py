@@ -222,6 +222,9 @@ class SGLangPolicy(TrainablePolicy):
         await self.engines.update(update)
         return version
 
+    def follow(self, version: str) -> None:
+        self.engines.follow(version)
+
     async def _load_adapter(
         self, weights: AdapterWeights, version: str, interrupt: Interrupt | None
     ) -> None:

@@ -107,6 +107,11 @@ class EngineGroup:
         """Why the gate was closed."""
         self._recovering: asyncio.Task[None] | None = None
         self._update: WeightUpdate | None = None
+        self._follows = False
+        """Whether another process gives the engines their weights, and says so."""
+        self._past: set[str] = set()
+        """Versions that engines were once seen to serve; those of now are among them after a
+        restart."""
         # One update of an engine at a time. SGLang that is asked for two at once answers one with
         # the other's error: the recovery's retry of a folder that was not there once failed the
         # good update that came after it.
@@ -316,6 +321,23 @@ class EngineGroup:
             seconds=round(time.monotonic() - started, 3),
         )
 
+    def follow(self, version: str) -> None:
+        """Know that another process has given the engines weights of this version.
+
+        Requests are for these weights from now on: engines find in their caches what others of the
+        same name computed. The first time, an engine that serves others may not serve: it was
+        restarted before it was first asked, and is to be given them. Later, who tells may be late.
+        """
+        first, self._follows = not self._follows, True
+        if version in self._past:
+            return
+        for address in self._clients:
+            health = self.health[address]
+            told = health.expected(version) if first else health.updated_elsewhere(version)
+            self._set_health(address, told)
+        if self.health.stale:
+            self.report_failure(f"an engine does not serve {version}")
+
     async def load_adapter(self, name: str, path: str) -> None:
         """Load a LoRA adapter on all engines; requests ask for it when this returns.
 
@@ -397,6 +419,8 @@ class EngineGroup:
 
     def _set_health(self, address: str, health: EngineHealth) -> None:
         before, self.health[address] = self.health[address], health
+        if before.info is not None and before.info != health.info:
+            self._past.add(before.info.version)
         if health.state is before.state:
             return
         bad = health.state in (EngineState.DOWN, EngineState.STALE)

@@ -73,14 +73,25 @@ class EngineHealth:
     def answered(self, info: EngineInfo) -> EngineHealth:
         """Return the state after it answered."""
         reached = replace(self, info=info, reachable=True)
-        if self.info is None or self.version is None:
+        if self.version is None:
             return replace(reached, version=info.version)
-        if info.boot_id != self.info.boot_id:
+        if self.info is None or info.boot_id != self.info.boot_id:
             return replace(reached, trusted=info.version == self.version)
         if self.updating or (not self.trusted and info.version == self.info.version):
             return reached
         # Same boot, another name: only somebody who replaced its weights can have changed it.
         return replace(reached, trusted=True, version=info.version)
+
+    def expected(self, version: str) -> EngineHealth:
+        """Return the state where it is known which version it should serve."""
+        serves = self.info is not None and self.info.version == version
+        return replace(self, version=version, trusted=serves)
+
+    def updated_elsewhere(self, version: str) -> EngineHealth:
+        """Return the state after somebody else has replaced its weights, and says so."""
+        if self.info is None or self.state is not EngineState.READY:
+            return self.expected(version)
+        return self.answered(replace(self.info, version=version))
 
     def unreachable(self) -> EngineHealth:
         """Return the state after it did not answer; what it should serve is remembered."""

@@ -26,7 +26,6 @@ from orchestrator.discovery import Member, ToldSource
 from orchestrator.errors import ClusterError, StoreWriteFailed, UsageError
 from orchestrator.fleet import Fleet
 from orchestrator.leases import LeasePolicy, Leases
-from orchestrator.progress import EpisodeCounts
 from orchestrator.ray_cluster.actors import Actor, ActorLost
 from orchestrator.ray_cluster.installation import describe_differences
 from orchestrator.ray_cluster.messages import (
@@ -91,6 +90,8 @@ class _Seat:
     actor: Actor
     told: Sequence[Member] | None = None
     """The servers that it knows of."""
+    weights: str = ""
+    """The version of the weights that it knows of."""
     live: int = 0
     live_steps: int = 0
     outage: str = ""
@@ -98,14 +99,17 @@ class _Seat:
 
 
 class RolloutDriver:
-    """Runs a scheduler's episodes on workers."""
+    """Runs a scheduler's episodes on workers: of one that ends, or of an endless one until `stop`.
+
+    Whoever adds keys to an endless one says so by `wake`.
+    """
 
     def __init__(
         self,
         scheduler: Scheduler,
         fleet: Fleet,
         staffing: Staffing,
-        on_outcome: Callable[[EpisodeCounts], None],
+        on_outcome: Callable[[Outcome], None],
         *,
         account: RunAccount,
         on_limit: Callable[[str], None],
@@ -118,13 +122,16 @@ class RolloutDriver:
             scheduler: Says which episode is next, and what follows a failure.
             fleet: Knows how many episodes the servers take; none are played by it.
             staffing: How workers are had.
-            on_outcome: Sees what every stored record counts with.
+            on_outcome: Sees what became of every episode, once its record is stored.
             account: What may be spent, and what was.
             on_limit: Is told once, in words, that a limit was reached.
             tell: Is told in a sentence what happens to workers.
             leases: How long a worker is trusted.
         """
         self.scheduler = scheduler
+        self.on_live: Callable[[int], None] = lambda _live: None
+        """Is told how many episodes are live, whenever workers have said so."""
+        self._weights = ""
         self._fleet = fleet
         self._staffing = staffing
         self._on_outcome = on_outcome
@@ -139,6 +146,8 @@ class RolloutDriver:
         """Slots on draining nodes whose workers end what they hold."""
         self._given_up: dict[Slot, Exception] = {}
         self._names = 0
+        self._staffed = False
+        """Whether a worker has started."""
         self._ended: dict[str, list[RequestCounts]] = {}
         """How requests of workers fared that are gone, by policy."""
         self._started = 0.0
@@ -227,8 +236,25 @@ class RolloutDriver:
             self._lose(seat, "its node has left the cluster")
 
     def wake(self) -> None:
-        """Look at the scheduler now: keys were added."""
+        """Look at the scheduler now: keys were added. Workers with room for them are asked."""
         self._changed.set()
+        for name in self._rations.with_room()[: self.scheduler.pending]:
+            self._hurry(name)
+
+    def tell_weights(self, version: str) -> None:
+        """Tell all workers, soon, and those to come what version model servers were given."""
+        self._weights = version
+        for name in self._leases.workers:
+            self._hurry(name)
+
+    def _hurry(self, name: str) -> None:
+        """Have a worker answer now what it may take seconds for."""
+
+        async def call(actor: Actor) -> None:
+            with suppress(ActorLost):  # whoever attends to it is told, too
+                await actor.call("hurry")
+
+        self._background.start(call(self._seats[name].actor), f"hurry {name}")
 
     def stop(self) -> None:
         """Start nothing more and give up what is live; finished records stay."""
@@ -331,14 +357,14 @@ class RolloutDriver:
             problem = said if isinstance(said, Problem) else self._code_problem(said)
             if problem is not None:
                 log.warning("worker did not start", worker=name, problem=problem.message)
-                # Servers may be on their way back; whatever else is wrong stays so.
-                return None if problem.kind == "fleet" else _to_error(problem)
+                return None if self._may_pass(problem) else _to_error(problem)
             log.info("worker joins", worker=name, node=slot.node.id)
             for store in self._staffing.stores:
                 store.note_shards([name])
             seat = self._seats[name] = _Seat(name, slot, actor)
             seated = True
             self._leases.join(name, time.monotonic())
+            self._staffed = True
             await self._attend(seat)
         except ActorLost as error:
             if name in self._seats:
@@ -350,6 +376,14 @@ class RolloutDriver:
             if not seated:
                 actor.kill()
         return None
+
+    def _may_pass(self, problem: Problem) -> bool:
+        """Whether what kept a worker from starting may be over soon.
+
+        Servers may be on their way back, as a model server that workers have reached before; one
+        that none has reached is at an address that nodes do not see. Whatever else is wrong stays.
+        """
+        return problem.kind == "fleet" or (problem.kind == "policy" and self._staffed)
 
     async def _start(self, actor: Actor, name: str, slot: Slot) -> Introduction | Problem:
         """Start a worker; say so where that takes long, because Ray waits for room for ever."""
@@ -393,6 +427,7 @@ class RolloutDriver:
         due = self._rations.next(seat.name, time.monotonic())
         members = self._members()
         told, seat.told = seat.told, members
+        known, seat.weights = seat.weights, self._weights
         return Orders(
             grants=due.grants,
             slots=due.slots,
@@ -400,6 +435,7 @@ class RolloutDriver:
             members=None if told == members else members,
             pause=due.pause,
             patience=due.patience,
+            weights="" if known == self._weights else self._weights,
         )
 
     def _members(self) -> tuple[Member, ...] | None:
@@ -465,6 +501,7 @@ class RolloutDriver:
         self._rations.forget(seat.name)
         for name, count in seat.requests.items():
             self._ended.setdefault(name, []).append(count)
+        self.on_live(self.live)
         self._changed.set()
 
     # ------------------------------------------------------------------ what workers say
@@ -476,6 +513,7 @@ class RolloutDriver:
         self._rations.note(seat.name, ended=len(report.outcomes), live=report.live)
         for spending in report.spending:
             self._account.add(spending.key, spending.spent, priced=spending.priced)
+        self.on_live(self.live)
         self._settle(seat, report.outcomes)
         if report.outcomes:
             self._changed.set()
@@ -499,7 +537,7 @@ class RolloutDriver:
                     reason=outcome.failure.reason,
                     worker=seat.name,
                 )
-            self._on_outcome(outcome.counts)
+            self._on_outcome(outcome)
 
     # ------------------------------------------------------------------ the end
 
@@ -553,7 +591,7 @@ def _read_outcomes(shards: Sequence[Path], held: Collection[Assignment]) -> list
     for shard in shards:
         with RunReader.open(shard) as reader:
             records = (reader.get(assignment.key) for assignment in held)
-            found += [to_outcome(record) for record in records if record is not None]
+            found += [to_outcome(it, whole=True) for it in records if it is not None]
     # An earlier attempt may be on record, of an episode that is played again.
     return [outcome for outcome in found if outcome.assignment in held]
 

@@ -49,6 +49,9 @@ class RunPart:
     tasks: Mapping[str, list[pb.TaskSummary]]
     planner: Planner | None = None
     """Says what is played for an assignment; travels to the worker. None = as `config` says."""
+    tells_records: bool = False
+    """Whether reports bring records whole: their reader cannot wait until the shards, which grow on
+    other machines, may be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,8 @@ class Orders:
     one message."""
     patience: float = 5.0
     """Seconds after which it answers at the latest."""
+    weights: str = ""
+    """Version of the weights that model servers were given, by others; empty = as before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,8 @@ class Outcome:
     counts: EpisodeCounts
     failure: Failure | None
     """None = it ended without one, whatever its reward."""
+    record: bytes = field(default=b"", repr=False)
+    """The whole, as stores keep it, where its run `tells_records`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,8 @@ class _Share:
     pause: float = _PAUSE_SECONDS
     reserved: int = 0
     """Episodes that it may have live, at most."""
+    slots: int = 0
+    """Those that it was last told that it may have live."""
 
 
 class Rations:
@@ -103,6 +105,14 @@ class Rations:
         if (share := self._shares.pop(worker, None)) is not None:
             self._reserved -= share.reserved
 
+    def with_room(self) -> list[str]:
+        """Return the workers that have places for more than they hold."""
+        return [
+            worker
+            for worker, share in self._shares.items()
+            if self._leases.takes(worker) and self._leases.load(worker) < share.slots
+        ]
+
     def next(self, worker: str, now: float) -> Ration:
         """Grant a worker what it has room for: one that retires, nothing more."""
         share = self._shares.setdefault(worker, _Share())
@@ -110,6 +120,7 @@ class Rations:
         others = self._reserved - share.reserved
         places = min(self._concurrency, self.capacity)
         slots = max(0, min(-(-places // workers), places - others))
+        share.slots = slots
         surplus = 0 if self.capacity < self._concurrency else min(share.surplus, max(slots, _QUEUE))
         # Near the end nobody gets more than its part, or others would have nothing to do.
         part = -(-(self._scheduler.pending + self._scheduler.running) // workers)

@@ -21,7 +21,7 @@ from agent_runtime.channel import TOKEN_VARIABLE
 from agent_runtime.errors import AgentRuntimeError, PolicyMisconfigured, PolicyUnavailable
 from agent_runtime.logs import bind_context, get_logger
 from agent_runtime.policies import make_policy
-from agent_runtime.policies.base import Policy
+from agent_runtime.policies.base import Policy, TrainablePolicy
 from agent_runtime.policies.config import PolicyConfig
 from agent_runtime.private_files import make_private_folder
 from agent_runtime.spending import Spent
@@ -52,7 +52,7 @@ from orchestrator.ray_cluster.messages import (
     Spending,
     Welcome,
 )
-from orchestrator.records import EpisodeKey, episode_key
+from orchestrator.records import EpisodeKey, encode, episode_key
 from orchestrator.retry import FailedAttempt, Failure, RetryBudget, RetryPolicy
 from orchestrator.run_folder import inspect_folder, shard_folder
 from orchestrator.run_limits import RunAccount, RunLimits
@@ -144,6 +144,9 @@ class RolloutWorker:
         self._problem: Problem | None = None
         self._news = asyncio.Event()
         """Something is to be reported at once."""
+        self._hurried = False
+        """The driver has something to tell: no use in waiting for news of ours."""
+        self._tells_records = any(run.tells_records for run in welcome.runs)
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._dispatcher: Dispatcher | None = None
@@ -171,12 +174,20 @@ class RolloutWorker:
             failed={it.key: _before(it) for it in orders.grants if it.attempt > 1},
         )
         self._held += len(orders.grants)
+        if orders.weights:
+            self._follow(orders.weights)
         self._dispatcher.wake()
         await self._wait(orders)
         report = self._report()
         if self._watch is not None:
             self._watch.renew()
         return report
+
+    async def hurry(self) -> None:
+        """Answer the question of now, or the next one, without waiting for news."""
+        self._hurried = True
+        self._urgent.set()
+        self._news.set()
 
     async def close(self) -> Report:
         """Give up what is live, make durable what has ended, and report it for the last time."""
@@ -195,16 +206,27 @@ class RolloutWorker:
         with suppress(TimeoutError):
             async with asyncio.timeout(orders.rest):
                 await self._closing.wait()
-        if self._held and not (self._problem or self._closing.is_set()):
-            self._urgent.clear()
+        self._urgent.clear()
+        if self._held and not self._is_urgent:
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, orders.pause - orders.rest)):
                     await self._urgent.wait()
         self._news.clear()
-        if not (self._outcomes or self._problem or self._closing.is_set()):
+        if not (self._outcomes or self._is_urgent):
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, end - time.monotonic())):
                     await self._news.wait()
+        self._hurried = False
+
+    @property
+    def _is_urgent(self) -> bool:
+        """Whether the driver waits for this worker, or for nothing of it any more."""
+        return self._hurried or self._problem is not None or self._closing.is_set()
+
+    def _follow(self, version: str) -> None:
+        for policy in self._policies.values():
+            if isinstance(policy, TrainablePolicy):
+                policy.follow(version)
 
     def _report(self) -> Report:
         outcomes, self._outcomes = self._outcomes, []
@@ -344,7 +366,7 @@ class RolloutWorker:
 
     def _note(self, record: episode_pb2.Episode) -> None:
         """Keep for the next report that an episode is on record."""
-        self._outcomes.append(to_outcome(record))
+        self._outcomes.append(to_outcome(record, whole=self._tells_records))
         self._held -= 1
         self._news.set()
         if not self._held:
@@ -369,17 +391,23 @@ class WorkerProcess:
         assert self.worker is not None, "start comes first"
         return await self.worker.exchange(orders)
 
+    async def hurry(self) -> None:
+        """Answer at once, as the worker does."""
+        assert self.worker is not None, "start comes first"
+        await self.worker.hurry()
+
     async def close(self) -> Report:
         """End the worker in order; the process is there for another."""
         assert self.worker is not None, "start comes first"
         return await self.worker.close()
 
 
-def to_outcome(record: episode_pb2.Episode) -> Outcome:
-    """Return what a driver has to know of a stored record."""
+def to_outcome(record: episode_pb2.Episode, *, whole: bool = False) -> Outcome:
+    """Return what a driver has to know of a stored record, or the record with it."""
     failure: Failure | None = to_failure(record.error) if record.HasField("error") else None
     assignment = Assignment(episode_key(record), record.attempt)
-    return Outcome(assignment, EpisodeCounts.of(record), failure)
+    kept = encode(record) if whole else b""
+    return Outcome(assignment, EpisodeCounts.of(record), failure, kept)
 
 
 def _before(assignment: Assignment) -> FailedAttempt:

@@ -22,19 +22,18 @@ from orchestrator.discovery import ToldSource
 from orchestrator.errors import ClusterError
 from orchestrator.fleet import Fleet
 from orchestrator.leases import LeasePolicy
-from orchestrator.progress import EpisodeCounts
 from orchestrator.ray_cluster.actors import Actor, Host
 from orchestrator.ray_cluster.cluster import open_cluster
 from orchestrator.ray_cluster.driver import RolloutDriver, Staffing
 from orchestrator.ray_cluster.installation import installed_versions
-from orchestrator.ray_cluster.messages import RunPart, Welcome
+from orchestrator.ray_cluster.messages import Outcome, RunPart, Welcome
 from orchestrator.ray_cluster.placement import Needs, Node, Slot, check_room, place, server_needs
 from orchestrator.ray_cluster.servers import ServerPool
 from orchestrator.ray_cluster.worker import WorkerProcess
 from orchestrator.run_folder import WriterLock, is_written, shard_folder
 from orchestrator.run_limits import RunAccount
 from orchestrator.scheduler import Scheduler
-from orchestrator.store import RunStore
+from orchestrator.store import RunReader, RunStore
 
 __all__ = ["Workplace", "open_workplace", "wait_for_workers"]
 
@@ -47,7 +46,7 @@ _LOOK_SECONDS: Final = 0.2
 """Between two looks at the lock of a shard."""
 
 
-async def wait_for_workers(store: RunStore, lease: float) -> None:
+async def wait_for_workers(store: RunReader, lease: float) -> None:
     """Wait until the workers of a former session have ended: what they record has to be known.
 
     They end when their driver has, or with their leases of so many seconds. Raises RunLocked where
@@ -204,7 +203,7 @@ class Workplace:
             policies,
             work.scheduler,
             account=work.account,
-            on_outcome=work.progress.count,
+            on_outcome=lambda outcome: work.progress.count(outcome.counts),
             on_limit=work.on_limit,
             tell=work.progress.tell,
         )
@@ -218,7 +217,7 @@ class Workplace:
         scheduler: Scheduler,
         *,
         account: RunAccount,
-        on_outcome: Callable[[EpisodeCounts], None],
+        on_outcome: Callable[[Outcome], None],
         on_limit: Callable[[str], None],
         tell: Callable[[str], None],
     ) -> RolloutDriver:
@@ -231,7 +230,7 @@ class Workplace:
             policies: What workers play, by the names that records give.
             scheduler: Says which episode is next.
             account: What may be spent.
-            on_outcome: Sees what every stored record counts with.
+            on_outcome: Sees what became of every episode, once its record is stored.
             on_limit: Is told that a limit was reached.
             tell: Is told what happens to servers and workers.
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +19,9 @@ from agentgym.episode.v1 import episode_pb2
 from orchestrator.store import RunStore
 from tests.agent_runtime import tiny_tokenizers
 from tests.orchestrator.records import build_episode, build_manifest, build_session
+
+if TYPE_CHECKING:  # importing it needs torch
+    from training.grpo import GRPORecipe
 
 INSTRUCTION = "You walk through a maze. Say where to go."
 OPENING = "OK."
@@ -220,3 +226,17 @@ def stopped_in_branches(step: int, *, after: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(RunStore, "append", stop)
         yield
+
+
+def forget_learning(recipe: GRPORecipe, out: Path) -> GRPORecipe:
+    """Copy a run of GRPO as if it had been killed before it saved its first state."""
+    shutil.copytree(recipe.out, out)
+    for name in ("states", "final", "weights"):
+        shutil.rmtree(out / name, ignore_errors=True)
+    state = json.loads((out / "state.json").read_text())
+    state["finished"].pop("learn")
+    (out / "state.json").write_text(json.dumps(state))
+    recorded = json.loads((out / "recipe.json").read_text())
+    recorded["recipe"]["out"] = str(out)
+    (out / "recipe.json").write_text(json.dumps(recorded))
+    return replace(recipe, out=out)

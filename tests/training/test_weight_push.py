@@ -21,9 +21,11 @@ from tokenizers import Tokenizer
 from agent_runtime.errors import PolicyMisconfigured
 from agent_runtime.serving import ServeConfig, serving
 from agent_runtime.serving.installation import find_python
+from orchestrator.ray_cluster import workplace
 from tests.kit import fake_sglang
 from tests.kit.fake_sglang import FakeModel
 from tests.kit.fake_weight_groups import FakeGroupSGLang
+from tests.orchestrator.ray_cluster.local_host import LocalHost
 from tests.training.makers import train_speaker, write_echo_recipe
 from training.config.recipe import build
 from training.errors import RecipeError
@@ -40,8 +42,11 @@ def model(tmp_path_factory) -> Path:
     return train_speaker(tmp_path_factory.mktemp("speaker"))
 
 
-def recipe_on(model: Path, out: Path, address: str, push: str, **changes) -> GRPORecipe:
+def recipe_on(
+    model: Path, out: Path, address: str, push: str, *, cluster: str = "", **changes
+) -> GRPORecipe:
     rollout = {
+        "cluster": {"address": cluster, "ray_workers": 1},
         "max_new_tokens": 16,
         "fleet": {"spawn": 1},
         "engine": "sglang",
@@ -101,6 +106,18 @@ def test_weights_by_no_disk_reach_a_server_while_episodes_go_on(model, tmp_path,
     engine, address = fake
     learns_without_a_barrier(model, tmp_path / "run", address, "distributed")
     assert len(engine.buckets) == 4 and engine.version.endswith("step-3")
+
+
+def test_weights_by_no_disk_reach_a_server_that_workers_of_a_cluster_ask(
+    model, tmp_path, fake, monkeypatch
+):
+    monkeypatch.setenv("AGENTGYM_TOKEN", "of-a-test")
+    host = LocalHost(2)
+    monkeypatch.setattr(workplace, "open_cluster", host.open)
+    engine, address = fake
+    learns_without_a_barrier(model, tmp_path / "run", address, "distributed", cluster="local")
+    assert len(engine.buckets) == 4 and engine.version.endswith("step-3")
+    assert len(host.workers()) == 2
 
 
 def test_a_server_that_takes_no_weights_like_this_is_refused(model, tmp_path):

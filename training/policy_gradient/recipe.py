@@ -11,6 +11,7 @@ from training.rollouts.branches import BranchConfig
 from training.rollouts.jobs import RolloutConfig
 from training.rollouts.progress import ProgressConfig
 from training.rollouts.tasks import EnvironmentTasks
+from training.rollouts.turn_limits import TurnLimit, max_rounds
 from training.runs.tracking import TrackingConfig
 from training.trainer.critic import ValueConfig
 from training.trainer.learner import OptimizerConfig
@@ -18,18 +19,6 @@ from training.trainer.models import ModelConfig
 from training.trainer.policy_loss import ClipConfig
 
 __all__ = ["GRPORecipe", "TurnLimit"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnLimit:
-    """From a step on, episodes may take this many replies."""
-
-    from_step: int
-    rounds: int
-
-    def __post_init__(self) -> None:
-        if self.from_step < 0 or self.rounds < 1:
-            raise ValueError("from_step is at least 0, rounds at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +124,7 @@ class GRPORecipe:
             self.evaluate or set(self.items) != {it.name for it in self.environments}
         ):
             raise ValueError("items are of every environment, and go with evaluate = false")
-        barrier = not (self.asynchronous or self.max_off_policy_steps)
-        self.rollout.check_push_to_cluster(barrier=barrier)
+        self.rollout.check_push_to_cluster()
         self._check_model()
 
     def _check_model(self) -> None:
@@ -171,5 +159,4 @@ class GRPORecipe:
 
     def max_rounds(self, step: int) -> int:
         """Return how many replies episodes of a step may take; 0 = each environment's number."""
-        reached = [limit for limit in self.turn_curriculum if limit.from_step <= step]
-        return max(reached, key=lambda limit: limit.from_step).rounds if reached else 0
+        return max_rounds(self.turn_curriculum, step)

@@ -109,12 +109,8 @@ class RolloutConfig:
         if self.push_adapter and (self.push != "disk" or not outlasts):
             raise ValueError('push_adapter wants push = "disk", and embedded or a server with url')
 
-    def check_push_to_cluster(self, *, barrier: bool) -> None:
-        """Raise ValueError where a step's weights would not reach those who play on a cluster.
-
-        Args:
-            barrier: Whether each step is played to its end before weights are replaced.
-        """
+    def check_push_to_cluster(self) -> None:
+        """Raise ValueError where a step's weights would not reach those who play on a cluster."""
         if not self.cluster.address:
             return
         if not self.url:
@@ -127,11 +123,6 @@ class RolloutConfig:
             raise ValueError(
                 "rollout.push_adapter names the adapter in this process alone: leave it out, or "
                 "rollout.cluster"
-            )
-        if not barrier:
-            raise ValueError(
-                "rollout.cluster plays steps with a barrier: leave out asynchronous and "
-                "max_off_policy_steps"
             )
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Final, Protocol, Self
 
 from agent_runtime.agent import EpisodePlan
 from agent_runtime.engine.checkpoint import weights_digest
@@ -23,6 +23,7 @@ from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling, make_poli
 from agent_runtime.policies.base import Policy, TrainablePolicy
 from agent_runtime.policies.sglang import SGLangPolicy
 from agent_runtime.spawned_server import LogFolder
+from agent_runtime.supervision import cancel_tasks, supervise
 from agent_runtime.weights import AdapterWeights, Weights
 from agentgym.episode.v1 import episode_pb2
 from orchestrator import seeds
@@ -40,9 +41,10 @@ from orchestrator.manifest import (
     read_manifest,
     utc_now,
 )
-from orchestrator.ray_cluster.messages import RunPart
+from orchestrator.ray_cluster.driver import RolloutDriver
+from orchestrator.ray_cluster.messages import Outcome, RunPart
 from orchestrator.ray_cluster.workplace import Workplace, open_workplace, wait_for_workers
-from orchestrator.records import EpisodeKey
+from orchestrator.records import EpisodeKey, decode
 from orchestrator.retry import RetryBudget, RetryPolicy
 from orchestrator.run_limits import RunAccount, RunLimits
 from orchestrator.scheduler import Assignment, Limits, Scheduler
@@ -52,12 +54,13 @@ from training.errors import RecipeError, TrainingError
 from training.rollouts.engine_checks import require_same_tokenizer
 from training.rollouts.jobs import EvalRun, RolloutConfig, checkpoint_weights
 from training.rollouts.results import read_metric
-from training.rollouts.step_plans import Branch, StepPlans
+from training.rollouts.step_plans import Branch, StepPlans, StreamPlans, limit_rounds
 from training.rollouts.tasks import EnvironmentTasks
 
 __all__ = [
     "POLICY_NAME",
     "Branch",
+    "Player",
     "Rollouts",
     "Task",
     "finished_episodes",
@@ -72,6 +75,28 @@ POLICY_NAME = "agent"
 
 Task = tuple[str, str]
 """Environment and item id."""
+
+RecordListener = Callable[[episode_pb2.Episode, bytes], None]
+"""Sees a stored record, and as stores keep it where it was told: it cannot be read then."""
+
+_LOOK_SECONDS: Final = 2.0
+"""Between two looks at engines that only workers ask."""
+
+
+class Player(Protocol):
+    """Has episodes played that come by and by: `Dispatcher` here, `RolloutDriver` elsewhere."""
+
+    async def run(self) -> None:
+        """Play until it is stopped; raises what nothing can be played after."""
+        ...
+
+    def wake(self) -> None:
+        """Look at the scheduler now: keys were added."""
+        ...
+
+    def stop(self) -> None:
+        """Start nothing more and give up what is live."""
+        ...
 
 
 class Rollouts:
@@ -109,6 +134,12 @@ class Rollouts:
             sglang=rollout.sglang,
         )
         self._policy: TrainablePolicy | None = None
+        self._version = ""
+        """Of the weights that the policy was given."""
+        self._driving = asyncio.Lock()
+        """Held while the cluster plays: it plays one run at a time."""
+        self._driver: RolloutDriver | None = None
+        """What has a run played there now."""
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -172,6 +203,7 @@ class Rollouts:
         if version:
             weights = await asyncio.to_thread(checkpoint_weights, rollout, checkpoint)
             await policy.update_weights(weights, version=version)
+            self._version = version
         elif rollout.push_adapter and isinstance(policy, SGLangPolicy):
             await self._require_base(policy, checkpoint)
 
@@ -203,6 +235,7 @@ class Rollouts:
         wait, for as long as requests do, and then they fail. Raises PolicyError.
         """
         assert self._policy is not None, "start_policy comes first"
+        self._version = version
         try:
             await self._policy.update_weights(weights, version=version)
         except PolicyUnavailable as error:
@@ -210,8 +243,10 @@ class Rollouts:
             if not isinstance(on_disk, Path):
                 raise
             log.warning("weights wait for the engine", version=version, error=str(error))
-            return
-        log.info("weights updated", version=version)
+        else:
+            log.info("weights updated", version=version)
+        if self._driver is not None:
+            self._driver.tell_weights(version)
 
     async def play(
         self, step: int, tasks: Sequence[Task], *, samples: int, max_rounds: int = 0
@@ -317,8 +352,20 @@ class Rollouts:
 
     def _plans(self, run_id: str, step: int, max_rounds: int) -> StepPlans:
         """Return how the episodes of a run are planned that begin with their reset."""
-        plays = self.environment_plays(max_rounds)
+        plays = {name: limit_rounds(it, max_rounds) for name, it in self._plays().items()}
         return StepPlans(plays=plays, run_id=run_id, seed=self._seed, step=step)
+
+    def stream_plans(
+        self, run_id: str, samples: int, max_rounds: Callable[[int], int]
+    ) -> StreamPlans:
+        """Return how the episodes of all steps are planned, in one run."""
+        return StreamPlans(
+            plays=self._plays(),
+            run_id=run_id,
+            seed=self._seed,
+            samples=samples,
+            max_rounds=max_rounds,
+        )
 
     async def _dispatch(
         self,
@@ -327,8 +374,12 @@ class Rollouts:
         plans: StepPlans,
         sampling: Sampling | None,
     ) -> None:
-        """Play what the store does not have yet, here or on the cluster."""
-        await wait_for_workers(store, self._rollout.cluster.ray_lease)
+        """Play what the store does not have yet, here or on the cluster.
+
+        With settings of its own for sampling it is an evaluation. Where the cluster plays the next
+        steps meanwhile, which may take until the training ends, it is played here.
+        """
+        await self.wait_for_workers(store)
         scheduler = Scheduler(
             keys,
             limits=Limits(total=self._rollout.concurrency),
@@ -336,8 +387,10 @@ class Rollouts:
             finished=store.finished_keys(),
             failed=store.failed_keys(),
         )
-        if self._workplace is not None:
-            await self._drive(self._workplace, scheduler, store, plans, sampling)
+        beside = sampling is not None and self._driving.locked()
+        if self._workplace is not None and not beside:
+            async with self._drive(self._workplace, scheduler, store, plans, sampling) as driver:
+                await driver.run()
             return
         assert self._policy is not None, "start_policy comes first"
         policy = self._policy if sampling is None else self._policy.with_sampling(sampling)
@@ -346,34 +399,112 @@ class Rollouts:
         async with broadcast.open():
             await dispatcher.run()
 
+    async def wait_for_workers(self, store: RunReader) -> None:
+        """Wait until a former session's workers have ended, which still may record.
+
+        Raises RunLocked where one goes on.
+        """
+        await wait_for_workers(store, self._rollout.cluster.ray_lease)
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether others play, who tell this process of their records."""
+        return self._workplace is not None
+
+    @asynccontextmanager
+    async def play_on(
+        self,
+        scheduler: Scheduler,
+        store: RunStore,
+        plans: StreamPlans,
+        *,
+        on_record: RecordListener,
+        on_live: Callable[[int], None],
+    ) -> AsyncGenerator[Player]:
+        """Give what plays a scheduler's episodes that come by and by, here or on the cluster.
+
+        Args:
+            scheduler: An endless one.
+            store: Of the run; on the cluster workers record in shards of it.
+            plans: Say what is played.
+            on_record: Sees every stored record.
+            on_live: Is told how many episodes are live.
+        """
+        if self._workplace is not None:
+
+            def tell(outcome: Outcome) -> None:
+                on_record(decode(outcome.record), outcome.record)
+
+            async with self._drive(self._workplace, scheduler, store, plans, None, tell) as driver:
+                driver.on_live = on_live
+                yield driver
+            return
+
+        def plan(assignment: Assignment) -> EpisodePlan:
+            on_live(scheduler.running)
+            return plans(assignment)
+
+        def note(record: episode_pb2.Episode) -> None:
+            on_live(scheduler.running)
+            on_record(record, b"")
+
+        broadcast = Broadcast(store.folder)
+        async with broadcast.open():
+            yield self.dispatcher(scheduler, store, plan, broadcast, on_record=note)
+
+    @asynccontextmanager
     async def _drive(
         self,
         workplace: Workplace,
         scheduler: Scheduler,
         store: RunStore,
-        plans: StepPlans,
+        plans: StepPlans | StreamPlans,
         sampling: Sampling | None,
-    ) -> None:
-        """Have workers play, which begin with this run, in processes that stay from run to run."""
+        on_outcome: Callable[[Outcome], None] | None = None,
+    ) -> AsyncGenerator[RolloutDriver]:
+        """Give what has workers play, which begin with this run, in processes that stay.
+
+        Where there is somebody to be told of outcomes, whole records are among them.
+        """
         part = RunPart(
             config=self._run_config(sampling),
             folder=store.folder.resolve(),
             manifest=store.manifest,
             tasks={name: [] for name in self._environments},
             planner=plans,
+            tells_records=on_outcome is not None,
         )
-        driver = workplace.drive(
-            [part],
-            [store],
-            self.fleet,
-            {POLICY_NAME: PolicySpec("sglang", self._rollout.url)},
-            scheduler,
-            account=RunAccount(RunLimits()),
-            on_outcome=lambda _counts: None,
-            on_limit=lambda _limit: None,
-            tell=lambda event: log.info("cluster", happened=event),
-        )
-        await driver.run()
+        async with self._driving:
+            driver = workplace.drive(
+                [part],
+                [store],
+                self.fleet,
+                {POLICY_NAME: PolicySpec("sglang", self._rollout.url)},
+                scheduler,
+                account=RunAccount(RunLimits()),
+                on_outcome=on_outcome or (lambda _outcome: None),
+                on_limit=lambda _limit: None,
+                tell=lambda event: log.info("cluster", happened=event),
+            )
+            driver.tell_weights(self._version)
+            self._driver = driver
+            looking = supervise(self._look_after_engines(), "look after engines")
+            try:
+                yield driver
+            finally:
+                self._driver = None
+                await cancel_tasks(looking)
+
+    async def _look_after_engines(self) -> None:
+        """Notice engines that were restarted: nothing is asked of them here, where weights are."""
+        if not isinstance(self._policy, SGLangPolicy):
+            return
+        engines = self._policy.engines
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            await engines.probe()
+            if not engines.health.may_serve:
+                engines.report_failure("engines that workers ask do not serve")
 
     def dispatcher(
         self,
@@ -426,16 +557,13 @@ class Rollouts:
             step=step,
         )
 
-    def environment_plays(self, max_rounds: int) -> dict[str, EnvironmentPlay]:
-        """Return how each environment is played in a step of at most so many replies; 0 = all."""
+    def _plays(self) -> dict[str, EnvironmentPlay]:
+        """Return how each environment is played in as many replies as it allows."""
         plays: dict[str, EnvironmentPlay] = {}
         for name, tasks in self._environments.items():
             described = self.fleet.described[name]
             play = EnvironmentPlay.from_settings(described, tasks.settings())
-            rounds = play.max_rounds or described.max_rounds
-            if max_rounds:
-                rounds = min(rounds, max_rounds)
-            plays[name] = replace(play, max_rounds=rounds)
+            plays[name] = replace(play, max_rounds=play.max_rounds or described.max_rounds)
         return plays
 
 

@@ -4,6 +4,7 @@ One run folder holds the episodes of all steps. Which group begins, and which is
 is `GroupAdmission`'s to say; what was taken is in the ledger before it is given out. A group that a
 kill cut off is completed, one that was complete waits to be taken, and none is played or taken
 twice. New weights reach episodes that are being played; each token says which sampled it.
+Whoever plays, this process or workers of a cluster, is `Rollouts`' to know.
 """
 
 from __future__ import annotations
@@ -11,28 +12,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
-from functools import cache
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
 from typing import Final, Self
 
-from agent_runtime.agent import EpisodePlan
 from agent_runtime.logs import get_logger
 from agent_runtime.scores import recorded_score
 from agent_runtime.supervision import cancel_tasks, supervise
 from agentgym.episode.v1 import episode_pb2
-from orchestrator import seeds
-from orchestrator.broadcast import Broadcast
-from orchestrator.episode_plans import plan_episode
-from orchestrator.records import episode_key
+from orchestrator.records import encode, episode_key
 from orchestrator.retry import RetryBudget, RetryPolicy
-from orchestrator.scheduler import Assignment, Limits, Scheduler
+from orchestrator.scheduler import Limits, Scheduler
 from orchestrator.store import RunReader
 from training.data.trajectories import WeightVersions, newest_step
 from training.errors import TrainingError
 from training.rollouts.groups import GroupOrder, TakenGroups
-from training.rollouts.on_policy import Rollouts, finished_episodes
+from training.rollouts.on_policy import Player, Rollouts, finished_episodes
 from training.rollouts.staleness import GroupAdmission
+from training.rollouts.told_records import ToldRecords
 
 __all__ = [
     "LEDGER_FILE",
@@ -69,6 +66,10 @@ class LiveTime:
         self._live += by
         self._since = now
 
+    def note(self, live: int) -> None:
+        """Note how many are live from now on."""
+        self.change(live - self._live)
+
     def take(self) -> tuple[float, float]:
         """Return the share of time without any, and the mean number; begin to count anew."""
         self.change(0)
@@ -92,7 +93,8 @@ class StreamSettings:
     versions: WeightVersions
     """How weights are named."""
     max_rounds: Callable[[int], int]
-    """The most replies of an episode by its group's step; 0 = each environment's number."""
+    """The most replies of an episode by its group's step; 0 = each environment's number. To be sent
+    to workers of a cluster: see `StreamPlans`."""
     replacements: int = 0
     """Groups that others take the place of before a step, at most, because their rewards agree."""
 
@@ -140,7 +142,14 @@ class RolloutStream:
         self._order = order
         self._ledger = ledger
         self._settings = settings
-        self._plays = cache(rollouts.environment_plays)
+        self._told = ToldRecords() if rollouts.on_cluster else None
+        """What cannot be read from the store; None = everything can."""
+        self._scheduler = Scheduler(
+            (),
+            limits=Limits(total=rollouts.concurrency),
+            retries=RetryBudget(RetryPolicy()),
+            endless=True,
+        )
         self._unfinished: dict[int, _Unfinished] = {}
         self._lost_in_a_row = 0
         self._changed = asyncio.Event()
@@ -152,29 +161,28 @@ class RolloutStream:
             self._store = stack.enter_context(
                 self._rollouts.open_stream(folder, self._order.samples)
             )
-            broadcast = Broadcast(folder)
-            await stack.enter_async_context(broadcast.open())
-            self._prepare(broadcast)
+            # Before anybody plays: shards of workers that have ended may be read, growing ones not.
+            await self._rollouts.wait_for_workers(self._store)
+            self._restore()
+            self._player = await stack.enter_async_context(self._make_player())
+            self._begin_groups()
             self._stack = stack.pop_all()
         self._playing = supervise(self._play(), "play without a barrier")
         return self
 
-    def _prepare(self, broadcast: Broadcast) -> None:
-        """Plan what an earlier process left, and what may begin."""
-        self._scheduler = Scheduler(
-            (),
-            limits=Limits(total=self._rollouts.concurrency),
-            retries=RetryBudget(RetryPolicy()),
-            endless=True,
+    def _make_player(self) -> AbstractAsyncContextManager[Player]:
+        run_id = self._store.manifest.run_id
+        plans = self._rollouts.stream_plans(run_id, self._order.samples, self._settings.max_rounds)
+        return self._rollouts.play_on(
+            self._scheduler,
+            self._store,
+            plans,
+            on_record=self._recorded,
+            on_live=self.live.note,
         )
-        self._dispatcher = self._rollouts.dispatcher(
-            self._scheduler, self._store, self._plan, broadcast, on_record=self._recorded
-        )
-        self._restore()
-        self._begin_groups()
 
     async def __aexit__(self, *_: object) -> None:
-        self._dispatcher.stop()
+        self._player.stop()
         if not self._playing.done():
             await asyncio.wait([self._playing])
         await cancel_tasks(self._playing)
@@ -218,12 +226,17 @@ class RolloutStream:
         self._begin_groups()
 
     def read(self, numbers: Sequence[int]) -> list[episode_pb2.Episode]:
-        """Return the episodes of groups, in order; those that were lost are left out."""
+        """Return the episodes of groups that were taken, in order; once for each group.
+
+        Those that were lost are left out.
+        """
+        if self._told is not None:
+            return self._told.take(numbers)
         return read_groups(self._store, self._order, numbers)
 
     async def _play(self) -> None:
         try:
-            await self._dispatcher.run()
+            await self._player.run()
         finally:
             self._changed.set()
 
@@ -246,8 +259,9 @@ class RolloutStream:
             group = self._unfinished[number] = _Unfinished(
                 left=sum(key not in finished for key in keys)
             )
-            for episode in self.read([number]):
+            for episode in read_groups(self._store, self._order, [number]):
                 self._note(group, episode)
+                self._keep(number, episode, b"")
             if group.left:
                 self._scheduler.add(keys, finished=finished, failed=failed)
             else:
@@ -257,33 +271,16 @@ class RolloutStream:
             log.info("rollouts resumed", begun=len(set(numbers)), ready=ready)
 
     def _begin_groups(self) -> None:
+        if self._told is not None:
+            self._told.forget(self._admission.dropped)
         # Where all are lost, none takes the place of another before `take` has said so.
         while not self._loses_all and (number := self._admission.begin()) is not None:
             keys = self._order.keys(number)
             self._unfinished[number] = _Unfinished(left=len(keys))
             self._scheduler.add(keys)
-        self._dispatcher.wake()
+        self._player.wake()
 
-    def _plan(self, assignment: Assignment) -> EpisodePlan:
-        """Return the plan that a run with a barrier would have made, under the key of this one."""
-        self.live.change(1)
-        key = assignment.key
-        item = {"environment": key.environment, "item_id": key.item_id}
-        step, sample = divmod(key.sample, self._order.samples)
-        plan = plan_episode(
-            replace(assignment, key=key._replace(sample=sample)),
-            self._plays(self._settings.max_rounds(step))[key.environment],
-            run_id=self._store.manifest.run_id,
-            run_seed=self._rollouts.seed,
-            step=step,
-        )
-        episode_id = seeds.episode_id(
-            plan.run_id, **item, sample=key.sample, policy=key.policy, attempt=assignment.attempt
-        )
-        return replace(plan, episode_id=episode_id, sample=key.sample)
-
-    def _recorded(self, record: episode_pb2.Episode) -> None:
-        self.live.change(-1)
+    def _recorded(self, record: episode_pb2.Episode, told: bytes) -> None:
         key = episode_key(record)
         lost = record.HasField("error")
         if lost and key not in self._scheduler.failed_keys:
@@ -293,9 +290,15 @@ class RolloutStream:
         group.left -= 1
         if not lost:
             self._note(group, record)
+            self._keep(number, record, told)
         if not group.left:
             self._end(number)
             self._begin_groups()  # in the place of one that was dropped or replaced
+
+    def _keep(self, number: int, record: episode_pb2.Episode, told: bytes) -> None:
+        """Keep a record until it is read, where the store is not to be asked for it."""
+        if self._told is not None:
+            self._told.note(number, episode_key(record), told or encode(record))
 
     def _note(self, group: _Unfinished, episode: episode_pb2.Episode) -> None:
         group.rewards.add(recorded_score(episode) or 0.0)

@@ -550,3 +550,39 @@ async def test_many_episodes_play_at_once_without_mixing(server: FakeSGLang) -> 
         ids = list(session.token_segments()[0].ids)
         assert len(mine) == 3
         assert all(ids[: len(prompt)] == prompt for prompt in mine)
+
+
+async def test_weights_that_another_process_gave_are_asked_for_by_their_name(
+    server: FakeSGLang,
+) -> None:
+    """Under the old name an engine would go on from what the old weights computed."""
+
+    async def asked_for(policy: SGLangPolicy) -> str:
+        await policy.open(episode_context()).reply(MESSAGES, turn=0, seed=1)
+        return server.requests[-1]["extra_key"]
+
+    server.version = "step-1"
+    async with policy_for(server) as policy:
+        policy.follow("step-1")
+        server.version = "step-2"
+        policy.follow("step-2")
+        assert await asked_for(policy) == "weights:step-2"
+        # Given the next ones meanwhile, of which a reply is the first to tell.
+        server.version = "step-3"
+        await asked_for(policy)
+        policy.follow("step-2")
+        assert await asked_for(policy) == "weights:step-3"
+
+
+async def test_an_engine_that_is_to_be_given_its_weights_yet_is_not_asked(
+    server: FakeSGLang,
+) -> None:
+    async with policy_for(server) as policy:
+        policy.follow("step-7")
+        asking = asyncio.create_task(policy.open(episode_context()).reply(MESSAGES, turn=0, seed=1))
+        await asyncio.sleep(0.05)
+        assert not server.requests and not asking.done()
+        assert policy.outage() is not None
+        server.version = "step-7"
+        reply = await asking
+    assert reply.policy_version == "step-7"

@@ -46,6 +46,30 @@ def test_somebody_elses_update_of_a_running_engine_is_followed() -> None:
     assert (followed.state, followed.version) == (EngineState.READY, "v5")
 
 
+def test_an_engine_is_measured_by_what_its_keeper_says() -> None:
+    assert READY.expected("v1").state is EngineState.STALE
+    assert READY.expected("v1").answered(EngineInfo("boot-1", "default")).state is EngineState.STALE
+    assert READY.expected("v1").answered(EngineInfo("boot-1", "v1")).state is EngineState.READY
+    # It was given the next weights before the keeper has said so.
+    ahead = EngineHealth().answered(EngineInfo("boot-1", "v2")).expected("v1")
+    assert ahead.state is EngineState.STALE
+    assert ahead.updated_elsewhere("v2").state is EngineState.READY
+    absent = EngineHealth().expected("v1")
+    assert absent.state is EngineState.DOWN
+    assert absent.answered(EngineInfo("boot-1", "v1")).state is EngineState.READY
+    assert absent.answered(EngineInfo("boot-1", "default")).state is EngineState.STALE
+
+
+def test_weights_that_others_replaced_are_known_before_the_first_token_of_them() -> None:
+    told = UPDATED.updated_elsewhere("v2")
+    assert (told.state, told.version) == (EngineState.READY, "v2")
+    # It was restarted meanwhile: what it serves is not what it was given.
+    assert told.answered(EngineInfo("boot-2", "default")).state is EngineState.STALE
+    down = UPDATED.unreachable().updated_elsewhere("v2")
+    assert down.answered(EngineInfo("boot-2", "v1")).state is EngineState.STALE
+    assert down.answered(EngineInfo("boot-2", "v2")).state is EngineState.READY
+
+
 def test_an_engine_that_was_only_out_of_reach_serves_again() -> None:
     assert UPDATED.unreachable().answered(EngineInfo("boot-1", "v1")).state is EngineState.READY
 
@@ -74,12 +98,14 @@ events = st.one_of(
     st.tuples(st.just("begun"), st.just(0), st.just("")),
     st.tuples(st.just("failed"), st.just(0), st.just("")),
     st.tuples(st.just("done"), st.integers(1, 3), st.sampled_from(["default", "v1", "v2"])),
+    st.tuples(st.just("told"), st.just(0), st.sampled_from(["default", "v1", "v2"])),
 )
 
 
 @given(st.lists(events, max_size=30))
 def test_what_is_served_was_always_vouched_for(history: list[tuple[str, int, str]]) -> None:
-    """READY means: the version was seen at first, set by an update, or changed within one boot."""
+    """READY means: the version was seen at first, set by an update, told by whoever made one, or
+    changed within one boot."""
     engine = EngineHealth()
     vouched: str | None = None
     boot = 0
@@ -87,7 +113,7 @@ def test_what_is_served_was_always_vouched_for(history: list[tuple[str, int, str
     for kind, number, version in history:
         if kind == "probed":
             info = EngineInfo(f"boot-{number}", version)
-            if seen is None or (number == boot and version != seen and not engine.updating):
+            if vouched is None or (number == boot and version != seen and not engine.updating):
                 vouched = version
             engine, boot, seen = engine.answered(info), number, version
         elif kind == "unreachable":
@@ -96,6 +122,9 @@ def test_what_is_served_was_always_vouched_for(history: list[tuple[str, int, str
             engine = engine.update_begun()
         elif kind == "failed":
             engine = engine.update_failed()
+        elif kind == "told":
+            seen = version if engine.state is EngineState.READY else seen
+            engine, vouched = engine.updated_elsewhere(version), version
         else:
             engine = engine.update_done(EngineInfo(f"boot-{number}", version))
             boot, seen, vouched = number, version, version

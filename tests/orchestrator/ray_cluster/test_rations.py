@@ -73,6 +73,25 @@ def test_a_worker_that_was_first_does_not_keep_what_others_have_places_for() -> 
     assert [len(live) for live in run.live.values()] == [125] * 16
 
 
+def test_who_has_room_is_who_may_play_more_than_it_holds() -> None:
+    run = Run(3, concurrency=4)
+    for name in ("a", "b"):
+        run.join(name)
+    assert run.rations.with_room() == []  # nobody was told yet
+    for name in ("a", "b"):
+        run.ask(name)
+    assert (run.leases.load("a"), run.leases.load("b")) == (2, 1)
+    assert run.rations.with_room() == ["b"]
+    run.scheduler.add([EpisodeKey("maze", "maze_9", 0, "expert")])
+    run.ask("b")
+    assert run.rations.with_room() == []
+    run.report("a", ended=1)
+    run.leases.retire("a")
+    assert run.rations.with_room() == []
+    run.lose("b")
+    assert run.rations.with_room() == []
+
+
 def test_what_waits_at_one_worker_takes_no_place_from_another() -> None:
     run = Run(100_000, concurrency=40)
     for name in "ab":

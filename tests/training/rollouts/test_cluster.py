@@ -13,7 +13,9 @@ pytest.importorskip("torch", reason="the extra `train` is not installed")
 pytest.importorskip("transformers", reason="the extra `train` is not installed")
 pytest.importorskip("accelerate", reason="the extra `train` is not installed")
 
+import torch
 from rich.console import Console
+from safetensors.torch import load_file
 
 from orchestrator.configuration import dump_toml
 from orchestrator.ray_cluster import workplace
@@ -25,6 +27,7 @@ from training.config.recipe import build, load_recipe, recipe_differences, to_pl
 from training.config.start import Start
 from training.errors import RecipeError
 from training.grpo import GRPORecipe, train
+from training.rollouts.groups import TakenGroups
 from training.rollouts.jobs import RolloutConfig, RolloutJob, RolloutPolicy, play
 from training.rollouts.on_policy import Rollouts
 from training.rollouts.tasks import EnvironmentTasks
@@ -130,17 +133,88 @@ async def test_a_worker_that_is_lost_between_steps_is_replaced_and_one_that_drai
     assert third.dead
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"rollout": {"cluster": CLUSTER}}, r'set rollout\.engine = "sglang" and rollout\.url'),
-        ({"asynchronous": True, "max_off_policy_steps": 1}, "leave out asynchronous"),
-        ({"max_off_policy_steps": 1}, "leave out asynchronous and max_off_policy_steps"),
-    ],
-)
-def test_what_no_weights_could_be_pushed_to_is_refused(changes, told, tmp_path) -> None:
-    values = on_cluster(tmp_path, tmp_path / "run", "http://127.0.0.1:1", **changes)
-    with pytest.raises(RecipeError, match=told):
+def without_barrier(speaker: Path, out: Path, url: str, **changes: Any) -> GRPORecipe:
+    values = {"asynchronous": True, "max_off_policy_steps": 2, "steps": 4, **changes}
+    values = {"clip": {"importance_cap": 2.0}, "save_every": 2, **values}
+    return build(GRPORecipe, on_cluster(speaker, out, url, **values))
+
+
+def taken_by(recipe: GRPORecipe) -> list[tuple[int, ...]]:
+    return TakenGroups(recipe.out / "rollouts/taken.jsonl").steps
+
+
+def test_grpo_without_a_barrier_learns_from_workers_and_a_resume_learns_again_what_it_took(
+    cluster: LocalHost, speaker: Path, server: str, tmp_path: Path
+) -> None:
+    optimizer = {"lr": 0.05, "schedule": "constant", "warmup": 0.0}
+    recipe = without_barrier(speaker, tmp_path / "run", server, optimizer=optimizer)
+    with stopped_in_step(3):
+        train(recipe, console=QUIET)
+    # The state is that after two steps; the third is learned again from what workers recorded.
+    before = taken_by(recipe)
+    assert len(before) == 3
+    train(recipe, start=Start.RESUME, console=QUIET)
+    assert taken_by(recipe)[:3] == before
+    assert len({number for step in taken_by(recipe) for number in step}) == 4 * recipe.tasks
+    found = read_log(recipe.out / "log.jsonl")
+    assert [it["step"] for it in found] == [1, 2, 3, 4]
+    assert [it["episodes"] for it in found] == [8, 8, 8, 8]
+    assert all(it["token_age_max"] <= 2 for it in found)
+    assert any(it.get("live_episodes") for it in found)
+    # By weights of another name the tokens would have other probabilities.
+    fresh = [it["logprob_gap"] for it in found if it["token_age_max"] == 0 and "logprob_gap" in it]
+    assert max(fresh, default=0.0) < 1e-3
+    stream = recipe.out / "rollouts/stream"
+    assert shard_names(stream) and len(records(stream)) == 4 * recipe.tasks * recipe.group
+    assert len(cluster.workers()) == 4
+
+
+def test_without_staleness_a_step_on_the_cluster_is_that_of_a_run_with_a_barrier(
+    cluster: LocalHost, speaker: Path, server: str, tmp_path: Path
+) -> None:
+    changes = {"max_off_policy_steps": 0, "steps": 3}
+    stream = without_barrier(speaker, tmp_path / "stream", server, **changes)
+    barrier = without_barrier(speaker, tmp_path / "barrier", server, asynchronous=False, **changes)
+    finals = [train(recipe, console=QUIET) for recipe in (barrier, stream)]
+    curves = [read_log(recipe.out / "log.jsonl") for recipe in (barrier, stream)]
+    assert any(row["informative_groups"] for row in curves[0])
+    names = ("reward", "episodes", "groups", "informative_groups", "tokens", "token_age_max")
+    for one, other in zip(*curves, strict=True):
+        assert {name: one.get(name) for name in names} == {name: other.get(name) for name in names}
+    assert taken_by(stream) == [(0, 1), (2, 3), (4, 5)]
+    weights = [load_file(final / "model.safetensors") for final in finals]
+    for name, tensor in weights[0].items():
+        # Who shares a batch of the engine decides the last bits of recorded logprobs.
+        torch.testing.assert_close(tensor, weights[1][name], atol=1e-4, rtol=0)
+
+
+def test_the_next_step_is_played_on_the_cluster_while_this_one_is_learned_and_validated(
+    cluster: LocalHost, speaker: Path, server: str, tmp_path: Path
+) -> None:
+    changes: dict[str, Any] = {"max_off_policy_steps": 1, "steps": 3}
+    changes |= {"progress": {"validate_every": 1}}
+    (echo,) = write_echo_recipe(tmp_path, speaker)["environments"]
+    changes |= {"environments": [{**echo, "validate": 3}]}
+    changes["clip"] = {"importance_cap": 2.0}
+    recipe = build(GRPORecipe, on_cluster(speaker, tmp_path / "run", server, **changes))
+    train(recipe, console=QUIET)
+    found = read_log(recipe.out / "log.jsonl")
+    assert [it["episodes"] for it in found] == [8, 8, 8]
+    assert all(it["token_age_max"] <= 1 for it in found)
+    steps = sorted((recipe.out / "rollouts").glob("step-*"))
+    assert [len(records(step)) for step in steps] == [8, 8, 8]
+    assert all(shard_names(step) for step in steps)
+    assert len([it for it in found if "validate/echo" in it]) == 3
+
+
+def test_what_no_weights_could_be_pushed_to_is_refused(tmp_path: Path) -> None:
+    values = on_cluster(tmp_path, tmp_path / "run", "", rollout={"cluster": CLUSTER})
+    with pytest.raises(RecipeError, match=r'set rollout\.engine = "sglang" and rollout\.url'):
+        build(GRPORecipe, values)
+    values = on_cluster(tmp_path, tmp_path / "run", "http://127.0.0.1:1", asynchronous=True)
+    values["rollout"] |= {"push_adapter": True}
+    values["model"] |= {"lora": {}}
+    with pytest.raises(RecipeError, match=r"rollout\.push_adapter names the adapter"):
         build(GRPORecipe, values)
 
 

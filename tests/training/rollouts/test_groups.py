@@ -76,3 +76,8 @@ def test_time_without_anything_live_and_the_mean_number():
     now = 6.0
     assert live.take() == (0.0, 1.0)
     assert live.take() == (0.0, 0.0)
+    live.note(3)
+    now = 7.0
+    live.note(0)
+    now = 8.0
+    assert live.take() == (0.5, 1.5)
