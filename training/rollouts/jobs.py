@@ -256,7 +256,7 @@ async def _push_weights(rollout: RolloutConfig, checkpoint: Path) -> None:
     try:
         await require_same_tokenizer(policy, checkpoint, rollout.url)
         # Whoever was evaluated explores next.
-        if policy.engines.health.versions != {version}:
+        if policy.engines.health.versions != frozenset((version,)):
             await policy.update_weights(weights, version=version)
     finally:
         await policy.close()
