@@ -96,10 +96,11 @@ async def test_all_journals_together_stay_within_the_budget(served):
     async with served(clients=2, limits=limits) as (server, greedy, modest):
         small = await modest.play(length=0)
         before = resident(server)
-        hoard = [await greedy.play(length=0) for _ in range(20)]
+        hoard = [await greedy.play(length=0) for _ in range(40)]
         for play in hoard:
             expect_observation(await answered(play.stream, actions(play, 4, "x" * MIB)))
-        assert resident(server) - before < 150 * MIB
+        # 215 with the streams' own buffers; all journals together would be 380.
+        assert resident(server) - before < 280 * MIB
         gone = await hoard[0].ask(5, action="more")
         expect_error(gone, "EPISODE_NOT_FOUND", cause="MEMORY")
         await small.steps(3)
