@@ -88,7 +88,7 @@ def test_the_keyboard_alone_leads_from_the_runs_to_an_episodes_tokens_and_back(
         page.keyboard.press("Enter")
         page.get_by_text("2 of 12", exact=True).wait_for()
         page.keyboard.press("j")
-        assert "turn=1" in page.url
+        page.wait_for_url("**turn=1*")
         tab_to(page, "Tokens")
         page.keyboard.press("Space")
         page.locator(".token").first.wait_for()
@@ -98,7 +98,7 @@ def test_the_keyboard_alone_leads_from_the_runs_to_an_episodes_tokens_and_back(
         page.locator("dialog[open]").wait_for(state="detached")
         tab_to(page, "turn 2")
         page.keyboard.press("Enter")
-        assert "turn=2" in page.url
+        page.wait_for_url("**turn=2*")
         page.keyboard.press("l")
         page.get_by_text("12 of 12 episodes").wait_for()
         tab_to(page, "Runs")
