@@ -87,7 +87,7 @@ def test_a_run_is_opened_filtered_and_an_episode_stepped_through_by_keyboard(
     for key, turn in (("j", "Turn 1"), ("ArrowDown", "Turn 2"), ("k", "Turn 1"), ("End", "Turn 4")):
         page.keyboard.press(key)
         assert current_turn(page) == turn
-    assert page.url.endswith("turn=4")
+    page.wait_for_url("**turn=4")
     page.reload()
     page.locator(".turn.current").wait_for()
     assert current_turn(page) == "Turn 4"
