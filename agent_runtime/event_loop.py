@@ -9,7 +9,7 @@ import resource
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-__all__ = ["run_event_loop"]
+__all__ = ["raise_file_limit", "run_event_loop"]
 
 _NEW_OBJECTS: Final = 250_000
 """More containers than before, so that reference cycles are looked for: 2,000 live episodes are
@@ -23,15 +23,22 @@ def run_event_loop(work: Coroutine[Any, Any, T]) -> T:
 
     Reference cycles are looked for rarely: thousands of live episodes are many objects and almost
     no cycles (one object an episode), and with Python's defaults the collector takes a fifth of
-    the time. As many files may be open as the system allows: each request in flight is one, and
-    many systems begin with 1,024.
+    the time.
     """
     gc.set_threshold(_NEW_OBJECTS, 20, 50)
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    raise_file_limit()
     try:
         import uvloop
     except ImportError:  # not made for every platform
         return asyncio.run(work)
     return uvloop.run(work)
+
+
+def raise_file_limit() -> None:
+    """Let as many files be open as the system allows.
+
+    Each request in flight is one, and many systems begin with 1,024.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
-from benchmark.limits import raise_file_limit
+from agent_runtime.event_loop import raise_file_limit
 
 __all__ = [
     "ACTION_BYTES",

@@ -27,8 +27,8 @@ from typing import IO, Any, Final, Literal
 
 import psutil
 
+from agent_runtime.event_loop import raise_file_limit
 from benchmark.drive import Plan
-from benchmark.limits import raise_file_limit
 from benchmark.manifest import Manifest, read_manifest
 from orchestrator.command_line import stopped_by_sigterm
 

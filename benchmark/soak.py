@@ -35,7 +35,6 @@ from agent_runtime.connection import Connection
 from agent_runtime.episode import RemoteEpisode
 from agent_runtime.errors import AgentRuntimeError
 from agentgym.env.v1 import environment_pb2 as pb
-from benchmark.limits import raise_file_limit
 from benchmark.manifest import read_manifest
 from orchestrator.command_line import run_loop
 
@@ -287,7 +286,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns 0 when nothing failed and nothing grew."""
     config = tyro.cli(Soak, prog="python -m benchmark.soak", args=argv)
     console = Console()
-    raise_file_limit()
     parts: list[Part] = []
     for play in (play_on_one_server, play_a_run):
         parts.append(run_loop(play(config)))

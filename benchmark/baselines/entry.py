@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from benchmark.limits import raise_file_limit
+from agent_runtime.event_loop import raise_file_limit
 
 __all__ = ["ServerArguments", "read_arguments", "run_server"]
 

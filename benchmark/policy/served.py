@@ -40,7 +40,6 @@ from agent_runtime.errors import PolicyError
 from agent_runtime.policies import PolicyConfig, PolicySpec, Sampling, SGLangOptions
 from agent_runtime.serving.machine import free_port
 from agentgym.episode.v1 import episode_pb2
-from benchmark.limits import raise_file_limit
 from benchmark.manifest import read_manifest
 from orchestrator.command_line import run_loop
 from orchestrator.config import RunConfig
@@ -255,7 +254,6 @@ def _read_records(
 def main() -> None:
     """Measure, print, write."""
     options = tyro.cli(Served, prog="python -m benchmark.policy.served")
-    raise_file_limit()
     console = Console()
     figures = run_loop(measure(options, console))
     table = Table("figure", "value", title="orchestrator beside a served model")
