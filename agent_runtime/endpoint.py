@@ -298,7 +298,7 @@ def error_for(status: int, content: str, headers: Mapping[str, str]) -> PolicyEr
         return PolicyLost(text, retry_after=wait)
     if status in (408, 409, 425) or status >= 500:
         return PolicyUnavailable(text, trouble=Trouble.ERROR, retry_after=wait)
-    return PolicyRejected(text)
+    return PolicyRejected(text, status=status)
 
 
 def _error_fields(content: str) -> tuple[str, str]:

@@ -316,6 +316,11 @@ class PolicyRejected(PolicyError):
     retriable = False
     reason = "POLICY_REJECTED"
 
+    def __init__(self, message: str, *, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+        """Of HTTP, where the server refused by it; 0 = otherwise."""
+
 
 class ContextOverflow(PolicyRejected):
     """When a prompt is longer than the model's context; policies turn it into a completion."""

@@ -645,7 +645,7 @@ async def _begins_update(ask: Ask) -> bool:
     try:
         await ask("/begin_weight_update", {})
     except PolicyRejected as error:
-        if "HTTP 404" not in str(error):
+        if error.status != 404:
             raise
         return False
     return True

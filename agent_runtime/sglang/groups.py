@@ -239,7 +239,7 @@ class GroupSender:
             # Of a group that nobody has: what can be asked for is known before anybody waits.
             await self._ask_to_leave("agentgym")
         except PolicyRejected as error:
-            if "HTTP 404" in str(error) or "HTTP 405" in str(error):
+            if error.status in (404, 405):
                 raise PolicyMisconfigured(
                     f"{url} takes no weights through a process group, as SGLang does: give it a "
                     'checkpoint (in recipes rollout.push = "disk")'
