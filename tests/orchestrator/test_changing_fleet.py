@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -31,14 +31,9 @@ from orchestrator.servers import FleetConfig
 from tests.kit.proxy import FaultyProxy
 from tests.kit.secure_server import write_certificates
 from tests.kit.servers import serving
+from tests.kit.waiting import until
 
 OPTIONS = ConnectionOptions(connect_deadline=5.0)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 async def placed(fleet: Fleet, count: int) -> Counter[str]:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,13 @@ from agent_runtime.spawned_server import LogFolder, RestartBackoff
 from orchestrator.errors import FleetError
 from orchestrator.fleet import Fleet, Place
 from orchestrator.servers import FleetConfig
+from tests.kit.waiting import until
 
 OPTIONS = ConnectionOptions(connect_deadline=0.3)
 
 
 def events(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 async def test_servers_end_although_a_connection_cannot_be_closed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,6 +18,7 @@ from orchestrator.store import RunReader
 from tests.agent_runtime.tiny_tokenizers import chatml
 from tests.kit import servers
 from tests.kit.fake_sglang import FakeModel, FakeSGLang, serving
+from tests.kit.waiting import until
 from tests.orchestrator.ray_cluster.local_host import LocalHost
 from tests.orchestrator.ray_cluster.small_runs import records, shard_counts
 from training.config.recipe import build
@@ -202,9 +202,8 @@ async def test_without_staleness_the_ledger_and_the_records_are_those_of_one_pro
 
 async def until_holding(worker, least: int = 2) -> None:
     """Wait until a worker has something on record and holds some more."""
-    async with asyncio.timeout(60):
-        while not (worker.made._scheduler.finished and worker.made._held >= least):
-            await asyncio.sleep(0)
+    made = worker.made
+    await until(lambda: made._scheduler.finished and made._held >= least, pause=0)
 
 
 async def test_what_a_killed_worker_held_is_played_by_others_and_learned_from_once(
@@ -235,9 +234,7 @@ async def test_a_worker_that_finds_no_model_server_is_started_again(
     async with setting.training() as training:
         await training.learn()
         cluster.workers()[0].kill()
-        async with asyncio.timeout(60):
-            while "s1-w4" not in shard_names(setting.run):
-                await asyncio.sleep(0.01)
+        await until(lambda: "s1-w4" in shard_names(setting.run))
         await training.learn(STEPS - 1)
     check_each_group_was_learned_from_once(training, setting)
 
@@ -251,14 +248,10 @@ async def test_nodes_leave_and_join_between_steps_and_in_the_middle_of_them(
         await until_holding(leaving)
         cluster.alive[0] = replace(cluster.alive[0], draining=True)
         await training.learn(2)
-        async with asyncio.timeout(60):
-            while not leaving.dead:
-                await asyncio.sleep(0.01)
+        await until(lambda: leaving.dead)
         assert leaving.made._problem is None
         cluster.alive.append(cluster.node(2))
-        async with asyncio.timeout(60):
-            while len(shard_names(setting.run)) < 3:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(shard_names(setting.run)) >= 3)
         await training.learn(STEPS - 3)
     check_each_group_was_learned_from_once(training, setting)
     with RunReader.open(setting.run) as reader:
